@@ -1,0 +1,122 @@
+"""The error tree, drawn by what the operator should do next.
+
+    BackcastError                     exit 1    our bug: report it
+    ├── UsageError                    exit 2    change the command or the configuration
+    │   ├── MappingError              exit 2    mend the mapping file at file:line:column
+    │   └── Busy                      exit 2    another run holds this plan: wait for it
+    ├── UnreadableExport              exit 3    mend or fetch the export again
+    ├── UnsafePlan                    exit 4    plan again, or mend what the gate says
+    │   ├── StalePlan                 exit 4    an input, the mapping or an option changed: plan again
+    │   └── BrokenLedger              exit 4    the plan's memory is damaged: restore it
+    ├── Refused                       exit 5    the service said no: mend the key, quota or events
+    ├── Unfinished                    exit 6    run the same command again to resume
+    ├── Differences                   exit 7    verification found differences: look, then repair
+    └── Interrupted                   exit 130  stopped by hand: run again to resume
+
+A bad *row* is never an exception: it is a reject with a code (see `pipeline.schema.Reject`).
+Facts travel as attributes, so that nobody has to parse a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class BackcastError(Exception):
+    """Anything that stops a command. `str(error)` says what happened and where; `hint` says what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process borders whole: message, hint and facts."""
+        return _rebuild, (type(self), self.message, self.__dict__.copy())
+
+
+def _rebuild(kind: type[BackcastError], message: str, facts: dict[str, object]) -> BackcastError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.__dict__.update(facts)
+    return error
+
+
+class UsageError(BackcastError):
+    """The command line, the environment or a configuration file is wrong."""
+
+    exit_code = 2
+
+
+class MappingError(UsageError):
+    """A mapping file is wrong at one place."""
+
+    def __init__(self, message: str, *, file: str, line: int = 0, column: int = 0, hint: str = "") -> None:
+        where = f"{file}:{line}:{column}" if line else file
+        super().__init__(f"{message}, at {where}", hint=hint)
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class Busy(UsageError):
+    """Another process holds the plan or the job."""
+
+
+class UnreadableExport(BackcastError):
+    """A file of the export cannot be read as a whole (a broken *row* is a reject instead)."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, path: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class UnsafePlan(BackcastError):
+    """A gate failed, or the plan must not be applied as asked."""
+
+    exit_code = 4
+
+
+class StalePlan(UnsafePlan):
+    """What would be sent differs from what was sealed. `differences` names each, a line apiece."""
+
+    def __init__(self, message: str, *, differences: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.differences = tuple(differences)
+
+
+class BrokenLedger(UnsafePlan):
+    """The ledger cannot be read as one."""
+
+
+class Refused(BackcastError):
+    """The service refused events, or refused us."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, status: int = 0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class Unfinished(BackcastError):
+    """The run stopped before its end, and resumes when the command is given again."""
+
+    exit_code = 6
+
+
+class Differences(BackcastError):
+    """What landed is not what was settled."""
+
+    exit_code = 7
+
+
+class Interrupted(BackcastError):
+    """A person stopped the run; what was in flight is settled or in doubt, and a run resumes."""
+
+    exit_code = 130

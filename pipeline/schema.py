@@ -1,0 +1,182 @@
+"""The shapes that cross rooms: frozen, slotted, and without behaviour worth testing.
+
+The words are the field's own: an *export* is what a tool gave; a *source* its files; a *part* one file or
+archive member; a *block* a fixed run of rows in a part; a *record* a row as read (`pipeline.values.Record`);
+an *event* a row as sent; a *batch* one request; a *receipt* what the endpoint said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+BLOCK_BYTES = 4 * 1024 * 1024
+"""A block ends at the first record end after each 4 MiB of decompressed bytes."""
+BLOCK_ROWS = 5_000
+"""A block of a columnar part (Parquet) holds this many rows."""
+
+
+class Format(StrEnum):
+    """How rows stand in a part once its containers are off."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a delimited part is written. `header` names the columns, duplicates told apart (`a`, `a__2`)."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = ""
+    encoding: str = "utf-8"
+    bom: bool = False
+    header: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file, or one member of an archive, of an export.
+
+    `path` is what people see: relative to the source's root, members after `!` (`jan.zip!1/1_2024-01-01_0#1.json.gz`).
+    `file` is where it lies on this machine; `member` the name inside the archive or "".
+    `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`).
+    `bytes` and `mtime_ns` are the file's own; `digest` is the sha256 of the part's stored bytes (of the member's,
+    in an archive), as lower-case hex, "" until it was read to its end.
+    """
+
+    index: int
+    path: str
+    file: str
+    member: str
+    codecs: tuple[str, ...]
+    format: Format
+    dialect: Dialect
+    bytes: int
+    mtime_ns: int
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fixed run of rows in a part: the unit of work, of resuming and of sealing.
+
+    `offset` and `length` are bytes of the decompressed part (rows, for Parquet). `content` is None when the part
+    is a plain file, so that a worker reads the range itself; otherwise the block's bytes (Arrow IPC for Parquet).
+    """
+
+    part: int
+    index: int
+    offset: int
+    length: int
+    content: bytes | memoryview | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The parts of one export, in a fixed order, and what was noticed while finding them."""
+
+    parts: tuple[Part, ...]
+    notes: tuple[Notice, ...] = ()
+
+
+class Notice(NamedTuple):
+    """Something worth a person's eye that stops nothing: a stable code, the place and a sentence."""
+
+    code: str
+    where: str
+    detail: str
+
+
+class BrokenRow(NamedTuple):
+    """What a reader gives in a record's place when the row cannot be read: a reject of stage `read`."""
+
+    code: str
+    detail: str
+
+
+class Skip(NamedTuple):
+    """A row (or one event of it) that the mapping leaves out, with its code."""
+
+    code: str
+
+
+class Fault(NamedTuple):
+    """A row (or one event of it) that cannot be sent: a reject, with its code and a sentence."""
+
+    code: str
+    detail: str
+
+
+class Draft(msgspec.Struct, gc=False):
+    """One event as the mapper made it: meaning decided, nothing checked, nothing encoded.
+
+    `time` and `received` are microseconds since 1970 in UTC; None when the row has none.
+    `time` may instead be the Fault of reading it. `wall` is the clock reading before a zone was applied, for the
+    proof of the zone (None where the source tells UTC by itself).
+    `key` is the tool's dedupe key (parts joined by identity.SEPARATOR), None for a row without one.
+    `uuid` is a source's own UUID as canonical lower-case text, used as it stands.
+    `properties` go to the wire in this order, `distinct_id` excepted; `$set` and `$set_once` are among them as Raw.
+    `warnings` are (code, detail) pairs.
+    """
+
+    event: str | None
+    distinct_id: str | None
+    time: int | None | Fault
+    properties: dict[str, Any]
+    key: str | None = None
+    uuid: str | None = None
+    received: int | None = None
+    wall: int | None = None
+    junk_id: bool = False
+    warnings: tuple[tuple[str, str], ...] = ()
+    phase: str = "events"
+
+
+class Reject(msgspec.Struct, frozen=True, gc=False):
+    """A row that cannot be sent, located. `row` counts records from 1; `offset` is in the decompressed part."""
+
+    part: str
+    row: int
+    offset: int
+    stage: str
+    code: str
+    detail: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a request may be (service-behaviour 1.4 says why: every known limit of the service holds)."""
+
+    batch_events: int = 5_000
+    batch_bytes: int = 5 * 1024 * 1024
+    event_bytes: int = 900 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person asked of a plan that changes what would be sent; sealed in the plan.
+
+    `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
+    half-open; `as_of` is the plan's instant, in microseconds UTC.
+    """
+
+    as_of: int
+    zones: tuple[tuple[str, str], ...] = ()
+    since: int | None = None
+    until: int | None = None
+    settings: Map[str, str] = field(default_factory=dict)
+    dialect: str = "contract"
+    name: str = ""
+    provenance: bool = True
+    allow_recent: bool = False
+    collapse_identical: bool = False
+    limit: int | None = None
+    excluded_ids: str = ""

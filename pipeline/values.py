@@ -1,0 +1,155 @@
+"""The values of a record, and how to look at one without changing it.
+
+A value is what a reader found, kept exactly:
+
+* `msgspec.Raw`: JSON text, untouched (JSON lines; nested and decimal Parquet values),
+* `str`: text (every CSV cell; Parquet strings),
+* `int`, `float`, `bool`, `None`: Parquet scalars.
+
+Encoding a `dict[str, Value]` with `msgspec.json` writes Raw as it stands, so a value that nobody touches
+reaches the wire byte for byte: numpy-sized integers, `1.10`, `-0.0`, escapes, white space, key order (law 6).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+Value: TypeAlias = "Raw | str | int | float | bool | None"
+Record: TypeAlias = "dict[str, Value]"
+
+NULL = Raw(b"null")
+TRUE = Raw(b"true")
+FALSE = Raw(b"false")
+
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class BadValue(ValueError):
+    """A value is not what the mapping says it is; becomes the reject `bad_value`."""
+
+
+def is_absent(value: Value) -> bool:
+    """Missing or JSON null. Zero, false and the empty text are values."""
+    return value is None or (type(value) is Raw and bytes(value) == b"null")
+
+
+def text(value: Value) -> str | None:
+    """The value as text: a string's characters, a number's own digits, `true`/`false`; None when absent.
+
+    An object or a list gives its JSON text.
+    """
+    if type(value) is str:
+        return value
+    if value is None:
+        return None
+    if type(value) is Raw:
+        raw = bytes(value)
+        if raw[:1] == b'"':
+            return _decode_text(raw)
+        if raw == b"null":
+            return None
+        return raw.decode()
+    return _encode(value).decode()
+
+
+def opened(value: Value) -> Record | None:
+    """An object's members, values untouched; text that holds a JSON object is opened too.
+
+    None when absent or blank. Raises BadValue for anything else.
+    """
+    if value is None:
+        return None
+    source: Any = value
+    if type(value) is str:
+        if not value.strip():
+            return None
+        source = value.encode("utf-8", "surrogatepass")
+    elif type(value) is Raw:
+        raw = bytes(value)
+        if raw[:1] != b"{":
+            if raw == b"null":
+                return None
+            if raw[:1] == b'"':
+                return opened(_decode_text(raw))
+    else:
+        raise BadValue(f"an object was expected, not {value!r}")
+    try:
+        members: Record = _decode_object(source)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadValue(f"an object was expected: {error}") from None
+    return members
+
+
+def items(value: Value) -> list[Value] | None:
+    """A list's members, untouched; text that holds a JSON list is opened too. None when absent.
+
+    A single scalar counts as a list of one.
+    """
+    if is_absent(value):
+        return None
+    source: Any = None
+    if type(value) is Raw:
+        raw = bytes(value)
+        if raw[:1] == b"[":
+            source = raw
+        elif raw[:1] == b'"' and raw[1:].lstrip()[:1] == b"[":
+            source = _decode_text(raw).encode("utf-8", "surrogatepass")
+    elif type(value) is str and value.lstrip()[:1] == "[":
+        source = value.encode("utf-8", "surrogatepass")
+    if source is None:
+        return [value]
+    try:
+        members: list[Value] = list(_decode_list(source))
+    except (msgspec.MsgspecError, RecursionError):
+        return [value]
+    return members
+
+
+def raw(value: Value) -> Raw:
+    """The value as JSON text. Raises BadValue for NaN and infinities, which JSON cannot hold."""
+    if type(value) is Raw:
+        return value
+    if type(value) is float and not math.isfinite(value):
+        raise BadValue(f"{value} is not a JSON number")
+    return Raw(_encode(value))
+
+
+def plain(value: Value) -> Any:
+    """The value as plain Python, for people and reports; never on the way to the wire."""
+    return json.loads(bytes(value)) if type(value) is Raw else value
+
+
+def canonical(record: Record) -> bytes:
+    """One spelling of a record: keys sorted at every level, values otherwise untouched.
+
+    Two rows with the same members in another order are the same record; `1.0` and `1.00` are not.
+    This is what the uuid of a row without a source key is made of (identity.content_key).
+    """
+    return b"{" + b",".join(_member(key, record[key]) for key in sorted(record)) + b"}"
+
+
+def _member(key: str, value: Value) -> bytes:
+    return _encode(key) + b":" + _canonical_value(value)
+
+
+def _canonical_value(value: Value) -> bytes:
+    if type(value) is not Raw:
+        return _encode(value)
+    text_ = bytes(value)
+    head = text_[:1]
+    if head == b"{":
+        members: Record = _decode_object(text_)
+        return canonical(members)
+    if head == b"[":
+        return b"[" + b",".join(_canonical_value(member) for member in _decode_list(text_)) + b"]"
+    if head == b'"':
+        return _encode(_decode_text(text_))
+    return text_
