@@ -11,6 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+try:  # the interpreter's own sha1 costs half of what a call into OpenSSL does; the digest is the same
+    from _sha1 import sha1 as _sha1
+except ImportError:  # pragma: no cover
+    _sha1 = partial(hashlib.sha1, usedforsecurity=False)
+
 
 ROOT = uuid.UUID("5c1c2ab2-3a0b-5d0e-9a4e-0f8f6f1d7b60")
 """The namespace of all backcast namespaces."""
@@ -28,26 +40,56 @@ def namespace(tool: str, source: str = "") -> uuid.UUID:
 
 
 def event_uuid(space: uuid.UUID, key: str) -> str:
-    """UUIDv5 of `key` as lower-case text; equals `str(uuid.uuid5(space, key))` and is three times as fast."""
+    """UUIDv5 of `key` as lower-case text: `str(uuid.uuid5(space, key))`."""
     return Hasher(space)(key)
 
 
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-
-
 class Hasher:
-    """UUIDv5 over one namespace, for a hot loop: `hasher(key)` gives the 36 characters."""
+    """UUIDv5 over one namespace, made for a hot loop."""
 
-    __slots__ = ("_base",)
+    __slots__ = ("_prefix",)
 
     def __init__(self, space: uuid.UUID) -> None:
-        self._base = hashlib.sha1(space.bytes, usedforsecurity=False)
+        self._prefix = space.bytes
 
     def __call__(self, key: str) -> str:
-        hashed = self._base.copy()
-        hashed.update(key.encode("utf-8", "surrogatepass"))
-        text = hashed.hexdigest()
-        return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
+        """The uuid of one key as 36 lower-case characters."""
+        digest = self.digest(key)
+        return str(uuid.UUID(bytes=digest[:16], version=5))
+
+    def digest(self, key: str) -> bytes:
+        """The 20 bytes that `texts` makes uuids of, for many keys at a time."""
+        return _sha1(self._prefix + key.encode("utf-8", "surrogatepass")).digest()
+
+
+@cache
+def _hex_pairs() -> NDArray[np.uint16]:
+    import numpy as np
+
+    return np.array([int.from_bytes(b"%02x" % byte, "little") for byte in range(256)], np.dtype("<u2"))
+
+
+def uuid5_bytes(digests: list[bytes]) -> NDArray[np.uint8]:
+    """The uuids of many `Hasher.digest`s, as an array of shape (n, 16)."""
+    import numpy as np
+
+    raw = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 20)[:, :16].copy()
+    raw[:, 6] = raw[:, 6] & 0x0F | 0x50
+    raw[:, 8] = raw[:, 8] & 0x3F | 0x80
+    return raw
+
+
+def uuid_texts(raw: NDArray[np.uint8]) -> list[bytes]:
+    """Each row of an (n, 16) array as the 36 characters of a uuid."""
+    import numpy as np
+
+    pairs = _hex_pairs()[raw].view(np.uint8).reshape(len(raw), 32)
+    text = np.full((len(raw), 36), 0x2D, np.uint8)
+    for start, stop in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)):
+        shift = {0: 0, 8: 1, 12: 2, 16: 3, 20: 4}[start]
+        text[:, start + shift : stop + shift] = pairs[:, start:stop]
+    whole = text.tobytes()
+    return [whole[at : at + 36] for at in range(0, len(whole), 36)]
 
 
 def content_key(content: bytes, ordinal: int, event: int = 0) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -136,7 +136,23 @@ class Draft(msgspec.Struct, gc=False):
     wall: int | None = None
     junk_id: bool = False
     warnings: tuple[tuple[str, str], ...] = ()
-    phase: str = "events"
+
+
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """A merge that a row states: `other` is absorbed by `distinct_id`. Never an event of its own.
+
+    `kind` is `identify` (a device or anonymous id joins a user) or `alias` (two ids of one person).
+    The plan dedupes links, dates them before the first event of either id and sends them first (DESIGN 10).
+    """
+
+    kind: str
+    distinct_id: str
+    other: str
+    time: int | None = None
+
+
+Outcome: TypeAlias = Draft | Link | Skip | Fault
+"""What the mapper makes of one row; a list of them where one row gives several."""
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False):

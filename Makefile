@@ -1,0 +1,76 @@
+# Two commands on a machine with Python 3.11+ and make: `make demo` and `make test`.
+# `make` alone lists the rest. Each environment is built again when pyproject.toml or constraints.txt change.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench golden samples clean
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+# Asked only when an environment has to be made; `make test PYTHON=python3.12` chooses another.
+PYTHON = $(shell .ci/pythons | awk 'NR == 1 {print $$2}')
+# Both spellings: older pip constrains the build with the first, newer pip with the second.
+PINNED = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
+
+help:  ## list what can be asked for
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: the whole job, offline, no keys
+	$(VENV)/bin/backcast demo
+
+test: $(VENV)/.dev  ## run all tests on each Python 3.11+ found here, the default one last
+	@set -e; default=$$($(VENV)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	.ci/pythons | while read -r version python; do \
+	    if [ "$$version" != "$$default" ]; then \
+	        $(MAKE) VENV=$(VENV)-$$version PYTHON=$$python $(VENV)-$$version/.dev </dev/null; \
+	        echo "tests on Python $$version"; \
+	        $(VENV)-$$version/bin/python -m pytest </dev/null; \
+	    fi; \
+	done
+	@echo "tests on the default Python"
+	@$(VENV)/bin/python -m pytest
+
+lint: $(VENV)/.dev  ## ruff, its formatter and mypy, changing nothing
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.dev  ## let ruff mend and format the code
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
+	@$(VENV)/bin/python benchmarks/compare.py --peer-python .venv-bench/bin/python $(BENCH)
+
+golden: $(VENV)/.dev  ## write the golden files again, to be read as a diff
+	$(VENV)/bin/python tests/golden/regenerate.py
+
+samples: $(VENV)/.installed  ## write sample_data again from its seed
+	$(VENV)/bin/python sample_data/generate.py
+
+clean:  ## remove the environments and caches
+	rm -rf .venv .venv-3.* .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A Debian Python without ensurepip can still hand its own pip to a new environment.
+define new-environment
+@test -n "$(PYTHON)" || { echo "Error: no Python 3.11 or later that can make an environment."; \
+    echo "Try: install python3.11 with its venv module, or name one with PYTHON=PATH."; exit 2; } >&2
+rm -rf $(@D)
+$(PYTHON) -m venv $(@D) || { rm -rf $(@D); $(PYTHON) -m venv --without-pip $(@D) && \
+    $(PYTHON) -m pip --python $(@D)/bin/python install -q pip; }
+endef
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(new-environment)
+	$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.venv-bench/.installed: benchmarks/requirements.txt
+	$(new-environment)
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/requirements.txt
+	@touch $@

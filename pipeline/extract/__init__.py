@@ -1,0 +1,73 @@
+"""Read an export: find its parts, cut them into blocks, and give the rows of a block.
+
+    open_source(paths) -> Source          parts in time order, and what was noticed while finding them
+    blocks(part) -> Iterator[Block]       fixed boundaries: a function of the part's content alone
+    rows(part, block) -> Rows             in a worker process: records, or why a row is none
+
+Nothing is read whole: a part streams through its containers, and a block is what a worker holds. A broken
+*row* is a `BrokenRow` with a code; a broken *file* is `UnreadableExport` (exit 3) with what to do about it.
+A format is one file in this room and one row in `formats.py`; a codec is one row in `containers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pipeline.extract.rows import Rows
+from pipeline.schema import BLOCK_BYTES, BLOCK_ROWS, Block, Part, Source
+
+__all__ = ["Rows", "blocks", "describe", "digest_of", "open_source", "rows"]
+
+
+def open_source(paths: Sequence[str], *, spool: Path | None = None) -> Source:
+    """The parts of an export, from files, folders, globs, archives, and `-` for standard input.
+
+    Each file is recognised by its content. Folders are walked in natural order (`2024-1-1_9` before
+    `2024-1-1_10`); members of an archive are parts of their own. What is left out is left out with a Notice
+    (`ignored_file`, `empty_file`, `same_file`), and what was sniffed that a person may doubt is told by one
+    (`dialect`, `encoding`, `duplicate_column`). Standard input is kept as `spool`/stdin, because a plan must
+    be able to read its source again.
+
+    Raises UsageError when nothing is named or found, UnreadableExport for a missing, damaged or foreign file.
+    """
+    from pipeline.extract import discover
+
+    return discover.open_source(paths, spool=spool)
+
+
+def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOCK_ROWS) -> Iterator[Block]:
+    """The blocks of a part, in order. The same part gives the same boundaries on any machine.
+
+    Lines and delimited parts are cut at the first record end at or after each `block_bytes` of decompressed
+    content, Parquet at `block_rows` rows of each row group. Raises UnreadableExport, also halfway, for a part
+    that is truncated or damaged.
+    """
+    from pipeline.extract import formats
+
+    return formats.blocks(part, block_bytes, block_rows)
+
+
+def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str] = ()) -> Rows:
+    """The rows of one block, read in the calling process (from the file itself when the block has no content).
+
+    Without `observe` no warnings are gathered. `opens` names members of JSON lines that hold an object to be
+    opened with the row (see `pipeline.extract.jsonl`).
+    """
+    from pipeline.extract import formats
+
+    return formats.rows(part, block, observe=observe, opens=opens)
+
+
+def digest_of(part: Part) -> str:
+    """sha256 of the part's stored bytes (a member's, as its archive gives them), as lower-case hex. Streams."""
+    from pipeline.extract import stream
+
+    return stream.digest_of(part)
+
+
+def describe(part: Part) -> str:
+    """One line about how a part is stored, for a report: `CSV, delimiter ";", utf-16, in gzip in zip`."""
+    from pipeline.extract import formats
+
+    return formats.describe(part)

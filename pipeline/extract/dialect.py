@@ -1,0 +1,159 @@
+"""How a delimited text is written: delimiter, escape, encoding, header; judged by parsing a sample of it.
+
+The first row is the header, always. The sample is what sniffing read (64 KiB, or up to the first newline).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pipeline.schema import Dialect, Notice
+
+DELIMITERS = (",", "\t", ";", "|")
+BOMS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_ENOUGH_ROWS = 500
+
+
+class _Reading(NamedTuple):
+    fit: float
+    columns: int
+    delimiter: str
+    escape: str
+    header: list[str]
+
+
+def delimited(text: bytes, whole: bool, encoding: str, bom: bool) -> Dialect | None:
+    """The dialect of a table of at least two columns, or None when the text is none.
+
+    `text` is without its byte order mark, and in UTF-8 when `encoding` is a UTF-16. A delimiter is right when
+    at least half of the sampled rows have the header's number of cells; the best fit wins, then the most
+    columns, then the order of `DELIMITERS`.
+    """
+    if encoding == "utf-8" and not bom:
+        encoding = _encoding_of(text)
+    single = "utf-8" if encoding.startswith("utf") else encoding
+    sample = text.decode(single, "replace")
+    if not whole and "\n" in sample:
+        sample = sample[: sample.rindex("\n") + 1]
+    escapes = ("", "\\") if '\\"' in sample else ("",)
+    readings = [
+        reading
+        for escape in escapes
+        for delimiter in DELIMITERS
+        if (reading := _read(sample, delimiter, escape, whole)) and reading.fit >= 0.5
+    ]
+    if not readings:
+        return None
+    best = max(readings, key=lambda reading: (reading.fit, reading.columns))
+    return Dialect(
+        delimiter=best.delimiter, escape=best.escape, encoding=encoding, bom=bom, header=unique(best.header)
+    )
+
+
+def parser(lines: Iterator[str], dialect: Dialect) -> Iterator[list[str]]:
+    """The one csv reader of this room: strict, so that a misplaced quote is an error of its row and not a guess."""
+    return csv.reader(
+        lines,
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
+        escapechar=dialect.escape or None,
+        strict=True,
+    )
+
+
+def is_blank(row: list[str]) -> bool:
+    """Whether a row is nothing but a line end and white space: no row at all."""
+    return not row or (len(row) == 1 and not row[0].strip())
+
+
+def unique(header: list[str]) -> tuple[str, ...]:
+    """The column names, each once: a second `a` is `a__2`, a blank third column is `column_3`."""
+    taken = set(header)
+    names: list[str] = []
+    for position, name in enumerate(header, 1):
+        candidate = name if name.strip() else f"column_{position}"
+        number = 1
+        while candidate in names or (number > 1 and candidate in taken):
+            number += 1
+            candidate = f"{name if name.strip() else f'column_{position}'}__{number}"
+        names.append(candidate)
+    return tuple(names)
+
+
+def notices(dialect: Dialect, raw_header: tuple[str, ...], where: str) -> list[Notice]:
+    """What a person should know about a delimited part, beside that it is one."""
+    from pipeline.extract.formats import unusual
+
+    found = []
+    words = unusual(dialect)
+    if words:
+        found.append(Notice("dialect", where, "read with " + ", ".join(words)))
+    return found
+
+
+def _read(sample: str, delimiter: str, escape: str, whole: bool) -> _Reading | None:
+    rows = parser(io.StringIO(sample, newline="\n"), Dialect(delimiter=delimiter, escape=escape))
+    header: list[str] = []
+    good = total = 0
+    while total < _ENOUGH_ROWS:
+        try:
+            row = next(rows)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            if not header:
+                return None
+            if whole or "end of data" not in str(error):
+                total += 1
+            continue
+        if is_blank(row):
+            continue
+        if not header:
+            header = row
+            continue
+        total += 1
+        good += len(row) == len(header)
+    if len(header) < 2 or sum(map(_is_name, header)) * 2 < len(header):
+        return None
+    return _Reading(good / total if total else 1.0, len(header), delimiter, escape, header)
+
+
+def _is_name(cell: str) -> bool:
+    return bool(cell.strip()) and len(cell) <= 200 and "\n" not in cell
+
+
+def _encoding_of(text: bytes) -> str:
+    """`utf-8`, unless the header is none, or several rows and hardly any character beyond ASCII are."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        return "utf-8"
+    lines = text.split(b"\n")
+    bad = [line for line in lines[:-1] or lines if not _is_utf8(line)]
+    good = sum(len(_MULTIBYTE.findall(line)) for line in lines if _is_utf8(line))
+    header_is_bad = bool(bad) and bad[0] is next(line for line in lines if line.strip())
+    if header_is_bad or (len(bad) >= 2 and good * 4 <= len(bad)):
+        return "iso-8859-1" if _NOT_CP1252.search(text) else "cp1252"
+    return "utf-8"
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""The formats a part can have, and who cuts and reads each. A format is one row here and one file beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.extract.rows import Rows
+from pipeline.extract.stream import is_plain, read_range
+from pipeline.schema import Block, Dialect, Format, Part
+
+
+def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
+    """The blocks of a part, by its format. The libraries of a format are imported when its first part is."""
+    match part.format:
+        case Format.JSONL:
+            from pipeline.extract import lines
+
+            return lines.blocks(part, block_bytes)
+        case Format.CSV:
+            from pipeline.extract import csv_blocks
+
+            return csv_blocks.blocks(part, block_bytes)
+        case Format.PARQUET:
+            from pipeline.extract import parquet
+
+            return parquet.blocks(part, block_rows)
+
+
+def rows(part: Part, block: Block, *, observe: bool, opens: Sequence[str] = ()) -> Rows:
+    """The rows of a block, by the part's format."""
+    content = _content(part, block)
+    match part.format:
+        case Format.JSONL:
+            from pipeline.extract.jsonl import JsonlRows
+
+            return JsonlRows(content, block.offset, observe=observe, opens=opens)
+        case Format.CSV:
+            from pipeline.extract.delimited import DelimitedRows
+
+            return DelimitedRows(content, block.offset, part.dialect)
+        case Format.PARQUET:
+            from pipeline.extract.parquet import ParquetRows
+
+            return ParquetRows(content, block.offset, observe=observe)
+
+
+def _content(part: Part, block: Block) -> bytes:
+    if block.content is not None:
+        return block.content if isinstance(block.content, bytes) else bytes(block.content)
+    assert is_plain(part)
+    return read_range(part, block.offset, block.length)
+
+
+_NAMES = {Format.JSONL: "JSON lines", Format.CSV: "CSV", Format.PARQUET: "Parquet"}
+_DELIMITERS = {"\t": "tab"}
+
+
+def describe(part: Part) -> str:
+    """One line for a report: the format, what is unusual in its dialect, and its containers, innermost first."""
+    dialect = part.dialect
+    words = [_NAMES[part.format]]
+    if part.format is Format.CSV:
+        words.append(f"{len(dialect.header)} columns")
+        words.extend(unusual(dialect))
+    elif dialect.encoding != "utf-8":
+        words.append(dialect.encoding)
+    inside = "".join(f" in {name}" for name in reversed(part.codecs))
+    return ", ".join(words) + ("," + inside if inside else "")
+
+
+def unusual(dialect: Dialect) -> list[str]:
+    """What a person may not expect of a delimited part; nothing for comma, double quote and UTF-8."""
+    words = []
+    if dialect.delimiter != ",":
+        words.append("delimiter " + _DELIMITERS.get(dialect.delimiter, f'"{dialect.delimiter}"'))
+    if dialect.escape:
+        words.append(f'escape "{dialect.escape}"')
+    if dialect.encoding != "utf-8":
+        words.append(dialect.encoding)
+    if dialect.bom:
+        words.append("byte order mark")
+    return words

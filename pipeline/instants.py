@@ -1,0 +1,312 @@
+"""Times: read exactly, placed in a zone, written one way.
+
+A time is an integer: microseconds since 1970 in UTC. Nothing here rounds through a float, knows a clock, or
+asks the host for its zone: zone rules come from the `tzdata` package alone, so a plan gives the same bytes on
+any machine. A *wall* time is the reading of a local clock, counted as if that clock stood in UTC.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from importlib import resources
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from pipeline.errors import UsageError
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+MILLISECONDS_FROM = 10_000_000_000
+"""Unit `auto`: a greater number is milliseconds, else seconds; the service's importer draws the line there
+(service-behaviour 2.3). In seconds it is the year 2286, in milliseconds April 1970."""
+
+RECEIVED_TOLERANCE = 60 * SECOND
+"""How far a sender's clock may run ahead of the receiver's when a repeated hour is told apart."""
+
+UNITS = {"s": SECOND, "ms": 1_000, "us": 1}
+"""Microseconds in one of each unit; `ns` and `auto` are handled apart."""
+
+_QUARTER = 15 * MINUTE
+_CACHED = 1 << 16
+
+
+class BadTime(ValueError):
+    """A time that cannot be read; becomes the reject `bad_timestamp`."""
+
+
+class Reading(NamedTuple):
+    """A time as written: `us` is UTC if `utc`, else a wall time; `truncated`: digits below 1 µs fell."""
+
+    us: int
+    utc: bool
+    truncated: bool
+
+
+# --- ISO 8601 ---------------------------------------------------------------------------------------------
+
+_MINUTE_TEXT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)", re.ASCII)
+_REST_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?(Z|([+-])(\d\d)(?::([0-5]\d))?)?", re.ASCII)
+_minutes: dict[str, int] = {}
+
+
+def read_iso(text: str, space: bool = False) -> Reading:
+    """Read `YYYY-MM-DDTHH:MM[:SS[.fff…]][Z|±HH[:MM]]`; `space` also allows a space for the T.
+
+    Strict, because a lenient reader turns a broken time into a plausible wrong one. Raises BadTime.
+    """
+    start = _minutes.get(text[:16])
+    if start is None:
+        start = _read_minute(text)
+    rest = _REST_TEXT.fullmatch(text, 16)
+    if rest is None or (text[10] == " " and not space):
+        raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
+    second, fraction, zone, sign, hours, minutes = rest.groups()
+    us = start
+    truncated = False
+    if second is not None:
+        us += int(second) * SECOND
+        if fraction is not None:
+            us += int(fraction[:6].ljust(6, "0"))
+            truncated = len(fraction) > 6 and fraction[6:].strip("0") != ""
+    if zone is None:
+        return Reading(us, False, truncated)
+    if sign is not None:
+        if hours > "23":
+            raise BadTime(f"no offset from UTC is so large: {text[:60]!r}")
+        offset = int(hours) * HOUR + int(minutes or 0) * MINUTE
+        us += -offset if sign == "+" else offset
+    return Reading(us, True, truncated)
+
+
+def _read_minute(text: str) -> int:
+    found = _MINUTE_TEXT.match(text)
+    if found is None:
+        raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
+    try:
+        year, month, day, hour, minute = (int(digits) for digits in found.groups())
+        start = wall_of(datetime(year, month, day, hour, minute))
+    except ValueError as error:
+        raise BadTime(f"no such time: {text[:60]!r} ({error})") from None
+    if len(_minutes) >= _CACHED:
+        _minutes.clear()
+    _minutes[text[:16]] = start
+    return start
+
+
+def parse_iso(text: str, zone: ZoneClock | None = None, space: bool = False) -> int:
+    """The instant of an ISO 8601 text; a text without an offset is `zone`'s, and BadTime without one."""
+    reading = read_iso(text, space)
+    if reading.utc:
+        return reading.us
+    if zone is None:
+        raise BadTime(f"neither the time nor the mapping names a zone: {text[:60]!r}")
+    return zone.to_utc(reading.us)[0]
+
+
+# --- Seconds since 1970 -----------------------------------------------------------------------------------
+
+_WHOLE = re.compile(r"-?\d{1,30}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
+
+
+def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
+    """Read a count of `unit` (s, ms, us, ns, auto) since 1970, exactly: `1721228056.002` has 2 ms, not 1.99….
+
+    Digits below a microsecond fall (towards the past), and `truncated` says so. Raises BadTime.
+    """
+    value: int | Decimal
+    if isinstance(number, int):
+        value = number
+    else:
+        text = repr(number) if isinstance(number, float) else str(number).strip()
+        if _WHOLE.fullmatch(text):
+            value = int(text)
+        elif _NUMBER.fullmatch(text):
+            value = Decimal(text)
+        else:
+            raise BadTime(f"not a number of {unit}: {text[:60]!r}")
+    if unit == "auto":
+        unit = "ms" if abs(value) > MILLISECONDS_FROM else "s"
+    if unit == "ns":
+        top, bottom = 1, 1_000
+    else:
+        top, bottom = UNITS[unit], 1
+    if isinstance(value, Decimal):
+        numerator, denominator = value.as_integer_ratio()
+    else:
+        numerator, denominator = value, 1
+    us, left = divmod(numerator * top, denominator * bottom)
+    return Reading(us, True, left != 0)
+
+
+# --- Writing ----------------------------------------------------------------------------------------------
+
+_heads: dict[int, str] = {}
+_SECONDS = tuple(f"{second:02d}" for second in range(60))
+_WHOLE_SECONDS = tuple(f"{second:02d}Z" for second in range(60))
+_MILLISECONDS = tuple(f".{millisecond:03d}Z" for millisecond in range(1_000))
+
+
+def format_utc(us: int) -> str:
+    """`2020-12-30T12:00:00Z`, with three or six digits of a fraction only where it has one.
+
+    Raises BadTime outside the years 1 to 9999.
+    """
+    minute = us // 60_000_000
+    rest = us - minute * 60_000_000
+    try:
+        head = _heads[minute]
+    except KeyError:
+        head = _head(minute)
+    second = rest // 1_000_000
+    fraction = rest - second * 1_000_000
+    if not fraction:
+        return head + _WHOLE_SECONDS[second]
+    if fraction % 1_000:
+        return f"{head}{_SECONDS[second]}.{fraction:06d}Z"
+    return head + _SECONDS[second] + _MILLISECONDS[fraction // 1_000]
+
+
+def _head(minute: int) -> str:
+    head = moment_of(minute * MINUTE).isoformat(timespec="minutes") + ":"
+    if len(_heads) >= _CACHED:
+        _heads.clear()
+    _heads[minute] = head
+    return head
+
+
+_START = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def wall_of(moment: datetime) -> int:
+    """A naive datetime as microseconds since 1970 on its own clock."""
+    return (moment - _START) // _MICROSECOND
+
+
+def moment_of(us: int) -> datetime:
+    """The naive datetime of a wall time, or of an instant in UTC. Raises BadTime outside years 1 to 9999."""
+    try:
+        return _START + timedelta(microseconds=us)
+    except OverflowError:
+        raise BadTime(f"{us} µs since 1970 lies outside the years 1 to 9999") from None
+
+
+def utc_of(moment: datetime) -> int:
+    """An aware datetime as microseconds since 1970 in UTC."""
+    return wall_of(moment.astimezone(UTC).replace(tzinfo=None))
+
+
+# --- Zones ------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def zone_names() -> frozenset[str]:
+    """Every IANA zone name that the packaged rules know."""
+    return frozenset((resources.files("tzdata") / "zones").read_text(encoding="utf-8").split())
+
+
+@lru_cache(maxsize=64)
+def zone(name: str) -> ZoneInfo:
+    """The zone's rules, from the `tzdata` package and never from the host. Raises UsageError when unknown."""
+    if name not in zone_names():
+        near = difflib.get_close_matches(name, zone_names(), n=1, cutoff=0.4)
+        raise UsageError(
+            f"there is no time zone {name!r}",
+            hint=f"did you mean {near[0]!r}?" if near else "use an IANA name such as Europe/Berlin",
+        )
+    with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)
+
+
+class ZoneClock:
+    """Turns the wall times of one project into UTC.
+
+    `zones` are (name, local date the zone holds from, "" for the first) in order; the wall date decides which
+    holds. No zones at all is UTC. Offsets are remembered by quarter of an hour, where they cannot change.
+    """
+
+    __slots__ = ("_first_walls", "_offsets", "_zones", "zones")
+
+    def __init__(self, zones: Sequence[tuple[str, str]] = ()) -> None:
+        self.zones = tuple(zones)
+        self._zones = tuple(zone(name) for name, _ in zones)
+        self._first_walls = tuple(_first_wall(since) for _, since in zones)
+        if list(self._first_walls) != sorted(set(self._first_walls)):
+            raise UsageError(
+                "the time zones must be given in the order of the dates they hold from",
+                hint="for example --timezone America/New_York --timezone Europe/Berlin@2021-03-01",
+            )
+        self._offsets: dict[int, int | None] = {}
+
+    def to_utc(self, wall: int, received: int | None = None) -> tuple[int, str]:
+        """The instant, and a warning's code or "".
+
+        In the autumn's repeated hour the receive time decides: the latest of the two instants that is not
+        after it (RECEIVED_TOLERANCE allowed). `ambiguous_time` when it cannot decide: absent or before both
+        (the first instant is taken), or an hour or more after both (the second). `nonexistent_time` in the
+        hour that spring skips, read as if the clock had not been put forward yet. Raises BadTime.
+        """
+        if not self._zones:
+            return wall, ""
+        quarter = wall // _QUARTER
+        try:
+            offset = self._offsets[quarter]
+        except KeyError:
+            offset = self._offset(quarter)
+        if offset is not None:
+            return wall - offset, ""
+        early, late = self._candidates(wall)
+        if early == late:
+            return early, ""
+        if early > late:
+            return early, "nonexistent_time"
+        if received is None or early > received + RECEIVED_TOLERANCE:
+            return early, "ambiguous_time"
+        if late > received + RECEIVED_TOLERANCE:
+            return early, ""
+        return late, "ambiguous_time" if received - late >= HOUR else ""
+
+    def _offset(self, quarter: int) -> int | None:
+        first = quarter * _QUARTER
+        last = first + _QUARTER - 1
+        offsets = {first - utc for utc in self._candidates(first)} | {
+            last - utc for utc in self._candidates(last)
+        }
+        offset = offsets.pop() if len(offsets) == 1 else None
+        if len(self._offsets) >= _CACHED:
+            self._offsets.clear()
+        self._offsets[quarter] = offset
+        return offset
+
+    def _candidates(self, wall: int) -> tuple[int, int]:
+        """The instants of a wall time before and after a change of the clock; equal nearly always."""
+        rules = self._zones[0]
+        for candidate, first in zip(self._zones, self._first_walls, strict=True):
+            if wall >= first:
+                rules = candidate
+        moment = moment_of(wall).replace(tzinfo=rules)
+        return _instant(moment), _instant(moment.replace(fold=1))
+
+
+def _first_wall(since: str) -> int:
+    if not since:
+        return -(10**18)
+    try:
+        day = date.fromisoformat(since)
+    except ValueError:
+        raise UsageError(f"not a date: {since!r}", hint="write it as 2021-03-01") from None
+    return wall_of(datetime(day.year, day.month, day.day))
+
+
+def _instant(moment: datetime) -> int:
+    offset = moment.utcoffset() or timedelta()
+    return wall_of(moment.replace(tzinfo=None)) - offset // _MICROSECOND

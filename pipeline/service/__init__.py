@@ -1,0 +1,33 @@
+"""The local service: an offline stand-in that a whole migration can be rehearsed against.
+
+It speaks the capture endpoint and the query endpoint of the real service, on 127.0.0.1 only, with a DuckDB
+database behind them. It is the judge of the rest of this package, so it imports nothing of it: it decodes,
+validates, stores and collapses by code of its own, written from the facts (service-behaviour 1.1 to 1.10).
+
+    with LocalService() as service:
+        httpx.post(f"{service.url}/batch/", json={"api_key": service.capture_key, "batch": [...]})
+        service.count()
+
+Importing this package is cheap: the web server and the database are loaded when a service starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .keys import Keyring
+    from .server import LocalService
+    from .settings import Settings
+
+__all__ = ["Keyring", "LocalService", "Settings"]
+
+_HOMES = {"Keyring": "keys", "LocalService": "server", "Settings": "settings"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

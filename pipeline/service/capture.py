@@ -1,0 +1,235 @@
+"""What happens to a capture request: decode, parse, check every event, and only then store.
+
+One bad event refuses its whole batch, as at the real service: nothing is stored unless everything is good
+(service-behaviour 1.5). Statuses and plain texts are those of section 1.5, in the order of its source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from .encodings import payload
+from .keys import Keyring
+from .refusal import Refusal, too_large
+from .settings import Settings
+from .shapes import Parsed, RawEvent, parse
+from .store import Rows
+from .timestamps import parse_sent_at, stored
+
+OK = '{"status":"Ok"}'
+LONGEST_ID = 200
+"""Characters of a distinct_id that are kept (service-behaviour 1.7)."""
+LONGEST_TOKEN = 64
+
+_NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
+"""Events that keep out of the historical lane even when the batch asks for it (service-behaviour 1.6)."""
+_WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SUSPECT = 200_000
+"""Bytes of an event above which its queued size is reckoned exactly; no shorter one comes near the limit."""
+_PLAIN_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+_SMALL_EXPONENT = re.compile(r"e([+-])0*(\d)")
+
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_open = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What a good request comes to: rows for one project, or for none."""
+
+    project: int | None
+    rows: Rows
+    problem: Refusal | None = None
+    """An event that was found too large after the rows before it were taken (`oversize_event`)."""
+
+
+def received(
+    body: bytes,
+    *,
+    path: str,
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    keys: Keyring,
+    settings: Settings,
+) -> Landing:
+    """Judge one request whose body has arrived. Raises Refusal; stores nothing itself."""
+    text = payload(body, query, headers, settings.decoded_limit)
+    parsed = parse(text, engage=path.startswith("/engage"))
+    now = settings.clock()
+    if not parsed.events:
+        raise Refusal(400, "request holds no event")
+    _leave_out_performance_events(parsed)
+    if not parsed.events:
+        return Landing(None, Rows(now))
+    token = _token(parsed)
+    project = keys.project_of(token)
+    if project is None and settings.token_validation == "enforce":
+        raise Refusal(401, "API key is not valid: unknown")
+    return _landing(project, parsed, _sent_at(parsed, query), now, token, settings)
+
+
+def _leave_out_performance_events(parsed: Parsed) -> None:
+    """`$performance_event` is filtered in silence, before the key is looked at (service-behaviour 1.5)."""
+    if any(event.event == "$performance_event" for event in parsed.events):
+        kept = [place for place, event in enumerate(parsed.events) if event.event != "$performance_event"]
+        parsed.events = [parsed.events[place] for place in kept]
+        parsed.properties = [parsed.properties[place] for place in kept]
+        parsed.texts = [parsed.texts[place] for place in kept]
+
+
+def _token(parsed: Parsed) -> str:
+    """The capture key: the batch's own, else the one that all events share (service-behaviour 1.3)."""
+    token = parsed.token
+    if token is None:
+        found = {_event_token(*pair) for pair in zip(parsed.events, parsed.properties, strict=True)} - {None}
+        if not found:
+            raise Refusal(401, "event submitted without an api_key")
+        if len(found) > 1:
+            raise Refusal(401, "batch submitted with inconsistent api_key values")
+        token = str(found.pop())
+    token = token.strip(_WHITE)
+    problem = _token_problem(token)
+    if problem:
+        raise Refusal(401, f"API key is not valid: {problem}")
+    return token
+
+
+def _event_token(event: RawEvent, properties: dict[str, Any]) -> str | None:
+    for given in (event.token, event.dollar_token, event.api_key):
+        if isinstance(given, str):
+            return given
+    given = properties.get("token")
+    return given if isinstance(given, str) else None
+
+
+def _token_problem(token: str) -> str:
+    if not token:
+        return "empty"
+    if len(token.encode("utf-8", "surrogatepass")) > LONGEST_TOKEN:
+        return "too_long"
+    if not token.isascii():
+        return "not_ascii"
+    if token.startswith("phx_"):
+        return "personal_api_key"
+    return "null_byte" if "\0" in token else ""
+
+
+def _sent_at(parsed: Parsed, query: Mapping[str, str]) -> int | None:
+    """The client's clock: the batch's `sent_at`, else the query's `_` in milliseconds, if after 2020."""
+    if parsed.sent_at is not None:
+        instant = parse_sent_at(parsed.sent_at)
+        if instant is not None:
+            return instant
+    given = query.get("_", "")
+    if given.isascii() and given.isdigit() and len(given) < 16:
+        instant = int(given) * 1000
+        if instant >= 1_609_459_200_000_000:
+            return instant
+    return None
+
+
+def _landing(
+    project: int | None, parsed: Parsed, sent_at: int | None, now: int, token: str, settings: Settings
+) -> Landing:
+    """Every event checked and turned into a row."""
+    rows = Rows(now)
+    historical = parsed.historical
+    problem = None
+    for event, properties, text in zip(parsed.events, parsed.properties, parsed.texts, strict=True):
+        if not event.event:
+            raise Refusal(400, "event submitted with an empty event name")
+        distinct_id = _distinct_id(event, properties)
+        if not isinstance(properties.get("$cookieless_mode", False), bool):
+            raise Refusal(400, "event submitted with invalid cookieless mode")
+        if problem is None and len(text) > _SUSPECT:
+            problem = _oversize(event, properties, token, now, settings.stored_event_limit)
+        if problem is not None:
+            continue  # the rest is still checked: a refusal of the checks goes before one of the queue
+        skew = sent_at
+        if skew is not None and properties.get("$ignore_sent_at") is True:
+            skew = None
+        rows.uuid.append(_uuid(event.uuid, now))
+        rows.event.append(event.event)
+        rows.distinct_id.append(distinct_id)
+        rows.timestamp.append(stored(event.timestamp, event.offset, skew, now))
+        rows.properties.append(_properties(event))
+        rows.historical.append(historical and event.event not in _NEVER_HISTORICAL)
+    if problem is not None and settings.oversize_event == "reject":
+        raise problem
+    return Landing(project, rows, problem)
+
+
+def _distinct_id(event: RawEvent, properties: dict[str, Any]) -> str:
+    """The id as it is kept: text as it stands, anything else as JSON text, NUL replaced, 200 characters."""
+    given = event.distinct_id
+    if given is UNSET:
+        given = event.dollar_distinct_id
+    if given is UNSET or given is None:
+        given = properties.get("distinct_id")
+    if type(given) is not str:
+        if given is None:
+            raise Refusal(400, "event submitted without a distinct_id")
+        given = _json_text(given)
+    if "\0" in given:
+        given = given.replace("\0", "\ufffd")
+    if not given or (given.isspace() and not given.strip(_WHITE)):
+        raise Refusal(400, "event submitted without a distinct_id")
+    return given[:LONGEST_ID] if len(given) > LONGEST_ID else given
+
+
+def _json_text(value: Any) -> str:
+    """A value as the real service prints it: no spaces, names sorted, the shortest number."""
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
+        value = float(value)
+    if isinstance(value, float):
+        return _SMALL_EXPONENT.sub(lambda found: "e" + found[1].strip("+") + found[2], repr(value))
+    return _encode_sorted(value).decode()
+
+
+def _uuid(given: str | None, now: int) -> str:
+    """The event's own uuid in its usual spelling, or a new one that holds the present (version 7)."""
+    if not given:
+        raw = bytearray((now // 1000).to_bytes(6, "big") + os.urandom(10))
+        raw[6] = raw[6] & 0x0F | 0x70
+        raw[8] = raw[8] & 0x3F | 0x80
+        return str(uuid.UUID(bytes=bytes(raw)))
+    return given if _PLAIN_UUID(given) else str(uuid.UUID(given))
+
+
+def _properties(event: RawEvent) -> bytes:
+    """The properties as the exact text that came; a `$set` beside them is merged in, and wins by key."""
+    text = b"{}" if event.properties is UNSET else bytes(event.properties)
+    if event.set is None and event.set_once is None:
+        return text
+    merged = _open(text)
+    for name, added in (("$set", event.set), ("$set_once", event.set_once)):
+        if added is not None:
+            inner = merged.get(name)
+            base = _open(inner) if inner is not None and bytes(inner[:1]) == b"{" else {}
+            merged[name] = Raw(_encode(base | added))
+    return _encode(merged)
+
+
+def _oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int) -> Refusal | None:
+    """A refusal where the event, encoded once more inside JSON, is over the queue's limit."""
+    inner: dict[str, Any] = {"uuid": event.uuid or None, "event": event.event, "properties": properties}
+    outer: dict[str, Any] = {"uuid": "0" * 36, "distinct_id": _distinct_id(event, properties), "ip": "127.0.0.1"}
+    for name in ("token", "distinct_id", "timestamp", "offset"):
+        value = getattr(event, name)
+        if value is not UNSET and value is not None:
+            inner[name] = value
+    inner |= {name: value for name, value in (("$set", event.set), ("$set_once", event.set_once)) if value}
+    outer |= {"data": _encode(inner).decode(), "now": "2000-01-01T00:00:00.000000Z", "token": token}
+    outer |= {"event": event.event, "timestamp": "2000-01-01T00:00:00Z", "historical_migration": True}
+    if len(_encode(outer)) > limit:
+        return too_large("Event rejected by kafka during send")
+    return None

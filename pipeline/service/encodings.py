@@ -1,0 +1,110 @@
+"""From the bytes of a request to its JSON text: base64, forms and gzip (service-behaviour 1.4).
+
+zstd, brotli and deflate are not decoded, as at the real service: their bytes are no UTF-8, and say so.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from isal import isal_zlib
+
+from .refusal import Refusal, too_large, undecodable
+
+FORM = "application/x-www-form-urlencoded"
+GZIP_MAGIC = b"\x1f\x8b\x08"
+
+_GZIP = ("gzip", "gzip-js")
+_LZ64 = ("lz64", "lz-string")
+_BASE64 = ("base64", "b64")
+_BASE64_TEXT = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*").fullmatch
+_GUNZIP = 16 + 15
+
+
+def payload(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], limit: int) -> bytes:
+    """The JSON text of a request, valid UTF-8, at most `limit` bytes. Raises Refusal.
+
+    `query` and `headers` (names in lower case) may carry the hint of the compression: the query wins over
+    the form, the form over the header. gzip is also known by its first bytes, without any hint.
+    """
+    given = query.get("data", "").encode() or body
+    if not given:
+        raise Refusal(400, "request missing data payload")
+    hint = query.get("compression", "").lower()
+    if headers.get("content-type") == FORM:
+        form = _form(_unwrapped(given))
+        given = form.get("data", "").replace(" ", "+").encode() if _spaced(form) else form.get("data", "").encode()
+        hint = hint or form.get("compression", "").lower()
+    hint = hint or headers.get("content-encoding", "").lower()
+    if hint in _BASE64:
+        given = _decoded(given)
+    else:
+        given = _unwrapped(given)
+    if hint in _GZIP or given.startswith(GZIP_MAGIC):
+        return _text(_gunzipped(given, limit), "invalid gzip data")
+    if hint in _LZ64:
+        raise undecodable("lz64 is not supported by the local service")
+    if len(given) > limit:
+        raise too_large(f"Uncompressed payload size limit {limit} exceeded: {len(given)}")
+    return _text(given, "invalid UTF8 in request payload")
+
+
+def _text(given: bytes, complaint: str) -> bytes:
+    if not given.isascii():
+        try:
+            given.decode()
+        except UnicodeDecodeError:
+            raise undecodable(complaint) from None
+    return given
+
+
+def _gunzipped(given: bytes, limit: int) -> bytes:
+    """The first gzip member; what follows it is ignored, as the real service's decoder does."""
+    stream = isal_zlib.decompressobj(_GUNZIP)
+    try:
+        out: bytes = stream.decompress(given, limit + 1)
+    except isal_zlib.IsalError:
+        raise undecodable("invalid GZIP data") from None
+    if len(out) > limit:
+        raise too_large(f"Decompressed payload would exceed {limit} bytes (got {len(out)} bytes)")
+    if not stream.eof:
+        raise undecodable("invalid GZIP data")
+    return out
+
+
+def _unwrapped(given: bytes) -> bytes:
+    """The inside of a body that is base64 from end to end; any other body as it is."""
+    if given[:1] in (b"{", b"[") or not _BASE64_TEXT(given):
+        return given
+    try:
+        return _decoded(given)
+    except Refusal:
+        return given
+
+
+def _decoded(given: bytes) -> bytes:
+    packed = b"".join(given.split())
+    try:
+        return base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise undecodable("invalid base64 data") from None
+
+
+def _form(given: bytes) -> dict[str, str]:
+    try:
+        fields = dict(parse_qsl(given.decode(), keep_blank_values=True, encoding="utf-8", errors="strict"))
+    except ValueError:
+        fields = {}
+    if "data" not in fields:
+        raise undecodable("expected form data in POST request payload")
+    return fields
+
+
+def _spaced(form: Mapping[str, str]) -> bool:
+    """Whether the field `data` is base64 whose `+` signs the form has turned into spaces."""
+    found = form["data"]
+    return found[:1] not in ("{", "[") and _BASE64_TEXT(found.encode()) is not None

@@ -1,0 +1,197 @@
+"""The shapes a capture body may have, told apart as the real service does (service-behaviour 1.2, 1.3).
+
+It tries, in this order: a list of events, a batch, one event, an engage object. What fits none is a parse
+error; what fits only the last, on a route that is not `/engage`, is the hydration error that names neither the
+event nor the field: so a batch with one misshapen event is refused whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from .refusal import Refusal, unparsable
+
+NO_SHAPE = "data did not match any variant of untagged enum RawRequest"
+NO_EVENT_NAME = "failed to hydrate events from request: non-engage request missing event name attribute"
+DEEPEST = 127
+"""How many objects and lists may be open at once; one more is a parse error."""
+
+Text = str | None
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Fields(msgspec.Struct, gc=False):
+    """The fields that an event and an engage object share; unknown ones are ignored."""
+
+    token: Text | UnsetType = UNSET
+    dollar_token: Text | UnsetType = msgspec.field(default=UNSET, name="$token")
+    api_key: Text | UnsetType = UNSET
+    distinct_id: Any = UNSET
+    dollar_distinct_id: Any = msgspec.field(default=UNSET, name="$distinct_id")
+    uuid: Text = None
+    properties: Raw | UnsetType = UNSET
+    timestamp: Text = None
+    offset: Int64 | None = None
+    set: dict[str, Raw] | None = msgspec.field(default=None, name="$set")
+    set_once: dict[str, Raw] | None = msgspec.field(default=None, name="$set_once")
+
+
+class RawEvent(_Fields, kw_only=True, gc=False):
+    """An event as it was sent."""
+
+    event: str
+
+
+class _Batch(msgspec.Struct):
+    batch: list[Raw]
+    api_key: str | UnsetType = UNSET
+    token: str | UnsetType = UNSET
+    historical_migration: bool | None = None
+    sent_at: Text = None
+
+
+@dataclass(slots=True)
+class Parsed:
+    """The events of a request in their order, each beside its opened properties and its own JSON text."""
+
+    events: list[RawEvent]
+    properties: list[dict[str, Any]]
+    texts: list[bytes]
+    token: str | None = field(default=None, repr=False)
+    historical: bool = False
+    sent_at: str | None = None
+
+
+class _Unfit(Exception):
+    """The body is not of the shape that is being tried."""
+
+
+_as_list = msgspec.json.Decoder(list[Raw]).decode
+_as_batch = msgspec.json.Decoder(_Batch).decode
+_as_event = msgspec.json.Decoder(RawEvent).decode
+_as_engage = msgspec.json.Decoder(_Fields).decode
+_as_object = msgspec.json.Decoder(dict[str, Any]).decode
+_as_anything = msgspec.json.Decoder().decode
+
+_FAILURES = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _Unfit)
+_UUID = re.compile(
+    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32}"
+    r"|\{[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}"
+    r"|urn:uuid:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+).fullmatch
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NAMED = (b'"event"', b'"uuid"', b'"timestamp"', b'"properties"')
+
+
+def parse(body: bytes, *, engage: bool = False) -> Parsed:
+    """The events of a JSON text (valid UTF-8). Raises Refusal.
+
+    `engage` says that the route is `/engage`, where an object without an event name is an `$identify`.
+    """
+    try:
+        if body.lstrip(b" \t\r\n")[:1] == b"[":
+            return _events([bytes(raw) for raw in _as_list(body)], around=1)
+        return _batch(body)
+    except _FAILURES:
+        return _otherwise(body, engage)
+
+
+def _batch(body: bytes) -> Parsed:
+    envelope = _as_batch(body)
+    if (envelope.api_key is UNSET) == (envelope.token is UNSET):
+        raise _Unfit  # no key at all, or the same field under both its names
+    parsed = _events([bytes(raw) for raw in envelope.batch], around=2)
+    parsed.token = envelope.token if isinstance(envelope.token, str) else str(envelope.api_key)
+    parsed.historical = bool(envelope.historical_migration)
+    parsed.sent_at = envelope.sent_at
+    return parsed
+
+
+def _events(texts: list[bytes], *, around: int) -> Parsed:
+    """Events from their JSON texts, of which `around` objects and lists are still open."""
+    events = [_as_event(text) for text in texts]
+    properties = [_opened(event) for event in events]
+    for event, text in zip(events, texts, strict=True):
+        _check(event, text, around)
+    return Parsed(events, properties, texts)
+
+
+def _opened(event: _Fields) -> dict[str, Any]:
+    return {} if event.properties is UNSET else _as_object(event.properties)
+
+
+def _check(event: _Fields, text: bytes, around: int) -> None:
+    """What the typed decoder does not see: uuids, a field given twice, depth."""
+    if event.uuid and not _UUID(event.uuid):
+        raise _Unfit
+    if event.dollar_distinct_id is not UNSET and event.distinct_id is not UNSET:
+        raise _Unfit
+    if event.dollar_token is not UNSET or event.api_key is not UNSET:
+        aliases = (event.token, event.dollar_token, event.api_key)
+        if sum(alias is not UNSET for alias in aliases) > 1:
+            raise _Unfit
+    for name in _NAMED:
+        if text.count(name) > 1 and _given_twice(text):
+            raise _Unfit
+    if text.count(b"{") + text.count(b"[") > 100 and depth(text) + around > DEEPEST:
+        raise _Unfit
+
+
+def _given_twice(text: bytes) -> bool:
+    """Whether an object names one of its own members twice (deeper repetitions are no error)."""
+    pairs = json.loads(text, object_pairs_hook=list)
+    names = [name for name, _ in pairs]
+    return len(set(names)) < len(names)
+
+
+def depth(text: bytes) -> int:
+    """How many objects and lists are open at once, at most."""
+    deepest = level = 0
+    for byte in _STRING.sub(b"", text):
+        if byte in b"{[":
+            level += 1
+            deepest = max(deepest, level)
+        elif byte in b"}]":
+            level -= 1
+    return deepest
+
+
+def _otherwise(body: bytes, engage: bool) -> Parsed:
+    """What a body is that is neither a good list nor a good batch: bad JSON, one event, an engage, nothing."""
+    _strictly(body)
+    for decode in (_as_event, _as_engage):
+        try:
+            found = decode(body)
+            properties = _opened(found)
+            _check(found, body, 0)
+        except _FAILURES:
+            continue
+        if isinstance(found, RawEvent):
+            return Parsed([found], [properties], [body])
+        if engage:
+            fields = {name: getattr(found, name) for name in found.__struct_fields__}
+            return Parsed([RawEvent(event="$identify", **fields)], [properties], [body])
+        raise Refusal(400, NO_EVENT_NAME)
+    raise unparsable(NO_SHAPE)
+
+
+def _strictly(body: bytes) -> None:
+    """Raises Refusal where the text is no JSON that the real service's parser would take."""
+    try:
+        value = _as_anything(body)
+    except RecursionError:
+        _too_deep()
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unparsable(str(error)) from None
+    if isinstance(value, dict | list) and depth(body) > DEEPEST:
+        _too_deep()
+
+
+def _too_deep() -> NoReturn:
+    raise unparsable("recursion limit exceeded")

@@ -1,0 +1,178 @@
+"""What landed, in a DuckDB database: in memory or a file, with at most 200 MB of memory.
+
+Every accepted copy is a row of `accepted`, numbered in the order of receipt. Copies collapse in a view, as the
+real service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day,
+the last received wins (service-behaviour 1.10). So a rehearsal shows both what was sent and what will remain.
+
+Instants are naive TIMESTAMPs in UTC, whole microseconds. Properties are the exact JSON text that came.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS accepted (
+    project INTEGER, receipt BIGINT, uuid UUID, event VARCHAR, distinct_id VARCHAR, "timestamp" TIMESTAMP,
+    properties VARCHAR, historical_migration BOOLEAN, created_at TIMESTAMP);
+CREATE TABLE IF NOT EXISTS rejections (
+    "time" TIMESTAMP, status INTEGER, reason VARCHAR, payload VARCHAR);
+CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
+    SELECT max(receipt) FROM accepted
+    GROUP BY uuid, hash(project, event, distinct_id, CAST("timestamp" AS DATE)));
+CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);
+"""
+_SETTINGS = """
+SET GLOBAL TimeZone = 'UTC';
+SET GLOBAL memory_limit = '200MB';
+SET GLOBAL threads = 1;
+SET GLOBAL autoload_known_extensions = false;
+SET GLOBAL autoinstall_known_extensions = false;
+SET GLOBAL enable_external_access = false;
+SET GLOBAL lock_configuration = true;
+"""
+_COLUMNS = 'uuid, event, distinct_id, "timestamp", properties, historical_migration, created_at'
+_VIEWS = f"""
+CREATE TEMP VIEW events AS SELECT {_COLUMNS} FROM collapsed WHERE project = {{project}};
+CREATE TEMP VIEW raw_events AS SELECT {_COLUMNS}, receipt FROM accepted WHERE project = {{project}};
+CREATE TEMP VIEW rejected AS SELECT * FROM rejections;
+"""
+VIEWS = frozenset({"events", "raw_events", "rejected"})
+"""What a query may name. `rejected` holds the requests that were turned away, of every project."""
+
+
+class BadQuery(Exception):
+    """A query that cannot be answered; the message is the database's own."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The columns of one accepted request; `created_at` and `timestamp` are microseconds since 1970 (UTC)."""
+
+    created_at: int
+    uuid: list[str] = field(default_factory=list)
+    event: list[str] = field(default_factory=list)
+    distinct_id: list[str] = field(default_factory=list)
+    timestamp: list[int] = field(default_factory=list)
+    properties: list[bytes] = field(default_factory=list)
+    historical: list[bool] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a query: names and types of its columns, and its rows as an Arrow table."""
+
+    columns: list[str]
+    types: list[str]
+    table: pa.Table
+
+
+class Store:
+    """One database, safe for many threads: one writer at a time, readers beside it."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open or create the file at `path`; None is a database in memory, spilling to a private folder."""
+        self._spill = None if path is not None else Path(tempfile.mkdtemp(prefix="backcast-service-"))
+        self._lock = threading.Lock()
+        config = {} if self._spill is None else {"temp_directory": str(self._spill)}
+        self._writer = duckdb.connect(":memory:" if path is None else str(path), config=config)
+        self._writer.execute(_TABLES)
+        self._writer.execute(_SETTINGS)
+        self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
+        self.requests = 0
+
+    def close(self) -> None:
+        """Write everything to the file and let go of it."""
+        with self._lock:
+            self._writer.close()
+        if self._spill is not None:
+            shutil.rmtree(self._spill, ignore_errors=True)
+
+    def append(self, project: int, rows: Rows) -> None:
+        """Store the rows of one request, all or none; durable in the file when this returns."""
+        count = len(rows.uuid)
+        if not count:
+            return
+        with self._lock:
+            first = self._receipts + 1
+            incoming = pa.table(
+                {
+                    "receipt": pa.array(range(first, first + count), pa.int64()),
+                    "uuid": pa.array(rows.uuid, pa.string()),
+                    "event": pa.array(rows.event, pa.string()),
+                    "distinct_id": pa.array(rows.distinct_id, pa.string()),
+                    "timestamp": pa.array(rows.timestamp, pa.timestamp("us")),
+                    "properties": pa.array(rows.properties, pa.string()),
+                    "historical": pa.array(rows.historical, pa.bool_()),
+                }
+            )
+            self._writer.register("incoming", incoming)
+            try:
+                self._writer.execute(
+                    'INSERT INTO accepted SELECT ?, receipt, uuid, event, distinct_id, "timestamp", properties,'
+                    " historical, make_timestamp(?) FROM incoming",
+                    [project, rows.created_at],
+                )
+            finally:
+                self._writer.unregister("incoming")
+            self._receipts += count
+
+    def reject(self, time: int, status: int, reason: str, payload: str) -> None:
+        """Remember a request that was turned away; `payload` must hold no key."""
+        with self._lock:
+            self._writer.execute(
+                "INSERT INTO rejections VALUES (make_timestamp(?), ?, ?, ?)", [time, status, reason, payload]
+            )
+
+    def count(self) -> int:
+        """How many events are left after copies collapsed, in all projects."""
+        return self._number("SELECT count(*) FROM collapsed")
+
+    def raw_count(self) -> int:
+        """How many copies were accepted, in all projects."""
+        return self._number("SELECT count(*) FROM accepted")
+
+    def rejected_count(self) -> int:
+        """How many requests were turned away."""
+        return self._number("SELECT count(*) FROM rejections")
+
+    def tally(self, expression: str) -> dict[str, int]:
+        """How many collapsed events there are for each value of an SQL expression of our own."""
+        rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
+        return {str(name): int(count) for name, count in rows}
+
+    def syntax(self, sql: str) -> str:
+        """The syntax tree of an SQL text as JSON, or an object whose `error` is true."""
+        return str(self._rows("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql])[0][0])
+
+    def select(self, sql: str, project: int) -> Answer:
+        """Answer one SELECT over the views of a project. Raises BadQuery."""
+        cursor = self._writer.cursor()
+        try:
+            cursor.execute(_VIEWS.format(project=project))
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            relation = cursor.sql(sql)
+            return Answer(relation.columns, [str(kind) for kind in relation.types], relation.to_arrow_table())
+        except duckdb.Error as error:
+            raise BadQuery(str(error)) from None
+        finally:
+            cursor.close()
+
+    def _number(self, sql: str) -> int:
+        return int(self._rows(sql)[0][0])
+
+    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        cursor = self._writer.cursor()
+        try:
+            return cursor.execute(sql, parameters).fetchall()
+        finally:
+            cursor.close()

@@ -1,0 +1,165 @@
+"""The rules an event must keep: one function and one stable code each.
+
+A rule takes the draft and the `Rules` of the plan and gives a Fault or None. `check` asks them in order, so the
+first code that applies is the one reported. Rules look at meaning; `check_size` looks at the encoded event.
+
+Sources: service-behaviour 1.3-1.8 (limits, ids, times), 6 (events under 48 hours are billed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from pipeline.schema import Draft, Fault, Limits, Options
+
+MAX_NAME = 200
+MAX_ID = 200
+HOUR = 3_600_000_000
+RECENT = 48 * HOUR
+STORED_BYTES = 1_000_000
+"""The service stores an event as JSON inside JSON; this is where its queue refuses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the rules need to know of a plan: its instant, its window, its limits. Times in µs UTC."""
+
+    as_of: int
+    newest: int
+    since: int | None = None
+    until: int | None = None
+    event_bytes: int = Limits().event_bytes
+    excluded: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, options: Options, limits: Limits, excluded: frozenset[str] = frozenset()) -> Rules:
+        return cls(
+            as_of=options.as_of,
+            newest=options.as_of if options.allow_recent else options.as_of - RECENT,
+            since=options.since,
+            until=options.until,
+            event_bytes=limits.event_bytes,
+            excluded=excluded,
+        )
+
+
+def missing_event(draft: Draft, rules: Rules) -> Fault | None:
+    if not draft.event or not draft.event.strip():
+        return Fault("missing_event", "the row has no event name")
+    return None
+
+
+def long_event(draft: Draft, rules: Rules) -> Fault | None:
+    """The service cuts a name to 200 UTF-16 units."""
+    length = len((draft.event or "").encode("utf-16-le", "surrogatepass")) // 2
+    if length > MAX_NAME:
+        return Fault("long_event", f"the event name has {length} characters; the most is {MAX_NAME}")
+    return None
+
+
+def junk_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+    if draft.junk_id and not (draft.distinct_id or "").strip():
+        return Fault("junk_distinct_id", "every id of the row is a placeholder that the service never merges")
+    return None
+
+
+def missing_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+    if not (draft.distinct_id or "").strip():
+        return Fault("missing_distinct_id", "the row names nobody")
+    return None
+
+
+def long_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+    """The service cuts an id to 200 characters, so two long ids could become one person."""
+    length = len(draft.distinct_id or "")
+    if length > MAX_ID:
+        return Fault("long_distinct_id", f"the distinct_id has {length} characters; the most is {MAX_ID}")
+    return None
+
+
+def rewritten_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+    """The service writes U+FFFD for NUL, which would make another id of it."""
+    if "\0" in (draft.distinct_id or ""):
+        return Fault("bad_value", "the distinct_id holds a NUL, which the service would rewrite")
+    return None
+
+
+def missing_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+    if draft.time is None:
+        return Fault("missing_timestamp", "the row has no time; a missing time never becomes now")
+    return None
+
+
+def bad_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+    return draft.time if isinstance(draft.time, Fault) else None
+
+
+def ancient_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+    if isinstance(draft.time, int) and draft.time < 0:
+        return Fault("ancient_timestamp", "the time lies before 1970")
+    return None
+
+
+def future_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+    if isinstance(draft.time, int) and draft.time > rules.as_of:
+        hours = (draft.time - rules.as_of) / HOUR
+        return Fault("future_timestamp", f"the time lies {hours:.1f} hours after the plan's instant")
+    return None
+
+
+def recent_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+    """Events under 48 hours old are billed as live ones."""
+    if isinstance(draft.time, int) and draft.time > rules.newest:
+        hours = (rules.as_of - draft.time) / HOUR
+        return Fault("recent_timestamp", f"the event is {hours:.1f} hours old; under 48 it is billed")
+    return None
+
+
+RULES: tuple[Callable[[Draft, Rules], Fault | None], ...] = (
+    missing_event,
+    long_event,
+    junk_distinct_id,
+    missing_distinct_id,
+    long_distinct_id,
+    rewritten_distinct_id,
+    missing_timestamp,
+    bad_timestamp,
+    ancient_timestamp,
+    future_timestamp,
+    recent_timestamp,
+)
+
+
+def check(draft: Draft, rules: Rules) -> Fault | None:
+    """The first rule that the draft breaks, or None."""
+    for rule in RULES:
+        fault = rule(draft, rules)
+        if fault is not None:
+            return fault
+    return None
+
+
+def skip_code(draft: Draft, rules: Rules) -> str:
+    """Why a good event stays out all the same (window, forgotten people), or ""."""
+    time = draft.time
+    if type(time) is int and (
+        (rules.since is not None and time < rules.since) or (rules.until is not None and time >= rules.until)
+    ):
+        return "outside_window"
+    if rules.excluded and draft.distinct_id in rules.excluded:
+        return "excluded_id"
+    return ""
+
+
+def check_size(event: bytes, rules: Rules) -> Fault | None:
+    """Whether an encoded event is small enough, also when its JSON is encoded once more."""
+    if len(event) > rules.event_bytes:
+        return Fault("event_too_large", f"the event has {len(event)} bytes; the most is {rules.event_bytes}")
+    if 2 * len(event) >= STORED_BYTES:
+        stored = len(msgspec.json.encode(event.decode()))
+        if stored >= STORED_BYTES:
+            return Fault("event_too_large", f"stored as text the event has {stored} bytes; the most is 999999")
+    return None

@@ -1,0 +1,126 @@
+"""Write the sample exports again from their seeds, or prove that the ones here are what the seeds give.
+
+    python -m sample_data.generate            write them all
+    python -m sample_data.generate --check    compare, write nothing; exit 1 and a line per difference
+
+A compressed file is compared by what is inside, and Parquet as a table: the bytes around them depend on the
+version of a library. Everything else is compared byte for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sample_data.generator import amplitude, generic, mixpanel, rejects, service
+from sample_data.generator.spelling import lines
+
+HERE = Path(__file__).resolve().parent
+
+
+def files() -> dict[str, bytes]:
+    """Every sample file: its path below `sample_data/`, and its bytes."""
+    rows = mixpanel.rows()
+    first, second = (
+        lines([r.text for r in rows if r.file == name]) for name in (mixpanel.FIRST, mixpanel.SECOND)
+    )
+    exported = service.export()
+    return {
+        f"mixpanel/{mixpanel.FIRST}": _gzipped(first),
+        f"mixpanel/{mixpanel.SECOND}": second,
+        "amplitude/export.zip": _zipped(
+            {name: _gzipped(lines(hour)) for name, hour in amplitude.members().items()}
+        ),
+        "posthog/events-0.jsonl": lines(exported.lines),
+        "posthog/events-1.parquet": _parquet(exported.table, rows=16),
+        "generic/orders.csv": generic.table_text(),
+        "generic/orders.parquet": _parquet(generic.table(), rows=25),
+        "rejects/broken.jsonl": rejects.broken_lines(),
+        "rejects/broken.csv": rejects.broken_table(),
+        "rejects/too-large.jsonl.gz": _gzipped(rejects.too_large()),
+    }
+
+
+def differences(folder: Path = HERE) -> list[str]:
+    """A sentence for each file below `folder` that is missing, or is not what its seed gives."""
+    found = []
+    for name, fresh in files().items():
+        path = folder / name
+        if not path.is_file():
+            found.append(f"{name} is missing")
+        elif _inside(name, path.read_bytes()) != _inside(name, fresh):
+            found.append(f"{name} is not what its seed gives")
+    return found
+
+
+def _gzipped(content: bytes) -> bytes:
+    """Gzip without a name or a time, so that the same content gives the same bytes."""
+    out = io.BytesIO()
+    with gzip.GzipFile("", "wb", compresslevel=9, fileobj=out, mtime=0) as file:
+        file.write(content)
+    return out.getvalue()
+
+
+def _zipped(members: dict[str, bytes]) -> bytes:
+    """A zip of stored members with one fixed date."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            entry = zipfile.ZipInfo(name, (2022, 5, 11, 0, 0, 0))
+            entry.create_system = 3
+            archive.writestr(entry, content)
+    return out.getvalue()
+
+
+def _parquet(table: pa.Table, rows: int) -> bytes:
+    """Parquet with `rows` in a row group, and without a writer's pandas notes."""
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=rows, compression="zstd", store_schema=True)
+    return out.getvalue()
+
+
+def _inside(name: str, content: bytes) -> object:
+    openers: dict[str, Callable[[bytes], object]] = {
+        ".gz": gzip.decompress,
+        ".zip": _members,
+        ".parquet": lambda found: pq.read_table(io.BytesIO(found)),
+    }
+    return openers.get(Path(name).suffix, bytes)(content)
+
+
+def _members(content: bytes) -> list[tuple[str, tuple[int, ...], bytes]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return [(e.filename, e.date_time, gzip.decompress(archive.read(e))) for e in archive.infolist()]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; gives its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sample_data.generate", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when a file differs from its seed"
+    )
+    if parser.parse_args(arguments).check:
+        found = differences()
+        for sentence in found:
+            print(sentence, file=sys.stderr)
+        return 1 if found else 0
+    for name, content in files().items():
+        path = HERE / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        print(f"{len(content):7,} bytes  {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
