@@ -8,7 +8,7 @@ proves that both made the same (law 5).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ import xxhash
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from pipeline.extract.rows import Rows
 from pipeline.identity import SEPARATOR, Hasher, content_key, uuid5_bytes, uuid_texts
 from pipeline.instants import format_utc
 from pipeline.schema import BrokenRow, Draft, Fault, Link, Options, Reject, Skip
@@ -31,17 +32,6 @@ _NO_DIGEST = bytes(20)
 _UUID_ROOM = b'00000000-0000-0000-0000-000000000000"}'
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
-
-
-class Rows(Protocol):
-    """The rows of one block, as a format's reader gives them."""
-
-    warnings: list[tuple[int, str, str]]
-
-    def __iter__(self) -> Iterator[Record | BrokenRow]: ...
-    def offset(self, row: int) -> int: ...
-    def text(self, row: int) -> str: ...
-    def canonical(self, row: int) -> bytes: ...
 
 
 class Mapper(Protocol):
@@ -172,7 +162,14 @@ class _Maker:
     """One walk over one block. `run` is the hottest loop there is: what could be a call in it is written out."""
 
     def __init__(
-        self, rows: Rows, part: str, first_row: int, mapper: Mapper, encoder: Encoder, rules: Rules, observe: bool
+        self,
+        rows: Rows,
+        part: str,
+        first_row: int,
+        mapper: Mapper,
+        encoder: Encoder,
+        rules: Rules,
+        observe: bool,
     ) -> None:
         self.rows = rows
         self.part = part

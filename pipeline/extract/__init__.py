@@ -49,9 +49,9 @@ def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOC
 
 
 def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str] = ()) -> Rows:
-    """The rows of one block, read in the calling process (from the file itself when the block has no content).
+    """The rows of one block, read in the calling process.
 
-    Without `observe` no warnings are gathered. `opens` names members of JSON lines that hold an object to be
+    A block without content is read from the file itself. Without `observe` no warnings are gathered. `opens` names members of JSON lines that hold an object to be
     opened with the row (see `pipeline.extract.jsonl`).
     """
     from pipeline.extract import formats
@@ -60,7 +60,7 @@ def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str]
 
 
 def digest_of(part: Part) -> str:
-    """sha256 of the part's stored bytes (a member's, as its archive gives them), as lower-case hex. Streams."""
+    """sha256, as lower-case hex, of the part's stored bytes (a member's, as its archive gives them)."""
     from pipeline.extract import stream
 
     return stream.digest_of(part)

@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import IO, NamedTuple, Self, cast
 
 from pipeline.errors import UnreadableExport
@@ -101,7 +102,9 @@ def _zip_members(file: str) -> Iterator[Member]:
             continue
         if entry.flag_bits & 1:
             raise UnreadableExport(
-                f"{file} is locked with a password", path=file, hint="unpack it with its password and name the folder"
+                f"{file} is locked with a password",
+                path=file,
+                hint="unpack it with its password, and name the folder",
             )
         with archive.open(entry) as stream:
             yield Member(entry.filename, entry.file_size, stream)
@@ -124,11 +127,12 @@ class _Header(tarfile.TarInfo):
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
         try:
             return super().fromtarfile(archive)
-        except tarfile.EOFHeaderError:
-            raise
-        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):
-            raise EOFError("the tar has no end mark") from None
         except tarfile.HeaderError as error:
+            kind = type(error).__name__
+            if kind == "EOFHeaderError":  # the two blocks of zeros: a whole tar ends with them
+                raise
+            if kind in ("EmptyHeaderError", "TruncatedHeaderError"):
+                raise EOFError("the tar has no end mark") from None
             raise tarfile.ReadError(str(error)) from None
 
 
@@ -179,9 +183,10 @@ class _Cursor:
 
     def __init__(self, file: str, codecs: tuple[str, ...], stack: ExitStack) -> None:
         self.passed: set[str] = set()
-        raw = stack.enter_context(open(file, "rb"))
+        raw = stack.enter_context(Path(file).open("rb"))
         inner = stack.enter_context(decompressed(raw, codecs[0]))
-        self.archive = stack.enter_context(tarfile.open(fileobj=inner, mode="r|", bufsize=BUFFER_BYTES, tarinfo=_Header))
+        archive = tarfile.open(fileobj=inner, mode="r|", bufsize=BUFFER_BYTES, tarinfo=_Header)  # noqa: SIM115
+        self.archive = stack.enter_context(archive)
 
     def next(self) -> tarfile.TarInfo | None:
         """The next file; None at the tar's end."""

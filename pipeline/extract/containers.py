@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from pipeline.errors import UnreadableExport
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import WriteableBuffer
 
 BUFFER_BYTES = 256 * 1024
 FETCH_AGAIN = "fetch the file again from where it was exported, and check that it is complete"
@@ -32,10 +32,9 @@ def _gzip(stored: IO[bytes]) -> IO[bytes]:
     try:
         from isal import igzip
     except ImportError:  # pragma: no cover - isal has no wheel for a few machines
-        import gzip
-
-        return gzip.GzipFile(fileobj=stored, mode="rb")
-    return igzip.IGzipFile(fileobj=stored, mode="rb")
+        import gzip as igzip
+    stream: IO[bytes] = igzip.open(stored, "rb")
+    return stream
 
 
 def _bzip2(stored: IO[bytes]) -> IO[bytes]:
@@ -54,10 +53,13 @@ def _zstd(stored: IO[bytes]) -> IO[bytes]:
     return io.BufferedReader(_ZstdFrames(stored), BUFFER_BYTES)
 
 
+_BZIP2_MAGIC = tuple(b"BZh%d" % n + tail for n in range(1, 10) for tail in (b"1AY&SY", b"\x17rE8P\x90"))
+_SKIPPABLE = tuple(bytes([n, 0x2A, 0x4D, 0x18]) for n in range(0x50, 0x60))
+
 CODECS: tuple[Codec, ...] = (
     Codec("gzip", (b"\x1f\x8b\x08",), _gzip),
-    Codec("zstd", (b"\x28\xb5\x2f\xfd", *(bytes([n, 0x2A, 0x4D, 0x18]) for n in range(0x50, 0x60))), _zstd),
-    Codec("bzip2", tuple(b"BZh%d" % n + tail for n in range(1, 10) for tail in (b"1AY&SY", b"\x17rE8P\x90")), _bzip2),
+    Codec("zstd", (b"\x28\xb5\x2f\xfd", *_SKIPPABLE), _zstd),
+    Codec("bzip2", _BZIP2_MAGIC, _bzip2),
     Codec("xz", (b"\xfd7zXZ\x00",), _xz),
 )
 _BY_NAME = {codec.name: codec for codec in CODECS}
@@ -167,10 +169,14 @@ class Checked(io.RawIOBase):
 
 
 def _fill(stream: IO[bytes], view: memoryview) -> int:
-    piece: ReadableBuffer = stream.read(len(view))
+    piece = stream.read(len(view))
     count = len(piece)
     view[:count] = piece
     return count
+
+
+_DAMAGE = (OSError, zlib.error, ValueError, RuntimeError, NotImplementedError)
+_CODEC_MODULES = {"zipfile", "tarfile", "zstd", "zstandard", "_lzma", "lzma", "isal"}
 
 
 def broken(error: Exception, path: str, given: int) -> UnreadableExport:
@@ -178,15 +184,12 @@ def broken(error: Exception, path: str, given: int) -> UnreadableExport:
     if isinstance(error, EOFError) or "truncated" in str(error) or "unexpected end of data" in str(error):
         what = f"{path} is cut short: its container ends in the middle, {given:,} decompressed bytes in"
     elif isinstance(error, PermissionError):
-        return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to read it")
+        return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to")
     elif isinstance(error, FileNotFoundError):
-        return UnreadableExport(f"{path} is not there", path=path, hint="check the path; --source-root finds parts that moved")
-    elif isinstance(error, (OSError, zlib.error, ValueError, RuntimeError, NotImplementedError)) or _foreign(error):
+        hint = "check the path; --source-root finds parts that moved"
+        return UnreadableExport(f"{path} is not there", path=path, hint=hint)
+    elif isinstance(error, _DAMAGE) or type(error).__module__.split(".")[0] in _CODEC_MODULES:
         what = f"{path} is damaged, {given:,} decompressed bytes in: {error}"
     else:
         raise error
     return UnreadableExport(what, path=path, hint=FETCH_AGAIN)
-
-
-def _foreign(error: Exception) -> bool:
-    return type(error).__module__.split(".")[0] in {"zipfile", "tarfile", "zstd", "zstandard", "_lzma", "lzma", "isal"}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipeline.schema import Dialect, Notice
+from pipeline.schema import Dialect
 
 DELIMITERS = (",", "\t", ";", "|")
 BOMS = (
@@ -23,7 +23,17 @@ BOMS = (
 )
 _NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
 _ENOUGH_ROWS = 500
+
+csv.field_size_limit(2**31 - 1)  # a cell may be as long as a record; the library's own limit is 128 KiB
+
+
+class Table(NamedTuple):
+    """A delimited text: its dialect, and the header as it is written."""
+
+    dialect: Dialect
+    raw_header: tuple[str, ...]
 
 
 class _Reading(NamedTuple):
@@ -34,12 +44,12 @@ class _Reading(NamedTuple):
     header: list[str]
 
 
-def delimited(text: bytes, whole: bool, encoding: str, bom: bool) -> Dialect | None:
+def delimited(text: bytes, whole: bool, encoding: str, bom: bool) -> Table | None:
     """The dialect of a table of at least two columns, or None when the text is none.
 
-    `text` is without its byte order mark, and in UTF-8 when `encoding` is a UTF-16. A delimiter is right when
-    at least half of the sampled rows have the header's number of cells; the best fit wins, then the most
-    columns, then the order of `DELIMITERS`.
+    `text` is without its byte order mark, and in UTF-8 when `encoding` is a UTF-16. A delimiter may be right
+    when half of the sampled rows have the header's number of cells, or when all of the header looks like
+    names; the best fit wins, then the most columns, then the order of `DELIMITERS`.
     """
     if encoding == "utf-8" and not bom:
         encoding = _encoding_of(text)
@@ -52,18 +62,20 @@ def delimited(text: bytes, whole: bool, encoding: str, bom: bool) -> Dialect | N
         reading
         for escape in escapes
         for delimiter in DELIMITERS
-        if (reading := _read(sample, delimiter, escape, whole)) and reading.fit >= 0.5
+        if (reading := _read(sample, delimiter, escape, whole))
+        and (reading.fit >= 0.5 or all(map(_LIKE_A_NAME.fullmatch, reading.header)))
     ]
     if not readings:
         return None
     best = max(readings, key=lambda reading: (reading.fit, reading.columns))
-    return Dialect(
+    dialect = Dialect(
         delimiter=best.delimiter, escape=best.escape, encoding=encoding, bom=bom, header=unique(best.header)
     )
+    return Table(dialect, tuple(best.header))
 
 
 def parser(lines: Iterator[str], dialect: Dialect) -> Iterator[list[str]]:
-    """The one csv reader of this room: strict, so that a misplaced quote is an error of its row and not a guess."""
+    """The one csv reader of this room: strict, so that a misplaced quote is an error and not a guess."""
     return csv.reader(
         lines,
         delimiter=dialect.delimiter,
@@ -75,7 +87,7 @@ def parser(lines: Iterator[str], dialect: Dialect) -> Iterator[list[str]]:
 
 def is_blank(row: list[str]) -> bool:
     """Whether a row is nothing but a line end and white space: no row at all."""
-    return not row or (len(row) == 1 and not row[0].strip())
+    return not row or (len(row) == 1 and not row[0].strip(" \t\v\f"))
 
 
 def unique(header: list[str]) -> tuple[str, ...]:
@@ -92,15 +104,9 @@ def unique(header: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def notices(dialect: Dialect, raw_header: tuple[str, ...], where: str) -> list[Notice]:
-    """What a person should know about a delimited part, beside that it is one."""
-    from pipeline.extract.formats import unusual
-
-    found = []
-    words = unusual(dialect)
-    if words:
-        found.append(Notice("dialect", where, "read with " + ", ".join(words)))
-    return found
+def renamed(raw: tuple[str, ...]) -> list[tuple[str, str]]:
+    """(what the header says, the column's name) for each column whose name had to be made."""
+    return [(old, new) for old, new in zip(raw, unique(list(raw)), strict=True) if old != new]
 
 
 def _read(sample: str, delimiter: str, escape: str, whole: bool) -> _Reading | None:

@@ -43,7 +43,9 @@ _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
 class JsonlRows:
     """The rows of one block. `opens` names members that hold an object to be opened with the row."""
 
-    def __init__(self, data: bytes, offset: int = 0, *, observe: bool = True, opens: Sequence[str] = ()) -> None:
+    def __init__(
+        self, data: bytes, offset: int = 0, *, observe: bool = True, opens: Sequence[str] = ()
+    ) -> None:
         self._data = data
         self._offset = offset
         self._observe = observe
@@ -168,7 +170,12 @@ class JsonlRows:
     def _warn_integers(self, row: int) -> None:
         for match in _NUMBER.finditer(self._lines[row]):
             digits = match.group(1)
-            if digits and len(digits) >= 16 and digits.lstrip(b"-").isdigit() and abs(int(digits)) > SAFE_INTEGER:
+            if (
+                digits
+                and len(digits) >= 16
+                and digits.lstrip(b"-").isdigit()
+                and abs(int(digits)) > SAFE_INTEGER
+            ):
                 self.warnings.append((row, "unsafe_integer", f"{digits.decode()} is beyond 2^53"))
 
     def _check_keys(self, row: int, line: bytes, record: Record, surplus: int) -> None:
@@ -178,7 +185,9 @@ class JsonlRows:
             if surplus == 0:
                 return
         for key in _repeated_keys(line, self._opens):
-            self.warnings.append((row, "duplicate_key", f"{key!r} stands more than once; the last value wins"))
+            self.warnings.append(
+                (row, "duplicate_key", f"{key!r} stands more than once; the last value wins")
+            )
 
     # -- places and rows -----------------------------------------------------------------------------
 
@@ -196,7 +205,9 @@ class JsonlRows:
                 self._starts = starts
         return self._starts
 
-    def _rows_at(self, places: "np.ndarray[tuple[int], np.dtype[np.int64]]", keep: object = None) -> list[int]:
+    def _rows_at(
+        self, places: "np.ndarray[tuple[int], np.dtype[np.int64]]", keep: object = None
+    ) -> list[int]:
         """The rows that hold these places, each once, ascending."""
         if not len(places):
             return []

@@ -2,8 +2,8 @@
 
 A reader is made anew for each block, in the worker process, and walked once. A row that cannot be read is a
 `BrokenRow` in a record's place, never an exception, so that row numbers agree with the file's and the next
-row is still read. Where a row lies and what it said is asked for only when it is rejected, or when its content
-is its identity; so a reader works that out on demand and costs nothing for the rest.
+row is still read. Where a row lies and what it said is asked for only when it is rejected, or when its
+content is its identity; so a reader works that out on demand and costs nothing for the rest.
 """
 
 from __future__ import annotations

@@ -76,7 +76,11 @@ def _large_exponents(piece: NDArray[np.uint8], digits: NDArray[np.bool_], places
     last = len(piece) - 1
     sign = piece[np.minimum(places + 2, last)] == 0x2B
     first = places + 2 + sign
-    three = digits[np.minimum(first, last)] & digits[np.minimum(first + 1, last)] & digits[np.minimum(first + 2, last)]
+    three = (
+        digits[np.minimum(first, last)]
+        & digits[np.minimum(first + 1, last)]
+        & digits[np.minimum(first + 2, last)]
+    )
     before = piece[np.maximum(places - 1, 0)]
     # a digit, or one of . - : , [ and white space: what can stand before a number's last digit
     fits = (before <= 0x3A) & (before != 0x22) | (before == 0x5B)

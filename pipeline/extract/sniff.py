@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import IO, NamedTuple
 
 from pipeline.errors import UnreadableExport
-from pipeline.extract.containers import BUFFER_BYTES, Checked, Rewound, codec_of, decompressed
+from pipeline.extract.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, Rewound, codec_of, decompressed
 from pipeline.extract.dialect import BOMS, delimited
 from pipeline.schema import Dialect, Format
 
@@ -32,6 +32,7 @@ class Found(NamedTuple):
     format: Format | None
     dialect: Dialect
     archive: str = ""
+    raw_header: tuple[str, ...] = ()
 
 
 class NoRows(NamedTuple):
@@ -48,7 +49,9 @@ class _Foreign(NamedTuple):
 
 
 _FOREIGN = (
-    _Foreign(b"Obj\x01", "an Avro file", "convert it to JSON lines (avro-tools tojson FILE), one event a line"),
+    _Foreign(
+        b"Obj\x01", "an Avro file", "convert it to JSON lines (avro-tools tojson FILE), one event a line"
+    ),
     _Foreign(b"ORC", "an ORC file", _ROWS_HINT),
     _Foreign(b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
     _Foreign(b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),
@@ -100,7 +103,9 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "") -> Found | NoRows:
             if inside or (archive == "zip" and codecs):
                 outer = inside or codecs[0]
                 raise UnreadableExport(
-                    f"{path} is a {archive} archive inside a {outer}", path=path, hint="unpack the outer one first"
+                    f"{path} is a {archive} archive inside a {outer}",
+                    path=path,
+                    hint="unpack the outer one first",
                 )
             return Found(tuple(codecs), None, Dialect(), archive)
         if len(head) == HEAD_BYTES and b"\n" not in head:
@@ -134,8 +139,10 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...]) -> Fo
         if head.startswith(magic):
             return NoRows(name)
     encoding, mark = next(((name, mark) for mark, name in BOMS if head.startswith(mark)), ("utf-8", b""))
+    if not head:
+        return NoRows("", empty=True)
     if not mark and not head.strip(b"\x00"):
-        return NoRows("nothing but zero bytes") if head else NoRows("", empty=True)
+        raise UnreadableExport(f"{path} begins with nothing but zero bytes", path=path, hint=FETCH_AGAIN)
     if not mark and _is_bare_utf16(head):
         encoding = "utf-16-le" if head[1] == 0 else "utf-16-be"
     text = head[len(mark) :] if encoding == "utf-8" else _utf8(head, encoding, path)
@@ -162,10 +169,10 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...]) -> Fo
         raise UnreadableExport(
             f"{path} ends its lines in carriage returns only", path=path, hint="mend it first: tr '\\r' '\\n'"
         )
-    dialect = delimited(text, whole, encoding, bool(mark))
-    if dialect is None:
+    table = delimited(text, whole, encoding, bool(mark))
+    if table is None:
         return NoRows("a text, neither JSON lines nor a table of at least two columns")
-    return Found(codecs, Format.CSV, dialect)
+    return Found(codecs, Format.CSV, table.dialect, raw_header=table.raw_header)
 
 
 def _utf8(head: bytes, encoding: str, path: str) -> bytes:
@@ -179,9 +186,7 @@ def _is_bare_utf16(head: bytes) -> bool:
     pairs = len(sample) // 2
     if pairs < 4:
         return False
-    return any(
-        sample[at::2].count(0) >= 0.9 * pairs and sample[1 - at :: 2].count(0) == 0 for at in (0, 1)
-    )
+    return any(sample[at::2].count(0) >= 0.9 * pairs and sample[1 - at :: 2].count(0) == 0 for at in (0, 1))
 
 
 def _sample_lines(text: bytes, whole: bool) -> list[bytes]:

@@ -7,6 +7,7 @@ import hashlib
 import io
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pipeline.errors import UnreadableExport
@@ -60,7 +61,7 @@ def stored(part: Part) -> Iterator[IO[bytes]]:
             yield stream
         return
     try:
-        file = open(part.file, "rb", buffering=0)
+        file = Path(part.file).open("rb", buffering=0)
     except OSError as error:
         raise broken(error, part.path, 0) from error
     with file, io.BufferedReader(file, BUFFER_BYTES) as stream:
@@ -68,7 +69,7 @@ def stored(part: Part) -> Iterator[IO[bytes]]:
 
 
 def read_range(part: Part, offset: int, length: int) -> bytes:
-    """`length` bytes of a plain part from `offset`. Raises UnreadableExport when the file has become shorter."""
+    """`length` bytes of a plain part from `offset`. Raises UnreadableExport when the file is shorter now."""
     with stored(part) as stream:
         stream.seek(offset)
         content = stream.read(length)

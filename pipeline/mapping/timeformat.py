@@ -1,4 +1,4 @@
-"""Times in a written form of their own, such as `31/12/2023 4:05 pm`: the exports of spreadsheets and databases."""
+"""Times in a written form of their own, such as `31/12/2023 4:05 pm`: what spreadsheets and databases export."""
 
 from __future__ import annotations
 

@@ -31,10 +31,9 @@ LONGEST_TOKEN = 64
 
 _NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
 """Events that keep out of the historical lane even when the batch asks for it (service-behaviour 1.6)."""
-_WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _SUSPECT = 200_000
 """Bytes of an event above which its queued size is reckoned exactly; no shorter one comes near the limit."""
-_PLAIN_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _SMALL_EXPONENT = re.compile(r"e([+-])0*(\d)")
 
 _encode = msgspec.json.Encoder().encode
@@ -84,6 +83,7 @@ def _leave_out_performance_events(parsed: Parsed) -> None:
         parsed.events = [parsed.events[place] for place in kept]
         parsed.properties = [parsed.properties[place] for place in kept]
         parsed.texts = [parsed.texts[place] for place in kept]
+        parsed.sizes = [parsed.sizes[place] for place in kept]
 
 
 def _token(parsed: Parsed) -> str:
@@ -144,24 +144,25 @@ def _landing(
     rows = Rows(now)
     historical = parsed.historical
     problem = None
-    for event, properties, text in zip(parsed.events, parsed.properties, parsed.texts, strict=True):
+    columns = (parsed.events, parsed.properties, parsed.texts, parsed.sizes)
+    for event, properties, text, size in zip(*columns, strict=True):
         if not event.event:
             raise Refusal(400, "event submitted with an empty event name")
         distinct_id = _distinct_id(event, properties)
         if not isinstance(properties.get("$cookieless_mode", False), bool):
             raise Refusal(400, "event submitted with invalid cookieless mode")
-        if problem is None and len(text) > _SUSPECT:
+        if problem is None and size > _SUSPECT:
             problem = _oversize(event, properties, token, now, settings.stored_event_limit)
         if problem is not None:
             continue  # the rest is still checked: a refusal of the checks goes before one of the queue
         skew = sent_at
         if skew is not None and properties.get("$ignore_sent_at") is True:
             skew = None
-        rows.uuid.append(_uuid(event.uuid, now))
+        rows.uuid.append(event.uuid or _new_uuid(now))
         rows.event.append(event.event)
         rows.distinct_id.append(distinct_id)
         rows.timestamp.append(stored(event.timestamp, event.offset, skew, now))
-        rows.properties.append(_properties(event))
+        rows.properties.append(_properties(event, text))
         rows.historical.append(historical and event.event not in _NEVER_HISTORICAL)
     if problem is not None and settings.oversize_event == "reject":
         raise problem
@@ -195,19 +196,16 @@ def _json_text(value: Any) -> str:
     return _encode_sorted(value).decode()
 
 
-def _uuid(given: str | None, now: int) -> str:
-    """The event's own uuid in its usual spelling, or a new one that holds the present (version 7)."""
-    if not given:
-        raw = bytearray((now // 1000).to_bytes(6, "big") + os.urandom(10))
-        raw[6] = raw[6] & 0x0F | 0x70
-        raw[8] = raw[8] & 0x3F | 0x80
-        return str(uuid.UUID(bytes=bytes(raw)))
-    return given if _PLAIN_UUID(given) else str(uuid.UUID(given))
+def _new_uuid(now: int) -> str:
+    """A uuid that holds the present (version 7), for an event that brought none."""
+    raw = bytearray((now // 1000).to_bytes(6, "big") + os.urandom(10))
+    raw[6] = raw[6] & 0x0F | 0x70
+    raw[8] = raw[8] & 0x3F | 0x80
+    return str(uuid.UUID(bytes=bytes(raw)))
 
 
-def _properties(event: RawEvent) -> bytes:
+def _properties(event: RawEvent, text: bytes) -> bytes:
     """The properties as the exact text that came; a `$set` beside them is merged in, and wins by key."""
-    text = b"{}" if event.properties is UNSET else bytes(event.properties)
     if event.set is None and event.set_once is None:
         return text
     merged = _open(text)
@@ -219,10 +217,16 @@ def _properties(event: RawEvent) -> bytes:
     return _encode(merged)
 
 
-def _oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int) -> Refusal | None:
+def _oversize(
+    event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int
+) -> Refusal | None:
     """A refusal where the event, encoded once more inside JSON, is over the queue's limit."""
     inner: dict[str, Any] = {"uuid": event.uuid or None, "event": event.event, "properties": properties}
-    outer: dict[str, Any] = {"uuid": "0" * 36, "distinct_id": _distinct_id(event, properties), "ip": "127.0.0.1"}
+    outer: dict[str, Any] = {
+        "uuid": "0" * 36,
+        "distinct_id": _distinct_id(event, properties),
+        "ip": "127.0.0.1",
+    }
     for name in ("token", "distinct_id", "timestamp", "offset"):
         value = getattr(event, name)
         if value is not UNSET and value is not None:

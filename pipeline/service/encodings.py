@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from isal import isal_zlib
+from isal.igzip_lib import IsalError
 
 from .refusal import Refusal, too_large, undecodable
 
@@ -37,13 +38,14 @@ def payload(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], l
     hint = query.get("compression", "").lower()
     if headers.get("content-type") == FORM:
         form = _form(_unwrapped(given))
-        given = form.get("data", "").replace(" ", "+").encode() if _spaced(form) else form.get("data", "").encode()
+        given = (
+            form.get("data", "").replace(" ", "+").encode()
+            if _spaced(form)
+            else form.get("data", "").encode()
+        )
         hint = hint or form.get("compression", "").lower()
     hint = hint or headers.get("content-encoding", "").lower()
-    if hint in _BASE64:
-        given = _decoded(given)
-    else:
-        given = _unwrapped(given)
+    given = _decoded(given) if hint in _BASE64 else _unwrapped(given)
     if hint in _GZIP or given.startswith(GZIP_MAGIC):
         return _text(_gunzipped(given, limit), "invalid gzip data")
     if hint in _LZ64:
@@ -67,7 +69,7 @@ def _gunzipped(given: bytes, limit: int) -> bytes:
     stream = isal_zlib.decompressobj(_GUNZIP)
     try:
         out: bytes = stream.decompress(given, limit + 1)
-    except isal_zlib.IsalError:
+    except IsalError:
         raise undecodable("invalid GZIP data") from None
     if len(out) > limit:
         raise too_large(f"Decompressed payload would exceed {limit} bytes (got {len(out)} bytes)")

@@ -1,14 +1,16 @@
 """The shapes a capture body may have, told apart as the real service does (service-behaviour 1.2, 1.3).
 
 It tries, in this order: a list of events, a batch, one event, an engage object. What fits none is a parse
-error; what fits only the last, on a route that is not `/engage`, is the hydration error that names neither the
-event nor the field: so a batch with one misshapen event is refused whole.
+error; what fits only the last, on a route that is not `/engage`, is the hydration error that names neither
+the event nor the field: so a batch with one misshapen event is refused whole.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn
 
@@ -58,11 +60,12 @@ class _Batch(msgspec.Struct):
 
 @dataclass(slots=True)
 class Parsed:
-    """The events of a request in their order, each beside its opened properties and its own JSON text."""
+    """The events of a request in their order, each with its properties (opened, and as text) and its bytes."""
 
     events: list[RawEvent]
     properties: list[dict[str, Any]]
     texts: list[bytes]
+    sizes: list[int]
     token: str | None = field(default=None, repr=False)
     historical: bool = False
     sent_at: str | None = None
@@ -86,7 +89,9 @@ _UUID = re.compile(
     r"|urn:uuid:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 ).fullmatch
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_NAMED = (b'"event"', b'"uuid"', b'"timestamp"', b'"properties"')
+_USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+_FIELDS = frozenset(RawEvent.__struct_encode_fields__)
+_NAMED = [f'"{name}"'.encode() for name in _FIELDS]
 
 
 def parse(body: bytes, *, engage: bool = False) -> Parsed:
@@ -116,37 +121,56 @@ def _batch(body: bytes) -> Parsed:
 def _events(texts: list[bytes], *, around: int) -> Parsed:
     """Events from their JSON texts, of which `around` objects and lists are still open."""
     events = [_as_event(text) for text in texts]
-    properties = [_opened(event) for event in events]
-    for event, text in zip(events, texts, strict=True):
-        _check(event, text, around)
-    return Parsed(events, properties, texts)
+    inner = [_properties(event) for event in events]
+    opened = [_as_object(text) for text in inner]
+    for event, properties, text in zip(events, inner, texts, strict=True):
+        _check(event, properties, text, around)
+    return Parsed(events, opened, inner, [len(text) for text in texts])
 
 
-def _opened(event: _Fields) -> dict[str, Any]:
-    return {} if event.properties is UNSET else _as_object(event.properties)
+def _properties(event: _Fields) -> bytes:
+    return b"{}" if event.properties is UNSET else bytes(event.properties)
 
 
-def _check(event: _Fields, text: bytes, around: int) -> None:
-    """What the typed decoder does not see: uuids, a field given twice, depth."""
-    if event.uuid and not _UUID(event.uuid):
+def _check(event: _Fields, properties: bytes, text: bytes, around: int) -> None:
+    """What the typed decoder does not see: uuids, a field given twice, depth. Spells the uuid as usual."""
+    if event.uuid and not _USUAL_UUID(event.uuid):
+        if not _UUID(event.uuid):
+            raise _Unfit
+        event.uuid = str(uuid.UUID(event.uuid))
+    if len(text) != _shortest(event, properties) and _repeats(event, text):
         raise _Unfit
+    suspect = properties.count(b"{") + properties.count(b"[") > 100 or len(text) > len(properties) + 1000
+    if suspect and depth(text) + around > DEEPEST:
+        raise _Unfit
+
+
+def _shortest(event: _Fields, properties: bytes) -> int:
+    """The bytes of an event that gives each of its common fields once, without spaces or escapes.
+
+    A text of just this length can hold nothing else, so it needs no search for repeated fields.
+    """
+    length = len('{"event":"","properties":}') + len(properties)
+    if isinstance(event, RawEvent):
+        length += len(event.event)
+    if event.timestamp is not None:
+        length += len(',"timestamp":""') + len(event.timestamp)
+    return length + (len(',"uuid":""') + len(event.uuid) if event.uuid else 0)
+
+
+def _repeats(event: _Fields, text: bytes) -> bool:
+    """Whether a field is given twice, under one of its names or under two."""
     if event.dollar_distinct_id is not UNSET and event.distinct_id is not UNSET:
-        raise _Unfit
-    if event.dollar_token is not UNSET or event.api_key is not UNSET:
-        aliases = (event.token, event.dollar_token, event.api_key)
-        if sum(alias is not UNSET for alias in aliases) > 1:
-            raise _Unfit
-    for name in _NAMED:
-        if text.count(name) > 1 and _given_twice(text):
-            raise _Unfit
-    if text.count(b"{") + text.count(b"[") > 100 and depth(text) + around > DEEPEST:
-        raise _Unfit
+        return True
+    if sum(given is not UNSET for given in (event.token, event.dollar_token, event.api_key)) > 1:
+        return True
+    return any(text.count(name) > 1 for name in _NAMED) and _given_twice(text)
 
 
 def _given_twice(text: bytes) -> bool:
-    """Whether an object names one of its own members twice (deeper repetitions are no error)."""
+    """Whether an event names one of its fields twice (in properties and unknown fields that is no error)."""
     pairs = json.loads(text, object_pairs_hook=list)
-    names = [name for name, _ in pairs]
+    names = [name for name, _ in pairs if name in _FIELDS]
     return len(set(names)) < len(names)
 
 
@@ -163,21 +187,23 @@ def depth(text: bytes) -> int:
 
 
 def _otherwise(body: bytes, engage: bool) -> Parsed:
-    """What a body is that is neither a good list nor a good batch: bad JSON, one event, an engage, nothing."""
+    """What a body is that is no good list or batch: bad JSON, one event, an engage object, or nothing."""
     _strictly(body)
-    for decode in (_as_event, _as_engage):
+    decoders: tuple[Callable[[bytes], _Fields], ...] = (_as_event, _as_engage)
+    for decode in decoders:
         try:
             found = decode(body)
-            properties = _opened(found)
-            _check(found, body, 0)
+            properties = _properties(found)
+            opened = _as_object(properties)
+            _check(found, properties, body, 0)
         except _FAILURES:
             continue
-        if isinstance(found, RawEvent):
-            return Parsed([found], [properties], [body])
-        if engage:
+        if not isinstance(found, RawEvent):
+            if not engage:
+                raise Refusal(400, NO_EVENT_NAME)
             fields = {name: getattr(found, name) for name in found.__struct_fields__}
-            return Parsed([RawEvent(event="$identify", **fields)], [properties], [body])
-        raise Refusal(400, NO_EVENT_NAME)
+            found = RawEvent(event="$identify", **fields)
+        return Parsed([found], [opened], [properties], [len(body)])
     raise unparsable(NO_SHAPE)
 
 

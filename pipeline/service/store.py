@@ -1,8 +1,8 @@
 """What landed, in a DuckDB database: in memory or a file, with at most 200 MB of memory.
 
-Every accepted copy is a row of `accepted`, numbered in the order of receipt. Copies collapse in a view, as the
-real service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day,
-the last received wins (service-behaviour 1.10). So a rehearsal shows both what was sent and what will remain.
+Every accepted copy is a row of `accepted`, numbered in the order of receipt. Copies collapse in a view, as
+the real service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC
+day, the last received wins (service-behaviour 1.10). So a rehearsal shows what was sent and what will remain.
 
 Instants are naive TIMESTAMPs in UTC, whole microseconds. Properties are the exact JSON text that came.
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,11 @@ _VIEWS = f"""
 CREATE TEMP VIEW events AS SELECT {_COLUMNS} FROM collapsed WHERE project = {{project}};
 CREATE TEMP VIEW raw_events AS SELECT {_COLUMNS}, receipt FROM accepted WHERE project = {{project}};
 CREATE TEMP VIEW rejected AS SELECT * FROM rejections;
+"""
+_INSERT = """
+INSERT INTO accepted
+SELECT ?, receipt, uuid, event, distinct_id, "timestamp", properties, historical = 1, make_timestamp(?)
+FROM incoming
 """
 VIEWS = frozenset({"events", "raw_events", "rejected"})
 """What a query may name. `rejected` holds the requests that were turned away, of every project."""
@@ -83,9 +90,11 @@ class Store:
         """Open or create the file at `path`; None is a database in memory, spilling to a private folder."""
         self._spill = None if path is not None else Path(tempfile.mkdtemp(prefix="backcast-service-"))
         self._lock = threading.Lock()
-        config = {} if self._spill is None else {"temp_directory": str(self._spill)}
-        self._writer = duckdb.connect(":memory:" if path is None else str(path), config=config)
+
+        self._writer = duckdb.connect(":memory:" if path is None else str(path))
         self._writer.execute(_TABLES)
+        if self._spill is not None:
+            self._writer.execute(f"SET GLOBAL temp_directory = '{_quoted(self._spill)}'")
         self._writer.execute(_SETTINGS)
         self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
         self.requests = 0
@@ -104,24 +113,21 @@ class Store:
             return
         with self._lock:
             first = self._receipts + 1
-            incoming = pa.table(
-                {
-                    "receipt": pa.array(range(first, first + count), pa.int64()),
-                    "uuid": pa.array(rows.uuid, pa.string()),
-                    "event": pa.array(rows.event, pa.string()),
-                    "distinct_id": pa.array(rows.distinct_id, pa.string()),
-                    "timestamp": pa.array(rows.timestamp, pa.timestamp("us")),
-                    "properties": pa.array(rows.properties, pa.string()),
-                    "historical": pa.array(rows.historical, pa.bool_()),
-                }
+            incoming = pa.RecordBatch.from_arrays(
+                [
+                    _numbers(range(first, first + count), pa.int64()),
+                    _texts([text.encode() for text in rows.uuid]),
+                    _texts([text.encode() for text in rows.event]),
+                    _texts([text.encode() for text in rows.distinct_id]),
+                    _numbers(rows.timestamp, pa.timestamp("us")),
+                    _texts(rows.properties),
+                    _numbers(rows.historical, pa.int64()),
+                ],
+                names=["receipt", "uuid", "event", "distinct_id", "timestamp", "properties", "historical"],
             )
-            self._writer.register("incoming", incoming)
+            self._writer.register("incoming", pa.Table.from_batches([incoming]))
             try:
-                self._writer.execute(
-                    'INSERT INTO accepted SELECT ?, receipt, uuid, event, distinct_id, "timestamp", properties,'
-                    " historical, make_timestamp(?) FROM incoming",
-                    [project, rows.created_at],
-                )
+                self._writer.execute(_INSERT, [project, rows.created_at])
             finally:
                 self._writer.unregister("incoming")
             self._receipts += count
@@ -147,7 +153,9 @@ class Store:
 
     def tally(self, expression: str) -> dict[str, int]:
         """How many collapsed events there are for each value of an SQL expression of our own."""
-        rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
+        rows = self._rows(
+            f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k"
+        )
         return {str(name): int(count) for name, count in rows}
 
     def syntax(self, sql: str) -> str:
@@ -176,3 +184,20 @@ class Store:
             return cursor.execute(sql, parameters).fetchall()
         finally:
             cursor.close()
+
+
+def _texts(values: Sequence[bytes]) -> pa.Array:
+    """UTF-8 texts as an Arrow column, from its buffers: `pa.array` of a list would import pandas."""
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return pa.Array.from_buffers(
+        pa.string(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    )
+
+
+def _numbers(values: Sequence[int], kind: pa.DataType) -> pa.Array:
+    """Whole numbers of 64 bits as an Arrow column."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array("q", values))])
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

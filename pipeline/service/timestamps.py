@@ -7,7 +7,7 @@ cannot be read becomes the service's own present, which is exactly why a migrati
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 SECOND = 1_000_000
@@ -15,14 +15,14 @@ DAY = 86_400 * SECOND
 FUTURE_CUTOFF = 23 * 3600 * SECOND
 """How far ahead of the service's clock an event may lie before it is set to the present."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _FIRST = -62_167_219_200 * SECOND
 _LAST = 253_402_300_800 * SECOND
 """Years 0 to 9999, half-open: outside them a time becomes 1970-01-01."""
 
 _RFC3339 = re.compile(
-    r"(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
+    r"(?!0000)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII
 ).fullmatch
 _DATE = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
 _SLASHED = r"(?P<year>\d{4})/(?P<month>\d{1,2})/(?P<day>\d{1,2})"
@@ -41,7 +41,8 @@ _FORMS = [
     )
 ]
 _RFC2822 = re.compile(
-    r"(?:[A-Za-z]{3},\s*)?\d{1,2}\s+[A-Za-z]{3}\s+\d{4}\s+\d\d:\d\d(?::\d\d)?\s+(?:[+-]\d{4}|[A-Z]{1,3})", re.ASCII
+    r"(?:[A-Za-z]{3},\s*)?\d{1,2}\s+[A-Za-z]{3}\s+\d{4}\s+\d\d:\d\d(?::\d\d)?\s+(?:[+-]\d{4}|[A-Z]{1,3})",
+    re.ASCII,
 ).fullmatch
 _EPOCH_DIGITS = {10: 1, 13: 1_000, 19: 1_000_000_000}
 """Ten digits are seconds, thirteen milliseconds, nineteen nanoseconds."""
@@ -73,7 +74,7 @@ def parse(text: str, now: int) -> int | None:
     """
     if _RFC3339(text):
         try:
-            return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MICRO
+            return (datetime.fromisoformat(text) - _EPOCH) // _MICRO
         except (ValueError, OverflowError):
             pass  # a leap second, or an impossible date: the forms below decide
     if text.isascii() and text.isdigit():
@@ -89,7 +90,7 @@ def parse(text: str, now: int) -> int | None:
         except (ValueError, OverflowError):
             return None
         if when.tzinfo is None:
-            when = when.replace(tzinfo=timezone.utc)
+            when = when.replace(tzinfo=UTC)
         return (when - _EPOCH) // _MICRO
     return None
 

@@ -1,0 +1,283 @@
+"""Measure backcast beside its peers, in turn and in one run, and print the ratios.
+
+    python benchmarks/compare.py                       all inputs, three rounds
+    python benchmarks/compare.py --only csv --repeat 1
+    python benchmarks/compare.py --memory              peak memory at one and at ten times the input
+    python benchmarks/compare.py --json                the numbers as JSON on stdout, the table on stderr
+
+A round runs backcast's plan and apply and each peer one after the other, so that what else the machine does hits
+them alike; a ratio is taken within its round, and the middle of the rounds is shown. backcast's rates are of the
+whole command, from interpreter start to exit, its ledger on; the peers' leave their start and imports out, which
+favours them, for they get fewer events. Deliveries are counted in a pass of its own, since counting is not free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import generate, measure  # noqa: E402
+
+PEERS = {"posthog": "posthog-python", "posthog-tuned": "posthog-python tuned", "pandas": "pandas + requests"}
+ROOM = "  "
+COLUMNS = [f"{name}={name}" for name in ("event", "distinct_id", "timestamp", "uuid")]
+TABLE = ["-m", "generic", *(word for column in COLUMNS for word in ("--set", column))]
+MAPPINGS = {
+    "jsonl": ["-m", "mixpanel", "--timezone", "UTC"],
+    "gz": ["-m", "mixpanel", "--timezone", "UTC"],
+    "amplitude": ["-m", "amplitude"],
+    "csv": TABLE,
+    "parquet": TABLE,
+}
+KEY = {"BACKCAST_PROJECT_KEY": "phc_test_bench"}
+PROVED_EVENTS = 12_000
+Result = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Bench:
+    """Where things are, and what was asked."""
+
+    work: Path
+    backcast: str | None
+    peer_python: str | None
+    events: int
+    peer_events: int
+    files: dict[tuple[str, int], Path] = field(default_factory=dict)
+
+    def file(self, kind: str, events: int) -> Path:
+        """The generated input, written once."""
+        if (kind, events) not in self.files:
+            folder = self.work / f"{kind}-{events}"
+            folder.mkdir()
+            say(f"writing {events:,} events: {generate.KINDS[kind]}")
+            self.files[kind, events] = generate.generate(kind, events, folder)
+        return self.files[kind, events]
+
+    def forget(self, kind: str) -> None:
+        """Remove the inputs of one kind."""
+        for key in [key for key in self.files if key[0] == kind]:
+            shutil.rmtree(self.files.pop(key).parent)
+
+    def plan_and_apply(self, kind: str, events: int, to: measure.Sink) -> dict[str, Result]:
+        """One plan and one apply, each measured as a whole command."""
+        assert self.backcast is not None
+        path, plan = self.file(kind, events), self.work / "plan"
+        shutil.rmtree(plan, ignore_errors=True)
+        common = [self.backcast]
+        planned = measure.run(
+            [*common, "plan", str(path), *MAPPINGS[kind], "-o", str(plan), "--quiet"], KEY, (to.pid,)
+        )
+        applied = measure.run(
+            [*common, "apply", str(plan), "--to", to.url, "--json", "--quiet"], KEY, (to.pid,)
+        )
+        accepted = json.loads(applied.stdout)["events"]["accepted"]
+        shutil.rmtree(plan)
+        if accepted != events:
+            raise measure.Failed(f"backcast settled {accepted:,} of {events:,} events of {kind}")
+        return {"plan": summary(planned, events), "apply": summary(applied, events)}
+
+    def peer(self, name: str, kind: str, events: int, to: measure.Sink) -> Result:
+        """One run of a peer; its rate leaves its start and imports out."""
+        assert self.peer_python is not None
+        script = str(Path(__file__).with_name("peers.py"))
+        done = measure.run(
+            [self.peer_python, script, name, kind, str(self.file(kind, events)), to.url], None, (to.pid,)
+        )
+        told = json.loads(done.stdout.splitlines()[-1])
+        if told["events"] != events:
+            raise measure.Failed(f"{name} sent {told['events']:,} of {events:,} events of {kind}")
+        return summary(done, events) | {"rate": events / told["seconds"]}
+
+
+def summary(done: measure.Measure, events: int) -> Result:
+    """One run in the numbers that are compared; `rate` and `whole_rate` are events a second."""
+    return {
+        "rate": events / done.seconds,
+        "whole_rate": events / done.seconds,
+        "seconds": done.seconds,
+        "cpu_us": done.cpu_seconds / events * 1e6,
+        "peak_mb": done.peak_mb,
+        "foreign": done.foreign,
+    }
+
+
+def prove(bench: Bench, kind: str) -> dict[str, Result]:
+    """An untimed pass against a sink that opens each body: every contender delivers every event, each once."""
+    found = {}
+    contenders = (["backcast"] if bench.backcast else []) + (list(PEERS) if bench.peer_python else [])
+    for name in contenders:
+        with measure.sink(open_bodies=True) as to:
+            if name == "backcast":
+                bench.plan_and_apply(kind, PROVED_EVENTS, to)
+            else:
+                bench.peer(name, kind, PROVED_EVENTS, to)
+            counts = to.counts()
+        if (counts["events"], counts["uuids"]) != (PROVED_EVENTS, PROVED_EVENTS):
+            raise measure.Failed(f"{name} delivered {counts} of {PROVED_EVENTS:,} events of {kind}")
+        found[name] = counts
+    return found
+
+
+def rounds(bench: Bench, kind: str, repeat: int) -> list[dict[str, Result]]:
+    """That many rounds, each contender once in a round, in turn."""
+    if bench.backcast:
+        bench.file(kind, bench.events)
+    if bench.peer_python:
+        bench.file(kind, bench.peer_events)
+    made = []
+    with measure.sink() as to:
+        for number in range(repeat):
+            one: dict[str, Result] = {}
+            if bench.backcast:
+                one |= bench.plan_and_apply(kind, bench.events, to)
+            if bench.peer_python:
+                one |= {name: bench.peer(name, kind, bench.peer_events, to) for name in PEERS}
+            say(f"{kind} round {number + 1}: " + ", ".join(f"{n} {r['rate']:,.0f}/s" for n, r in one.items()))
+            made.append(one)
+    return made
+
+
+def middle(made: list[dict[str, Result]]) -> dict[str, Result]:
+    """Per contender the median of each number over the rounds, and of its ratios within each round."""
+    found: dict[str, Result] = {}
+    for name in made[0]:
+        found[name] = {key: statistics.median(one[name][key] for one in made) for key in made[0][name]}
+        found[name]["peak_mb"] = max(one[name]["peak_mb"] for one in made)
+        found[name]["foreign"] = max(one[name]["foreign"] for one in made)
+        for other in ("posthog", "pandas", "apply"):
+            if other in made[0]:
+                ratios = [one[name]["rate"] / one[other]["rate"] for one in made]
+                found[name][f"to_{other}"] = statistics.median(ratios)
+    return found
+
+
+def table(results: dict[str, dict[str, Result]]) -> str:
+    """The numbers as text; ratios are of rates, to posthog-python with default settings and to pandas."""
+    head = [
+        "input",
+        "what",
+        "events/s",
+        "x posthog",
+        "x pandas",
+        "x apply",
+        "CPU us/event",
+        "peak MB",
+        "foreign CPU",
+    ]
+    lines = [head]
+    names = {"plan": "backcast plan", "apply": "backcast apply", **PEERS}
+    for kind, contenders in results.items():
+        for name, r in contenders.items():
+            ratios = [f"{r[key]:.1f}" if key in r else "" for key in ("to_posthog", "to_pandas")]
+            ratios.append(f"{r['to_apply']:.2f}" if "to_apply" in r and name == "plan" else "")
+            rest = [f"{r['cpu_us']:.1f}", f"{r['peak_mb']:.0f}", f"{r['foreign']:.0%}"]
+            lines.append([kind, names[name], f"{r['rate']:,.0f}", *ratios, *rest])
+    return aligned(lines)
+
+
+def aligned(lines: list[list[str]]) -> str:
+    """Columns of equal width, the first two to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        ROOM.join(
+            cell.ljust(w) if n < 2 else cell.rjust(w)
+            for n, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def memory(bench: Bench, kinds: list[str]) -> dict[str, Result]:
+    """Peak memory of plan and apply at `events` and at ten times as many."""
+    found: dict[str, Result] = {}
+    for kind in kinds:
+        for times in (1, 10):
+            with measure.sink() as to:
+                for name, r in bench.plan_and_apply(kind, bench.events * times, to).items():
+                    found.setdefault(kind, {})[f"{name} x{times}"] = round(r["peak_mb"], 1)
+            bench.forget(kind)
+        say(f"{kind}: {found[kind]}")
+    return found
+
+
+def help_seconds(backcast: str) -> float:
+    """The median time of seven `backcast --help`."""
+    return statistics.median(measure.run([backcast, "--help"]).seconds for _ in range(7))
+
+
+def say(sentence: str) -> None:
+    """Progress, for a person."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """The command; gives its exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--events", type=int, help="rows for backcast (default 600,000; 100,000 with --memory)"
+    )
+    parser.add_argument("--peer-events", type=int, default=40_000, help="rows for each peer (default 40,000)")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds (default 3)")
+    parser.add_argument("--only", action="append", choices=generate.KINDS, help="one input; may be repeated")
+    parser.add_argument(
+        "--memory", action="store_true", help="compare peak memory at one and ten times the input"
+    )
+    parser.add_argument("--json", action="store_true", help="the numbers as JSON on stdout")
+    parser.add_argument(
+        "--backcast", default=str(Path(sys.executable).with_name("backcast")), help="our command"
+    )
+    parser.add_argument("--peer-python", help="the interpreter of the peers' environment; none: no peers")
+    parser.add_argument("--folder", type=Path, help="where inputs and plans go for the time being")
+    asked = parser.parse_args()
+
+    kinds = asked.only or list(generate.KINDS)
+    events = asked.events or (100_000 if asked.memory else 600_000)
+    backcast = asked.backcast if os.access(asked.backcast, os.X_OK) else None
+    if backcast is None:
+        say(f"{asked.backcast} is not there: only the peers are measured")
+    report: Result = {"format": "backcast.bench/1", "cores": os.cpu_count(), "python": sys.version.split()[0]}
+    with tempfile.TemporaryDirectory(prefix="backcast-bench-", dir=asked.folder) as work:
+        bench = Bench(Path(work), backcast, asked.peer_python, events, asked.peer_events)
+        if asked.memory:
+            report["memory_mb"] = memory(bench, kinds)
+            words = [["input", "", *next(iter(report["memory_mb"].values()))]]
+            words += [[kind, "peak MB", *map(str, r.values())] for kind, r in report["memory_mb"].items()]
+            text = aligned(words)
+        else:
+            report |= {
+                "events": events,
+                "peer_events": asked.peer_events,
+                "inputs": {},
+                "proved": {},
+                "rounds": {},
+            }
+            for kind in kinds:
+                report["proved"][kind] = prove(bench, kind)
+                report["rounds"][kind] = rounds(bench, kind, asked.repeat)
+                report["inputs"][kind] = middle(report["rounds"][kind])
+                bench.forget(kind)
+            text = table(report["inputs"])
+        if backcast:
+            report["help_seconds"] = help_seconds(backcast)
+            text += f"\n\nbackcast --help: {report['help_seconds']:.3f} s"
+    print(text, file=sys.stderr if asked.json else sys.stdout)
+    if asked.json:
+        print(json.dumps(report, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

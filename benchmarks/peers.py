@@ -1,0 +1,210 @@
+"""What people use today, written plainly: posthog-python, and the pandas and requests script.
+
+Runs in an environment of its own (`benchmarks/requirements.txt`). Prints `{"events", "seconds"}`: the seconds
+leave out the interpreter's start and the imports, which favours these peers over a whole command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import time
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import IO, Any
+
+Row = dict[str, Any]
+NAMESPACE = uuid.UUID(bytes=b"posthog_mixpanel")
+KEY = "phc_test_bench"
+CHUNK = 1_000
+
+EVENT_NAMES = {"$mp_web_page_view": "$pageview", "$mp_click": "$autocapture", "$mp_page_leave": "$pageleave"}
+PROPERTY_NAMES = {
+    "$city": "$geoip_city_name",
+    "$region": "$geoip_subdivision_1_name",
+    "mp_country_code": "$geoip_country_code",
+    "mp_lib": "$lib",
+    "$model": "$device_model",
+    "$carrier": "$network_carrier",
+}
+DROPPED = ["$mp_api_endpoint", "$mp_api_timestamp_ms", "mp_processing_time_ms", "$insert_id", "time"]
+
+
+def from_mixpanel(row: Row) -> Row:
+    """A Mixpanel row as an event."""
+    properties = dict(row["properties"])
+    when = datetime.fromtimestamp(properties["time"], UTC)
+    ident = str(uuid.uuid5(NAMESPACE, properties["$insert_id"]))
+    for name in DROPPED:
+        properties.pop(name, None)
+    for old, new in PROPERTY_NAMES.items():
+        if old in properties:
+            properties[new] = properties.pop(old)
+    event = EVENT_NAMES.get(row["event"], row["event"])
+    return {"event": event, "properties": properties, "timestamp": when, "uuid": ident}
+
+
+def from_amplitude(row: Row) -> Row:
+    """An Amplitude row as an event."""
+    properties = dict(row["event_properties"])
+    properties["distinct_id"] = row.get("user_id") or row["device_id"]
+    properties["$current_url"] = properties.pop("[Amplitude] Page Location", None)
+    properties["title"] = properties.pop("[Amplitude] Page Title", None)
+    properties |= {
+        "$browser": row["os_name"],
+        "$browser_version": row["os_version"],
+        "$os": row["device_family"],
+    }
+    properties |= {
+        "$geoip_country_name": row["country"],
+        "$geoip_city_name": row["city"],
+        "$ip": row["ip_address"],
+    }
+    properties["$set"] = {key: value for key, value in row["user_properties"].items() if value != "EMPTY"}
+    properties["$groups"] = {kind: keys[0] for kind, keys in row["groups"].items()}
+    when = row["event_time"]
+    if isinstance(when, str):
+        when = datetime.strptime(when, "%Y-%m-%d %H:%M:%S.%f")
+    event = "$pageview" if row["event_type"] == "[Amplitude] Page Viewed" else row["event_type"]
+    return {
+        "event": event,
+        "properties": properties,
+        "timestamp": when.replace(tzinfo=UTC),
+        "uuid": row["uuid"],
+    }
+
+
+def from_table(row: Row) -> Row:
+    """A row of a CSV or Parquet file as an event; a `properties` column is JSON text."""
+    rest = {key: value for key, value in row.items() if key not in ("event", "timestamp", "uuid")}
+    if "properties" in rest:
+        rest |= json.loads(rest.pop("properties"))
+    when = datetime.fromisoformat(row["timestamp"])
+    return {"event": row["event"], "properties": rest, "timestamp": when, "uuid": row["uuid"]}
+
+
+def read_plainly(kind: str, path: str) -> Iterator[Row]:
+    """The rows of a file, with the standard library (and pyarrow for Parquet)."""
+    if kind == "jsonl":
+        with open(path, "rb") as file:
+            yield from map(json.loads, file)
+    elif kind == "gz":
+        with gzip.open(path, "rb") as file:
+            yield from map(json.loads, file)
+    elif kind == "amplitude":
+        for member in _members(path):
+            yield from map(json.loads, member)
+    elif kind == "csv":
+        with open(path, encoding="utf-8", newline="") as text:
+            yield from csv.DictReader(text)
+    else:
+        import pyarrow.parquet as pq
+
+        for batch in pq.ParquetFile(path).iter_batches(CHUNK):
+            yield from batch.to_pylist()
+
+
+def _members(path: str) -> Iterator[IO[bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as packed, gzip.open(packed, "rb") as member:
+                yield member  # type: ignore[misc]
+
+
+def read_by_pandas(kind: str, path: str) -> Iterator[list[Row]]:
+    """The rows in chunks of 1000, by pandas."""
+    import pandas as pd
+
+    if kind in ("jsonl", "gz"):
+        for frame in pd.read_json(path, lines=True, chunksize=CHUNK):
+            yield frame.to_dict("records")
+    elif kind == "amplitude":
+        for member in _members(path):
+            for frame in pd.read_json(member, lines=True, chunksize=CHUNK):  # type: ignore[call-overload]
+                yield frame.to_dict("records")
+    elif kind == "csv":
+        for frame in pd.read_csv(path, chunksize=CHUNK, dtype=str, keep_default_na=False):
+            yield frame.to_dict("records")  # type: ignore[misc]
+    else:
+        whole = pd.read_parquet(path)
+        for first in range(0, len(whole), CHUNK):
+            yield whole.iloc[first : first + CHUNK].to_dict("records")  # type: ignore[misc]
+
+
+def by_posthog(
+    kind: str, path: str, url: str, convert: Callable[[Row], Row], tuned: bool
+) -> tuple[int, float]:
+    """posthog-python; the producer waits while the client's queue is full, or events would be dropped."""
+    from posthog import Posthog
+
+    _load(kind)
+    begin, sent = time.perf_counter(), 0
+    settings: dict[str, Any] = {"flush_at": 2000, "gzip": True, "thread": 2} if tuned else {}
+    client = Posthog(KEY, host=url, historical_migration=True, **settings)
+    room = client.queue.maxsize - 1
+    for row in read_plainly(kind, path):
+        event = convert(row)
+        if client.queue.qsize() >= room:
+            while client.queue.qsize() > room // 2:
+                time.sleep(0.01)
+        properties = event["properties"]
+        admitted = client.capture(
+            event["event"],
+            distinct_id=properties["distinct_id"],
+            properties=properties,
+            timestamp=event["timestamp"],
+            uuid=event["uuid"],
+        )
+        if admitted is None:
+            raise SystemExit("posthog-python did not take an event")
+        sent += 1
+    client.shutdown()
+    return sent, time.perf_counter() - begin
+
+
+def by_pandas(kind: str, path: str, url: str, convert: Callable[[Row], Row]) -> tuple[int, float]:
+    """The usual script: a chunk of 1000 rows, a list of dictionaries, `requests.post`."""
+    import pandas  # noqa: F401
+    import requests
+
+    _load(kind)
+    begin, sent = time.perf_counter(), 0
+    for rows in read_by_pandas(kind, path):
+        batch = [convert(row) for row in rows]
+        for event in batch:
+            event["timestamp"] = event["timestamp"].isoformat()
+        body = {"api_key": KEY, "historical_migration": True, "batch": batch}
+        requests.post(f"{url}/batch/", json=body, timeout=30).raise_for_status()
+        sent += len(batch)
+    return sent, time.perf_counter() - begin
+
+
+def _load(kind: str) -> None:
+    if kind == "parquet":
+        import pyarrow.parquet  # noqa: F401
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("peer", choices=["posthog", "posthog-tuned", "pandas"])
+    parser.add_argument("kind", choices=["jsonl", "gz", "amplitude", "csv", "parquet"])
+    parser.add_argument("path")
+    parser.add_argument("url")
+    asked = parser.parse_args()
+    convert = {"jsonl": from_mixpanel, "gz": from_mixpanel, "amplitude": from_amplitude}.get(
+        asked.kind, from_table
+    )
+    if asked.peer == "pandas":
+        sent, seconds = by_pandas(asked.kind, asked.path, asked.url, convert)
+    else:
+        sent, seconds = by_posthog(asked.kind, asked.path, asked.url, convert, asked.peer == "posthog-tuned")
+    print(json.dumps({"events": sent, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""From events to request bodies: by count and by encoded bytes, never across blocks.
+
+The same events and limits give the same bodies, so a batch is named by the block and the first and last event in it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from pipeline.schema import Limits
+
+try:
+    from isal import isal_zlib as _deflate
+except ImportError:  # pragma: no cover - a platform without isa-l
+    _deflate = zlib
+
+_GZIP_WINDOW = 31
+_LEVEL = 2 if _deflate is not zlib else 1
+"""ISA-L's level 2 packs at seven times the speed of zlib's default, for a few more bytes (performance 2)."""
+
+HARD_LIMIT = 9 * 1024 * 1024
+"""No request is larger, whatever the options: the service's edge refuses 10 MiB (service-behaviour 1.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One request: events `first` to `last` (both inclusive, counted from 0 in their block), gzipped.
+
+    `bytes` is the size before gzip.
+    """
+
+    first: int
+    last: int
+    bytes: int
+    body: bytes
+
+    @property
+    def events(self) -> int:
+        return self.last - self.first + 1
+
+
+class Envelope:
+    """What stands around the events of a request. Holds the project key, and never shows it."""
+
+    __slots__ = ("_head", "_tail")
+
+    def __init__(self, project_key: str) -> None:
+        key = msgspec.json.encode(project_key)
+        self._head = b'{"api_key":' + key + b',"historical_migration":true,"batch":['
+        self._tail = b"]}"
+
+    def __repr__(self) -> str:
+        return "Envelope(***)"
+
+    def seal(self, events: Sequence[bytes]) -> bytes:
+        """The whole JSON body of a request."""
+        return b"".join((self._head, b",".join(events), self._tail))
+
+    @property
+    def overhead(self) -> int:
+        return len(self._head) + len(self._tail)
+
+
+def pack(events: Sequence[bytes], envelope: Envelope, limits: Limits) -> Iterator[Batch]:
+    """Cut events into batches, each within `limits`; a single event larger than that goes alone."""
+    for first, last in cuts([len(event) for event in events], limits, envelope.overhead):
+        body = envelope.seal(events[first : last + 1])
+        yield Batch(first, last, len(body), squeeze(body))
+
+
+def cuts(sizes: Sequence[int], limits: Limits, overhead: int = 0) -> Iterator[tuple[int, int]]:
+    """Where batches begin and end: (first, last) of each, both inclusive, covering all events in order."""
+    most_bytes = min(limits.batch_bytes, HARD_LIMIT) - overhead
+    if sizes and len(sizes) <= limits.batch_events and sum(sizes) + len(sizes) <= most_bytes:
+        yield 0, len(sizes) - 1
+        return
+    first = 0
+    size = 0
+    for index, own in enumerate(sizes):
+        if index > first and (size + own + 1 > most_bytes or index - first >= limits.batch_events):
+            yield first, index - 1
+            first, size = index, 0
+        size += own + 1
+    if sizes:
+        yield first, len(sizes) - 1
+
+
+def squeeze(body: bytes) -> bytes:
+    """gzip, with no time in its header."""
+    return bytes(_deflate.compress(body, _LEVEL, _GZIP_WINDOW))

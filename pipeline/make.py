@@ -1,0 +1,238 @@
+"""What a worker does with one block: `observe_block` for a plan, `make_batches` for an apply.
+
+Both call `make_events` once on the same rows, so plan and apply cannot drift apart (law 5). Everything here is
+pure: it depends on the block and on the `Recipe`, which is sealed in the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from pipeline.batch import Batch, Envelope, pack
+from pipeline.errors import StalePlan
+from pipeline.events import Encoder, Events, Mapper, make_events
+from pipeline.extract import rows as read_rows
+from pipeline.identity import content_key
+from pipeline.schema import Block, Limits, Link, Options, Part, Reject
+from pipeline.validate import Rules
+
+KEY = np.dtype(
+    [
+        ("hi", "<u8"),
+        ("lo", "<u8"),
+        ("received", "<i8"),
+        ("time", "<i8"),
+        ("content_hi", "<u8"),
+        ("content_lo", "<u8"),
+        ("person", "<u8"),
+        ("name", "<u4"),
+        ("block", "<u4"),
+        ("row", "<u4"),
+        ("nth", "<u2"),
+        ("of", "<u2"),
+    ]
+)
+"""A key record: what the plan keeps of each event to find copies. 64 bytes.
+
+`hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `person`: xxh3-64 of
+the distinct_id. `name`: index of the event name, with KEYLESS set where the row has no source key.
+`block`: the block's number in the whole source; `row` in its block; `nth` of the row's `of` events.
+"""
+KEYLESS = np.uint32(1 << 31)
+QUARTER = 900_000_000
+"""Zone offsets are told apart to a quarter of an hour, in µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that decides what events a source becomes. `compile` gives the mapper for the options."""
+
+    compile: Callable[[Options], Mapper]
+    options: Options
+    limits: Limits
+    parts: tuple[Part, ...]
+    excluded: frozenset[str] = frozenset()
+
+
+class Task(NamedTuple):
+    """One block for one worker. `number` counts the blocks of the whole source from 0.
+
+    `limit` reads only so many of its rows. `seal` is the planned digest, "" while planning.
+    `copies` are the plan's decisions on events of this block (see `Copy`).
+    """
+
+    number: int
+    block: Block
+    limit: int | None = None
+    seal: str = ""
+    copies: Sequence[Copy] = ()
+
+
+class Copy(NamedTuple):
+    """What the plan decided about one event that has copies: leave it out, or give it an ordinal.
+
+    `ordinal` is 0 for an event left out with skip code `code`; else the uuid is made again with that ordinal.
+    """
+
+    row: int
+    nth: int
+    ordinal: int
+    code: str
+
+
+class BlockNotes(NamedTuple):
+    """What a plan learns of one block. `keys` are KEY records, sorted by uuid, names indexing `names`."""
+
+    rows: int
+    mapped: int
+    events: int
+    event_bytes: int
+    digest: str
+    skips: Counter[str]
+    rejects: list[Reject]
+    links: list[tuple[int, Link]]
+    warnings: Counter[str]
+    examples: dict[str, tuple[int, int, str]]
+    cells: Counter[tuple[str, int, str]]
+    zone: Counter[tuple[int, int]]
+    names: list[str]
+    keys: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One block ready to send. `skipped` counts what the plan's tables took out."""
+
+    digest: str
+    rows: int
+    events: int
+    batches: list[Batch] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+class Maker:
+    """A recipe made ready once per process."""
+
+    def __init__(self, recipe: Recipe, project_key: str = "") -> None:
+        self.recipe = recipe
+        self.mapper = recipe.compile(recipe.options)
+        self.encoder = Encoder(self.mapper.tool, recipe.options)
+        self.rules = Rules.of(recipe.options, recipe.limits, recipe.excluded)
+        self.envelope = Envelope(project_key)
+
+    def events(self, task: Task, *, observe: bool) -> tuple[Events, Callable[[int], bytes]]:
+        """The events of a block before the tables, and a way to a row's canonical content."""
+        part = self.recipe.parts[task.block.part]
+        rows = read_rows(part, task.block, observe=observe, opens=self.mapper.opens)
+        made = make_events(
+            rows, self.mapper, self.encoder, self.rules, part=part.path, limit=task.limit, observe=observe
+        )
+        return made, rows.canonical
+
+    def tabled(self, task: Task, *, observe: bool = False) -> tuple[Events, list[bytes], Counter[str]]:
+        """The events of a block with the plan's tables applied: what is sent. Raises StalePlan on a drift."""
+        made, canonical = self.events(task, observe=observe)
+        if task.seal and made.digest != task.seal:
+            part = self.recipe.parts[task.block.part]
+            raise StalePlan(
+                f"block {task.block.index} of {part.path} gives other events than were planned",
+                differences=[f"{part.path}, block {task.block.index}: sealed {task.seal}, now {made.digest}"],
+                hint="plan again: the file, a library or the program changed since",
+            )
+        if not task.copies:
+            return made, made.events, Counter()
+        decided = {(copy.row, copy.nth): copy for copy in task.copies}
+        kept: list[bytes] = []
+        skipped: Counter[str] = Counter()
+        for event, row, nth in zip(made.events, made.row_of, made.nth, strict=True):
+            copy = decided.get((row, nth))
+            if copy is None:
+                kept.append(event)
+            elif copy.code:
+                skipped[copy.code] += 1
+            else:
+                uuid = self.mapper.hasher(content_key(canonical(row), copy.ordinal, nth))
+                kept.append(event[:-38] + uuid.encode() + event[-2:])
+        return made, kept, skipped
+
+
+def observe_block(maker: Maker, task: Task) -> BlockNotes:
+    """Walk a block for the plan: everything counted, nothing kept of the events but their key records."""
+    made, _ = maker.events(task, observe=True)
+    names: dict[str, int] = {}
+    keys = _keys(made, task.number, names)
+    zone: Counter[tuple[int, int]] = Counter()
+    if made.walls:
+        zone = _zone_evidence(np.array(made.walls, np.int64))
+    return BlockNotes(
+        made.rows,
+        made.mapped,
+        len(made.events),
+        sum(map(len, made.events)),
+        made.digest,
+        made.skips,
+        made.rejects,
+        made.links,
+        made.warnings,
+        made.examples,
+        made.cells,
+        zone,
+        list(names),
+        keys.tobytes(),
+    )
+
+
+def make_batches(maker: Maker, task: Task) -> Made:
+    """Make a block's requests: the events, the tables applied, packed to bytes. The one line of every apply."""
+    made, kept, skipped = maker.tabled(task)
+    batches = list(pack(kept, maker.envelope, maker.recipe.limits))
+    return Made(made.digest, made.rows, len(kept), batches, skipped)
+
+
+def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
+    keys = np.zeros(len(made.events), KEY)
+    if not len(keys):
+        return keys
+    raw = made.uuids
+    keys["hi"] = raw[:, :8].copy().view(">u8")[:, 0]
+    keys["lo"] = raw[:, 8:].copy().view(">u8")[:, 0]
+    keys["received"] = made.received
+    keys["time"] = made.times
+    digest = xxhash.xxh3_128_digest
+    content = np.frombuffer(b"".join([digest(event) for event in made.events]), "<u8").reshape(-1, 2)
+    keys["content_hi"] = content[:, 0]
+    keys["content_lo"] = content[:, 1]
+    short = xxhash.xxh3_64_intdigest
+    keys["person"] = [short(one) for one in made.ids]
+    keys["name"] = [names.setdefault(name, len(names)) for name in made.names]
+    if made.keyless:
+        keys["name"][list(made.keyless)] |= KEYLESS
+    keys["block"] = number
+    keys["row"] = made.row_of
+    keys["nth"] = made.nth
+    keys["of"] = 1
+    if any(made.nth):
+        _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
+        keys["of"] = counts[inverse]
+    return keys[np.argsort(keys["hi"], kind="stable")]
+
+
+def _zone_evidence(walls: NDArray[np.int64]) -> Counter[tuple[int, int]]:
+    """Count (month since 1970, clock minus receive time to the quarter of an hour in seconds).
+
+    Rows arrive some seconds after they happen, so half a minute is added before rounding (export-formats 2.3).
+    """
+    difference = walls[:, 0] - walls[:, 1] + 30_000_000
+    quarters = np.floor_divide(difference + QUARTER // 2, QUARTER)
+    months = walls[:, 0].astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+    pairs, counts = np.unique(np.stack([months, quarters], axis=1), axis=0, return_counts=True)
+    return Counter(
+        {(int(month), int(quarter) * 900): int(n) for (month, quarter), n in zip(pairs, counts, strict=True)}
+    )

@@ -1,0 +1,386 @@
+"""The grammar of a mapping file: which keys a section has and what each may hold.
+
+One declaration drives three readers: the loader (pipeline.mapping.loader), the JSON Schema for editors
+(pipeline.mapping.editor_schema) and the starting file (pipeline.mapping.scaffold). Verbs declare their own
+arguments with the same kinds, in pipeline.mapping.verbs and pipeline.mapping.conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pipeline.mapping import language
+
+Maker: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any scalar, always as the text that stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """JSON text, checked; exact digits are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list; a single item may stand alone."""
+
+    item: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class TableOf:
+    """A table of names, in the order of the file."""
+
+    item: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """One verb of a family: `value` (a bare text is a reference) or `condition`."""
+
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A choice of words, or a verb."""
+
+    words: tuple[str, ...]
+    family: str = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a section. `into` is the name of the Python field, when it is not the key."""
+
+    kind: Kind
+    says: str
+    required: bool = False
+    into: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table with a closed set of keys; `short` is the key that a bare text stands for."""
+
+    name: str
+    make: Maker
+    fields: Mapping[str, Field]
+    short: str = ""
+    placed: bool = False
+
+
+Kind: TypeAlias = "Text | Choice | Json | ListOf | TableOf | Verbs | Either | Section"
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One operation of the language: what it takes, and the function that writes or does it.
+
+    The argument with the verb's own name is the one that tells it from other verbs.
+    """
+
+    name: str
+    says: str
+    arguments: Mapping[str, Field]
+    emit: Maker
+
+
+FAMILIES: dict[str, dict[str, Verb]] = {"value": {}, "condition": {}, "decoder": {}}
+"""Every verb, by family and name; filled by the modules that declare them."""
+
+
+def verb(family: str, name: str, says: str, **arguments: Field) -> Callable[[Maker], Maker]:
+    """Declare a verb: the one step that adds it to the language, the schema and the help.
+
+    An argument whose name Python reserves is written with an underscore after it.
+    """
+
+    def declare(emit: Maker) -> Maker:
+        named = {argument.rstrip("_"): field for argument, field in arguments.items()}
+        FAMILIES[family][name] = Verb(name, says, named, emit)
+        return emit
+
+    return declare
+
+
+TEXT = Text()
+NAMES = ListOf(TEXT)
+TEXTS = TableOf(TEXT)
+VALUE = Verbs("value")
+VALUES = ListOf(VALUE)
+VALUE_TABLE = TableOf(VALUE)
+CONDITION = Verbs("condition")
+CONDITIONS = ListOf(CONDITION)
+YES = Choice(("yes", "no"))
+
+UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
+TYPES = ("number", "text", "boolean", "json", "list")
+
+LINK = Section(
+    "link",
+    language.LinkRule,
+    {
+        "kind": Field(
+            Choice(("identify", "alias")), "identify: a device joins a user; alias: two ids of a person", True
+        ),
+        "distinct_id": Field(VALUE, "the id that stays", True),
+        "other": Field(VALUE, "the id that is absorbed", True),
+        "when": Field(CONDITION, "only rows of which this holds"),
+    },
+)
+
+CLOCK = Section(
+    "clock",
+    language.Clock,
+    {
+        "from": Field(VALUE, "where the time stands", True, into="source"),
+        "unit": Field(Either(UNITS), "how it is written; iso when left out; auto tells s from ms by size"),
+        "format": Field(VALUE, "for unit format: a form such as %d/%m/%Y %H:%M", into="form"),
+        "zone": Field(
+            Choice(("utc", "project")), "whose clock a time without an offset shows; utc when left out"
+        ),
+        "space": Field(YES, "whether iso may have a space for the T"),
+        "proof_unless": Field(CONDITION, "rows whose times prove nothing about the zone"),
+    },
+)
+
+SPREAD = Section(
+    "spread",
+    language.Spread,
+    {
+        "from": Field(VALUE, "the object", True, into="source"),
+        "only": Field(NAMES, "only these members; a name ending in * is a beginning"),
+        "except": Field(NAMES, "not these members", into="leave"),
+        "rename": Field(TEXTS, "new names of members"),
+        "strip": Field(TEXT, "a beginning to take off the members' names"),
+        "prefix": Field(TEXT, "a beginning to put before the members' names"),
+        "blank": Field(NAMES, "texts that stand for nothing: such members are left out"),
+    },
+    short="from",
+)
+SPREADS = ListOf(SPREAD)
+
+BLANK = Section(
+    "blank",
+    language.Blank,
+    {
+        "values": Field(NAMES, "texts that stand for nothing", True),
+        "in": Field(NAMES, "the properties they are left out of", True, into="within"),
+    },
+)
+
+_CHANGES = {
+    "rename": Field(
+        TEXTS, "old name: new name; where the new one is taken, the old one stays, with a warning"
+    ),
+    "drop": Field(VALUES, "properties left out"),
+    "set": Field(
+        VALUE_TABLE, "name: value; a row's own value of that name moves to TOOL_name, with a warning"
+    ),
+    "fill": Field(VALUE_TABLE, "name: value, only where the row has no such property"),
+}
+
+PROPERTIES = Section(
+    "properties",
+    language.Properties,
+    {
+        "open": Field(VALUE, "the object that holds the properties; left out: the row itself"),
+        "rest": Field(
+            TEXT, "`drop`, `keep`, or the beginning that columns named nowhere get; left out: TOOL_"
+        ),
+        **_CHANGES,
+        "types": Field(
+            TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning"
+        ),
+        "hash": Field(TEXTS, "property: name of a keyed hash that takes its place (BACKCAST_HASH_KEY)"),
+        "blank": Field(ListOf(BLANK), "texts that stand for nothing"),
+        "spread": Field(SPREADS, "objects whose members become properties"),
+        "reserved": Field(NAMES, "names that mean something to the service and become TOOL_name"),
+        "common": Field(NAMES, "properties found in most rows: a hint for speed, never for meaning"),
+    },
+)
+
+PERSON = Section(
+    "person",
+    language.Person,
+    {
+        "set": Field(VALUE_TABLE, "person property: value; the latest wins"),
+        "set_once": Field(VALUE_TABLE, "person property: value; the first wins"),
+        "spread_set": Field(SPREADS, "objects whose members are set"),
+        "spread_set_once": Field(SPREADS, "objects whose members are set once"),
+    },
+)
+
+GROUP_UPDATE = Section(
+    "group",
+    language.GroupUpdate,
+    {
+        "type": Field(VALUE, "the group's type", True),
+        "key": Field(VALUE, "the group's key", True),
+        "set": Field(VALUE, "an object: the group's properties"),
+    },
+)
+
+GROUPS = Section(
+    "groups",
+    language.Groups,
+    {
+        "types": Field(VALUE_TABLE, "group type: its key, or a list of keys of which the first counts"),
+        "open": Field(VALUE, "an object of group type and key, or list of keys"),
+        "setting": Field(
+            TEXT, "the --set name whose value lists, with commas, properties that are group types"
+        ),
+    },
+)
+
+EVENT_RULE = Section(
+    "event rule",
+    language.EventRule,
+    {
+        "as": Field(TEXT, "the new name", into="name"),
+        "skip": Field(TEXT, "the code under which such rows are left out"),
+        "link": Field(LINK, "the row states a merge and becomes a link"),
+        "update": Field(Choice(("person",)), "the row says something about its person and nothing else"),
+        "group": Field(GROUP_UPDATE, "the row says something about a group and nothing else"),
+        **_CHANGES,
+    },
+    short="as",
+)
+
+CASE = Section(
+    "case",
+    language.Case,
+    {
+        "name": Field(TEXT, "what the case shows", True),
+        "row": Field(Json(), "the row as JSON text", True),
+        "gives": Field(
+            ListOf(
+                Section(
+                    "outcome",
+                    dict,
+                    {
+                        "event": Field(TEXT, "the event's name"),
+                        "distinct_id": Field(TEXT, "its distinct_id"),
+                        "timestamp": Field(TEXT, "its time, as 2020-12-30T12:00:00Z"),
+                        "uuid": Field(TEXT, "the source's own uuid"),
+                        "key": Field(NAMES, "the parts of its dedupe key; `none` for a row without"),
+                        "properties": Field(Json(), "all of its properties, exactly"),
+                        "has": Field(Json(), "properties that must be among them"),
+                        "lacks": Field(NAMES, "properties that must not be there"),
+                        "warnings": Field(NAMES, "the codes of its warnings; none when left out"),
+                        "skip": Field(TEXT, "the row is left out, with this code"),
+                        "reject": Field(TEXT, "the row cannot be sent, with this code"),
+                        "link": Field(NAMES, "kind, the id that stays, the id that is absorbed"),
+                    },
+                )
+            ),
+            "what becomes of it, in order",
+            True,
+        ),
+        "settings": Field(TEXTS, "as given with --set"),
+        "zones": Field(NAMES, "as given with --timezone"),
+        "dialect": Field(Choice(("contract", "posthog")), "the target's spelling"),
+    },
+    placed=True,
+)
+
+MAPPING = Section(
+    "mapping",
+    language.Mapping,
+    {
+        "tool": Field(TEXT, "the tool's name; part of every uuid, so never change it", True),
+        "title": Field(TEXT, "what the export is called, for people", True),
+        "recognise": Field(
+            Section(
+                "recognise",
+                language.Recognise,
+                {
+                    "has": Field(VALUES, "references that every row has", True),
+                    "lacks": Field(VALUES, "references that no row has"),
+                },
+            ),
+            "how an export of this tool is known",
+        ),
+        "settings": Field(TEXTS, "--set names this mapping takes, and what each means"),
+        "tables": Field(TableOf(TEXTS), "lookup tables, by name"),
+        "decoder": Field(Verbs("decoder"), "what turns one odd row into plain ones"),
+        "event": Field(VALUE, "the event's name", True),
+        "events": Field(TableOf(EVENT_RULE), "what becomes of single event names"),
+        "unlisted": Field(
+            Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`"
+        ),
+        "skip": Field(
+            ListOf(
+                Section(
+                    "skip",
+                    language.SkipRule,
+                    {
+                        "when": Field(CONDITION, "the rows", True),
+                        "code": Field(TEXT, "the code they are counted under", True),
+                    },
+                )
+            ),
+            "rows left out",
+        ),
+        "distinct_id": Field(
+            Section(
+                "distinct_id",
+                language.Ids,
+                {
+                    "first": Field(VALUES, "candidates, best first; junk ids are passed over", True),
+                    "junk": Field(NAMES, "this tool's own words for nobody, in any case"),
+                },
+                short="first",
+            ),
+            "who did it",
+            True,
+        ),
+        "time": Field(ListOf(CLOCK), "when: the first of these that the row has", True),
+        "received": Field(ListOf(CLOCK), "when the tool received it: the first that the row has"),
+        "uuid": Field(VALUE, "the source's own UUID, used where it is one"),
+        "key": Field(
+            Section(
+                "key",
+                language.Key,
+                {
+                    "of": Field(VALUES, "the parts", True),
+                    "needs": Field(VALUES, "without one of these, a row has no key"),
+                },
+            ),
+            "what makes a row one event of the tool",
+        ),
+        "links": Field(ListOf(LINK), "rows that show two ids of one person, beside being events"),
+        "groups": Field(GROUPS, "the groups of an event"),
+        "properties": Field(PROPERTIES, "what becomes of the properties"),
+        "person": Field(PERSON, "what a row says about its person"),
+        "also": Field(
+            ListOf(
+                Section(
+                    "extra",
+                    language.Extra,
+                    {
+                        "event": Field(VALUE, "the extra event's name", True),
+                        "properties": Field(VALUE_TABLE, "its properties"),
+                        "when": Field(CONDITION, "only rows of which this holds"),
+                    },
+                )
+            ),
+            "further events of the same row",
+        ),
+        "cases": Field(ListOf(CASE), "examples, run by `backcast mapping test`"),
+    },
+)

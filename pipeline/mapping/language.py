@@ -1,0 +1,220 @@
+"""The shape of a parsed mapping: what a YAML file says, checked and with its places, and nothing of how it runs.
+
+Every section of a mapping reads the row *as it came*: no section sees what another did, so their order in the
+file means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+FORMAT = "backcast.mapping/1"
+
+
+class Place(NamedTuple):
+    """Where in a mapping file something stands; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One verb and what it is given: nested calls, texts, lists and tables as its declaration says."""
+
+    verb: str
+    given: Map[str, Any]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Recognise:
+    """How a row of this tool is known: references that must be there, and ones that must not."""
+
+    has: tuple[Call, ...]
+    lacks: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One place a time may stand, and how it is written.
+
+    `unit` is iso, s, ms, us, ns, auto or `format`; `zone` is `utc`, or `project` for the zone the operator names.
+    """
+
+    source: Call
+    unit: Call | str = "iso"
+    form: Call | None = None
+    zone: str = "utc"
+    space: bool = False
+    proof_unless: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The candidates for distinct_id, best first; `junk` are this tool's own words for nobody."""
+
+    first: tuple[Call, ...]
+    junk: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What makes a row one event of the tool; without one of `needs` the row has no source key."""
+
+    of: tuple[Call, ...]
+    needs: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRule:
+    """When a row says that two ids are one person. `kind` is identify or alias."""
+
+    kind: str
+    distinct_id: Call
+    other: Call
+    when: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The members of an object in the row, taken one level up: all, or those with the named beginnings."""
+
+    source: Call
+    only: tuple[str, ...] = ()
+    leave: tuple[str, ...] = ()
+    rename: Map[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    strip: str = ""
+    blank: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """Texts that stand for nothing in the named properties; those properties are left out."""
+
+    values: tuple[str, ...]
+    within: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What becomes of a row's properties. `open` None: the row's own columns are the properties."""
+
+    open: Call | None = None
+    rest: str = ""
+    rename: Map[str, str] = field(default_factory=dict)
+    drop: tuple[Call, ...] = ()
+    set: Map[str, Call] = field(default_factory=dict)
+    fill: Map[str, Call] = field(default_factory=dict)
+    types: Map[str, str] = field(default_factory=dict)
+    hash: Map[str, str] = field(default_factory=dict)
+    blank: tuple[Blank, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    reserved: tuple[str, ...] | None = None
+    common: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What a row says about its person: `$set` (latest wins) and `$set_once` (first wins)."""
+
+    set: Map[str, Call] = field(default_factory=dict)
+    set_once: Map[str, Call] = field(default_factory=dict)
+    spread_set: tuple[Spread, ...] = ()
+    spread_set_once: tuple[Spread, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUpdate:
+    """What a row says about a group."""
+
+    type: Call
+    key: Call
+    set: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups an event belongs to: named one by one, or an object of type → key or list of keys."""
+
+    types: Map[str, Call] = field(default_factory=dict)
+    open: Call | None = None
+    setting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRule:
+    """What becomes of one event name, beyond what becomes of all."""
+
+    name: str = ""
+    skip: str = ""
+    link: LinkRule | None = None
+    update: str = ""
+    group: GroupUpdate | None = None
+    rename: Map[str, str] = field(default_factory=dict)
+    drop: tuple[Call, ...] = ()
+    set: Map[str, Call] = field(default_factory=dict)
+    fill: Map[str, Call] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRule:
+    """Rows left out, with the code they are counted under."""
+
+    when: Call
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One more event of the same row, with its own name and properties."""
+
+    event: Call
+    properties: Map[str, Call] = field(default_factory=dict)
+    when: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An example: rows as JSON text, and what becomes of them."""
+
+    name: str
+    row: str
+    gives: tuple[Map[str, Any], ...]
+    place: Place
+    settings: Map[str, str] = field(default_factory=dict)
+    zones: tuple[str, ...] = ()
+    dialect: str = "contract"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One tool's mapping file. `file` is where it was read; `text` the file itself, for its digest."""
+
+    tool: str
+    title: str
+    event: Call
+    distinct_id: Ids
+    time: tuple[Clock, ...]
+    recognise: Recognise | None = None
+    settings: Map[str, str] = field(default_factory=dict)
+    tables: Map[str, Map[str, str]] = field(default_factory=dict)
+    decoder: Call | None = None
+    events: Map[str, EventRule] = field(default_factory=dict)
+    unlisted: str = "keep"
+    skip: tuple[SkipRule, ...] = ()
+    uuid: Call | None = None
+    key: Key | None = None
+    received: tuple[Clock, ...] = ()
+    links: tuple[LinkRule, ...] = ()
+    groups: Groups | None = None
+    properties: Properties = field(default_factory=Properties)
+    person: Person | None = None
+    also: tuple[Extra, ...] = ()
+    cases: tuple[Case, ...] = ()
+    file: str = ""
+    text: str = ""

@@ -1,0 +1,234 @@
+"""What the text of a mapper calls: the slow and rare ways, and the conversions.
+
+The fast ways stand in the text itself; these functions say the same in one place for every kind of value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw
+
+from pipeline import identity, values
+from pipeline.instants import BadTime, Reading, read_epoch, read_iso
+from pipeline.mapping.timeformat import TimeFormat
+from pipeline.values import FALSE, NULL, TRUE, BadValue, Record, Value
+
+encode = msgspec.json.Encoder().encode
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_NIL = "00000000-0000-0000-0000-000000000000"
+
+
+def text_of(value: Value) -> str | None:
+    """A value as text. Raises BadValue for text that is not Unicode."""
+    try:
+        return values.text(value)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise BadValue(f"not a text: {error}") from None
+
+
+def members_of(value: Value) -> Record:
+    """An object's members, for reading only: none when it is missing or no object."""
+    try:
+        return values.opened(value) or {}
+    except BadValue:
+        return {}
+
+
+def item_of(value: Value, place: int) -> Value:
+    """A member of a list; of anything else, itself is the only member. None when there is none, or it is null."""
+    members = values.items(value)
+    if members is None or place >= len(members) or members[place] == NULL:
+        return None
+    return members[place]
+
+
+def clean_uuid(text: str | None) -> str | None:
+    """A real UUID in its canonical spelling; None for anything else, and for the nil UUID."""
+    if text is None:
+        return None
+    lowered = text.strip().lower()
+    return lowered if _UUID.fullmatch(lowered) and lowered != _NIL else None
+
+
+def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
+    """The UUIDv7 of a session that began at `start` ms; None for a missing or negative start."""
+    if start is None or not start.isascii() or not start.isdecimal() or not 0 < int(start) < 1 << 48:
+        return None
+    return identity.session_uuid(int(start), tool, *(part or "" for part in parts), start)
+
+
+def url_part(url: str, part: str) -> str | None:
+    """The host, path, query or scheme of a URL; None when it has none or is not a URL."""
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return None
+    named = {"host": split.netloc, "path": split.path, "query": split.query, "scheme": split.scheme}
+    return named[part] or None
+
+
+def read_time(value: Value, unit: str, space: bool) -> Reading | None:
+    """Read a time of any kind of value; None when it is missing or blank. Raises BadTime.
+
+    A Parquet timestamp is microseconds already; a number where text is expected is not guessed at.
+    """
+    if isinstance(value, bool):
+        raise BadTime(f"not a time: {value}")
+    text = values.text(value) if type(value) is Raw or isinstance(value, str) else value
+    if text is None or (isinstance(text, str) and not text.strip()):
+        return None
+    if unit == "iso":
+        if isinstance(text, (int, float)):
+            raise BadTime(f"not an ISO 8601 time: {text}")
+        return read_iso(text.strip(), space)
+    return read_epoch(text, unit)
+
+
+def read_form(value: Value, form: TimeFormat) -> Reading | None:
+    """Read a time of a written form; None when it is missing or blank. Raises BadTime."""
+    text = values.text(value)
+    return None if text is None or not text.strip() else form.read(text)
+
+
+# --- types ------------------------------------------------------------------------------------------------
+
+
+def as_number(value: Value) -> Value:
+    """Text that is a JSON number, as that number, digit for digit."""
+    text = (values.text(value) or "").strip()
+    if not _NUMBER.fullmatch(text):
+        raise BadValue(f"not a number: {text[:60]!r}")
+    return value if type(value) is not str and not _is_text(value) else Raw(text.encode())
+
+
+def as_text(value: Value) -> Value:
+    """Anything as a text: a number's own digits, an object's JSON."""
+    return value if _is_text(value) else text_of(value)
+
+
+def as_boolean(value: Value) -> Value:
+    """true/false, 1/0, yes/no, t/f, in any case."""
+    text = (values.text(value) or "").strip().lower()
+    if text in {"true", "1", "yes", "t"}:
+        return TRUE
+    if text in {"false", "0", "no", "f"}:
+        return FALSE
+    raise BadValue(f"neither true nor false: {text[:60]!r}")
+
+
+def as_json(value: Value) -> Value:
+    """Text that holds JSON, as that JSON."""
+    if not _is_text(value):
+        return value
+    text = (values.text(value) or "").strip()
+    try:
+        held: Raw = msgspec.json.decode(text.encode(), type=Raw)
+        msgspec.json.decode(held)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadValue(f"not JSON: {error}") from None
+    return held
+
+
+def as_list(value: Value) -> Value:
+    """A list; a single value becomes a list of one."""
+    return Raw(encode(values.items(value) or []))
+
+
+CONVERT: dict[str, Callable[[Value], Value]] = {
+    "number": as_number,
+    "text": as_text,
+    "boolean": as_boolean,
+    "json": as_json,
+    "list": as_list,
+}
+
+
+def _is_text(value: Value) -> bool:
+    return type(value) is str or (type(value) is Raw and bytes(value[:1] if False else value)[:1] == b'"')
+
+
+# --- objects ----------------------------------------------------------------------------------------------
+
+
+def named(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a name is one of these, or begins like one that ends in `*`."""
+    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns)
+
+
+class Spreader:
+    """Takes the members of an object one level up, under the names a `spread` gives them."""
+
+    def __init__(
+        self, only: Sequence[str], leave: Sequence[str], rename: Any, strip: str, prefix: str, blank: Any
+    ) -> None:
+        self._only, self._leave, self._rename = tuple(only), tuple(leave), dict(rename)
+        self._strip, self._prefix = strip, prefix
+        self._blank = frozenset(blank)
+        self._names: dict[str, str | None] = {}
+
+    def __call__(self, value: Value) -> Record:
+        """The members under their new names. Raises BadValue when the value is no object."""
+        spread: Record = {}
+        names = self._names
+        for name, member in (values.opened(value) or {}).items():
+            try:
+                new = names[name]
+            except KeyError:
+                new = self._name(name)
+            if new is None or (self._blank and values.text(member) in self._blank):
+                continue
+            spread[new] = member
+        return spread
+
+    def _name(self, name: str) -> str | None:
+        if (self._only and not named(name, self._only)) or named(name, self._leave):
+            new = None
+        else:
+            new = self._rename.get(name) or self._prefix + name.removeprefix(self._strip)
+        if len(self._names) < 10_000:
+            self._names[name] = new
+        return new
+
+
+def add_groups(found: dict[str, Value], properties: dict[str, Any]) -> None:
+    """Set `$groups`: the first key of each type; a list of keys stays whole as the property `<type>_ids`."""
+    firsts: dict[str, str] = {}
+    for kind, value in found.items():
+        key = text_of(item_of(value, 0))
+        if key is None or not key.strip():
+            continue
+        firsts[kind] = key
+        listed = values.items(value)
+        if listed is not None and (len(listed) > 1 or listed[0] is not value):
+            properties.setdefault(f"{kind}_ids", value)
+    if firsts:
+        properties["$groups"] = Raw(encode(firsts))
+
+
+class KeyedHash:
+    """HMAC-SHA256 of a text under a secret and a purpose, as hex."""
+
+    def __init__(self, secret: str, purpose: str) -> None:
+        self._secret = secret.encode()
+        self._purpose = purpose
+
+    def __call__(self, text: str) -> str:
+        message = f"{self._purpose}{identity.SEPARATOR}{text}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"KeyedHash(***, {self._purpose!r})"
+
+
+def hash_fingerprint(secret: str) -> str:
+    """Eight hex digits that tell one secret from another and say nothing of either; for the plan."""
+    return hmac.new(secret.encode(), b"backcast hash key", hashlib.sha256).hexdigest()[:8]

@@ -1,0 +1,66 @@
+"""Counts of event × UTC day × outcome, spilled to disk before they grow: years times event names is no constant."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+Cell: TypeAlias = tuple[str, int, str]
+"""(event name, days since 1970, outcome): outcome is `mapped`, or the code of a skip or a reject."""
+
+MOST = 100_000
+
+
+class Cells:
+    """Counts that only ever add up. `items` gives them sorted, once at the end."""
+
+    def __init__(self, directory: Path, most: int = MOST) -> None:
+        self._directory = directory
+        self._most = most
+        self._held: Counter[Cell] = Counter()
+        self._runs: list[Path] = []
+
+    def add(self, counts: Mapping[Cell, int]) -> None:
+        held = self._held
+        for cell, count in counts.items():
+            held[cell] += count
+        if len(held) > self._most:
+            self._spill()
+
+    def move(self, event: str, day: int, outcome: str) -> None:
+        """One event of a cell was mapped and is now left out."""
+        self.add({(event, day, "mapped"): -1, (event, day, outcome): 1})
+
+    def items(self) -> Iterator[tuple[Cell, int]]:
+        """Every cell with its count, ascending; cells that came to nothing are left out."""
+        runs = [_read(path) for path in self._runs]
+        merged = heapq.merge(*runs, sorted(self._held.items()))
+        for cell, same in groupby(merged, key=lambda pair: pair[0]):
+            count = sum(number for _, number in same)
+            if count:
+                yield cell, count
+
+    def remove(self) -> None:
+        for path in self._runs:
+            path.unlink(missing_ok=True)
+
+    def _spill(self) -> None:
+        path = self._directory / f"cells-{len(self._runs):04d}.run"
+        with path.open("wb") as file:
+            for pair in sorted(self._held.items()):
+                file.write(msgspec.json.encode(pair) + b"\n")
+        self._runs.append(path)
+        self._held.clear()
+
+
+def _read(path: Path) -> Iterator[tuple[Cell, int]]:
+    decode = msgspec.json.Decoder(tuple[Cell, int]).decode
+    with path.open("rb") as file:
+        for line in file:
+            yield decode(line)

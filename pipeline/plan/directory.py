@@ -1,0 +1,140 @@
+"""What lies where in a plan directory. Every file can be read by a person; `ls` shows the state.
+
+plan.json           the plan: what was read, what would be sent, the digests that seal the rest
+report.json         the same for programs, with rehearsal and verification results added
+report.html         the same for people
+blocks.jsonl        one line a block: where it lies, its rows, its digest
+copies.jsonl        what was decided on copies, by block
+identities.jsonl    merges that rows state, sent first
+cells.jsonl         counts of event x UTC day x outcome
+rejects.jsonl       rows that cannot be sent: file, row, offset, code, text
+ledger.sqlite       what was sent and what came of it
+stdin               what came through a pipe, so that it can be read again
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The files of one plan."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def report_json(self) -> Path:
+        return self.path / "report.json"
+
+    @property
+    def report_html(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def blocks(self) -> Path:
+        return self.path / "blocks.jsonl"
+
+    @property
+    def copies(self) -> Path:
+        return self.path / "copies.jsonl"
+
+    @property
+    def identities(self) -> Path:
+        return self.path / "identities.jsonl"
+
+    @property
+    def cells(self) -> Path:
+        return self.path / "cells.jsonl"
+
+    @property
+    def rejects(self) -> Path:
+        return self.path / "rejects.jsonl"
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.sqlite"
+
+    @property
+    def stdin(self) -> Path:
+        return self.path / "stdin"
+
+    @property
+    def scratch(self) -> Path:
+        return self.path / "scratch"
+
+
+class LinesWriter:
+    """Writes JSON lines and seals them: `digest` is the sha256 of the file, `count` its lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=1 << 18)
+        self._hash = hashlib.sha256()
+        self._encode = msgspec.json.Encoder().encode
+        self.count = 0
+
+    def write(self, value: Any) -> None:
+        line = self._encode(value) + b"\n"
+        self._hash.update(line)
+        self._file.write(line)
+        self.count += 1
+
+    def write_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.write(value)
+
+    def close(self) -> str:
+        """Make the file durable and give its digest."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._hash.hexdigest()
+
+    def __enter__(self) -> LinesWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._file.closed:
+            self._file.close()
+
+
+def read_lines(path: Path, kind: type[T]) -> Iterator[T]:
+    """The values of a file of JSON lines, one at a time."""
+    decode = msgspec.json.Decoder(kind).decode
+    with path.open("rb") as file:
+        for line in file:
+            yield decode(line)
+
+
+def digest_file(path: Path) -> str:
+    """The sha256 of a file, as lower-case hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, durably."""
+    aside = path.with_name(path.name + ".new")
+    with aside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,83 @@
+"""Thresholds that stop a plan. A gate is looked at when everything is counted, and says what it saw.
+
+A plan with a gate at `stop` is written all the same, unsealed: it can be read and rehearsed, never applied.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pipeline.errors import UsageError
+from pipeline.plan.sealed import Gate
+from pipeline.plan.zone import ZoneVerdict, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """How many of something may be: a number, or a share of all rows."""
+
+    number: int = 0
+    share: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.share * 100:g}%" if self.share is not None else str(self.number)
+
+    def permits(self, found: int, of: int) -> bool:
+        return found <= of * self.share if self.share is not None else found <= self.number
+
+
+def parse_allowed(text: str) -> Allowed:
+    """Read `12` or `0.5%`. Raises UsageError."""
+    match = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", text.strip())
+    if match is None:
+        raise UsageError(f"not a number or a percentage: {text!r}", hint="write --max-rejects 100 or 0.5%")
+    if match.group(1):
+        return Allowed(int(match.group(1)))
+    return Allowed(share=float(match.group(2)) / 100)
+
+
+def rejects_gate(rejected: int, read: int, allowed: Allowed) -> Gate | None:
+    """More rows cannot be sent than was allowed."""
+    if rejected == 0 or allowed.permits(rejected, read):
+        return None
+    share = f" ({rejected / read:.2%})" if read else ""
+    return Gate("max_rejects", "stop", f"{rejected} of {read} rows{share} cannot be sent; {allowed} may be")
+
+
+def zero_events_gate(events: int) -> Gate | None:
+    """Nothing would be sent: the mapping, the window or the files are the wrong ones."""
+    if events:
+        return None
+    return Gate("zero_events", "stop", "no event would be sent")
+
+
+def zone_gate(verdict: ZoneVerdict, *, named: bool) -> Gate | None:
+    """The declared zone against the receive times in the data; `named` when a person gave the zone."""
+    if verdict.contradictions:
+        worst = max(verdict.contradictions, key=lambda month: month.rows)
+        return Gate(
+            "zone",
+            "stop",
+            f"the data contradict {verdict.zone}: in {worst.month} the clock stands at {shown(worst.offset)}"
+            f" in {worst.rows} of {worst.of} rows; {verdict.zone} is"
+            f" {' or '.join(map(shown, worst.expected))} then;"
+            f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
+            " Name the project's zone with --timezone",
+        )
+    if verdict.proved or named:
+        return None
+    return Gate(
+        "zone",
+        "stop",
+        "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC",
+    )
+
+
+def duplicates_gate(duplicates: int, events: int) -> Gate | None:
+    """Copies only warn, since every export holds some."""
+    if not duplicates:
+        return None
+    return Gate(
+        "duplicates", "warning", f"{duplicates} copies of events are left out; {events} events remain"
+    )

@@ -1,0 +1,183 @@
+"""The plan as it stands on disk: `plan.json`, versioned, sealed by one digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pipeline.errors import UnsafePlan, UsageError
+from pipeline.plan.directory import Directory, write_atomically
+from pipeline.schema import Dialect, Format, Limits, Options, Part
+
+FORMAT = "backcast.plan/1"
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """One threshold that was reached: `level` is `stop` or `warning`."""
+
+    name: str
+    level: str
+    detail: str
+
+
+class PartSeal(msgspec.Struct, frozen=True):
+    """One part as it was read: enough to find it again and to know that it did not change."""
+
+    path: str
+    bytes: int
+    digest: str
+    rows: int
+    mapped: int
+    skipped: int
+    rejected: int
+    format: Format
+    codecs: tuple[str, ...]
+    dialect: Dialect
+    file: str
+    member: str
+    mtime_ns: int
+
+    def part(self, index: int, file: str | None = None) -> Part:
+        return Part(
+            index,
+            self.path,
+            file or self.file,
+            self.member,
+            self.codecs,
+            self.format,
+            self.dialect,
+            self.bytes,
+            self.mtime_ns,
+            self.digest,
+        )
+
+
+class RowCounts(msgspec.Struct, frozen=True):
+    """Law 1: `read` is the sum of the others."""
+
+    read: int
+    mapped: int
+    skipped: int
+    rejected: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.read == self.mapped + self.skipped + self.rejected
+
+
+class EventCounts(msgspec.Struct, frozen=True):
+    """How many events would be sent, in all and by phase."""
+
+    made: int
+    phases: Mapping[str, int]
+
+
+class MappingSeal(msgspec.Struct, frozen=True):
+    """The mapping as it was used: its whole text, so that a plan needs no other file."""
+
+    name: str
+    digest: str
+    text: str
+
+
+class Example(msgspec.Struct, frozen=True):
+    """One place where a warning arose. `row` counts from 1."""
+
+    part: str
+    row: int
+    offset: int
+    detail: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was decided before anything is sent."""
+
+    format: str = FORMAT
+    digest: str = ""
+    verdict: str
+    tool: str
+    zone: str
+    first: str | None
+    last: str | None
+    rows: RowCounts
+    events: EventCounts
+    parts: list[PartSeal]
+    skips: Mapping[str, int]
+    rejects: Mapping[str, int]
+    warnings: Mapping[str, int]
+    examples: Mapping[str, Example]
+    gates: list[Gate]
+    names: Mapping[str, int]
+    zone_evidence: list[Mapping[str, Any]]
+    mapping: MappingSeal
+    options: Options
+    limits: Limits
+    target: str
+    version: str
+    libraries: Mapping[str, str]
+    blocks: int
+    event_bytes: int
+    files: Mapping[str, str]
+    notices: list[tuple[str, str, str]]
+
+    @property
+    def ready(self) -> bool:
+        return self.verdict != "not-ready"
+
+    @property
+    def sentence(self) -> str:
+        """What the plan would do, in one counted line."""
+        rows, events = self.rows, self.events
+        links = events.phases.get("identities", 0)
+        merges = f" and {links:,} merges" if links else ""
+        if not events.made:
+            return f"Plan: nothing to send; {rows.read:,} rows read, {rows.skipped:,} skipped, {rows.rejected:,} rejected."
+        return (
+            f"Plan: {events.phases.get('events', 0):,} events{merges} to send, {rows.skipped:,} rows skipped,"
+            f" {rows.rejected:,} rejected, of {rows.read:,} rows in {len(self.parts):,} parts."
+        )
+
+
+def seal(plan: Plan) -> Plan:
+    """The plan with its digest: a sha256 over all of it but the places where files lie on this machine."""
+    return msgspec.structs.replace(plan, digest=digest_of_plan(plan))
+
+
+def digest_of_plan(plan: Plan) -> str:
+    parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
+    bare = msgspec.structs.replace(plan, digest="", parts=parts)
+    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
+
+
+def save(directory: Directory, plan: Plan) -> None:
+    """Write plan.json; the last file of a plan to appear."""
+    text = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    write_atomically(directory.plan, text + b"\n")
+
+
+def load(directory: Directory) -> Plan:
+    """Read a plan back and prove that nobody changed it. Raises UsageError, UnsafePlan."""
+    try:
+        text = directory.plan.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(
+            f"{directory.path} holds no plan.json", hint="make one with: backcast plan SOURCE -o DIR"
+        ) from None
+    try:
+        plan = msgspec.json.decode(text, type=Plan)
+    except msgspec.MsgspecError as error:
+        raise UnsafePlan(
+            f"{directory.plan} is no plan that this version reads: {error}", hint="plan again"
+        ) from None
+    if plan.format != FORMAT:
+        raise UnsafePlan(
+            f"{directory.plan} has format {plan.format}; this version reads {FORMAT}", hint="plan again"
+        )
+    if digest_of_plan(plan) != plan.digest:
+        raise UnsafePlan(
+            f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited"
+        )
+    return plan

@@ -1,0 +1,173 @@
+"""Run the local service: in a thread beside a program, or until somebody stops it.
+
+It listens on 127.0.0.1 only. Keys are in no log: requests are not logged at all.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from .app import create_app
+from .keys import Keyring, generated
+from .query import rows
+from .settings import Settings
+from .store import Store
+
+HOST = "127.0.0.1"
+PATIENCE = 5
+"""Seconds that requests in flight are given at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """One event as it is after copies collapsed; `timestamp` is ISO 8601 with microseconds and Z."""
+
+    uuid: str
+    event: str
+    distinct_id: str
+    timestamp: str
+    properties: str
+    historical_migration: bool
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+class LocalService:
+    """The local service as something held open.
+
+        with LocalService() as service:
+            ...service.url, service.capture_key, service.personal_key, service.count()
+
+    `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None makes
+    project 1 with new keys. Raises OSError where the port is taken.
+    """
+
+    def __init__(
+        self,
+        store: Path | str | None = None,
+        *,
+        port: int = 0,
+        keys: Keyring | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.keys = keys if keys is not None else generated()
+        self.store = Store(None if store is None else Path(store))
+        try:
+            self._socket = _listening(port)
+        except OSError:
+            self.store.close()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://{HOST}:{self.port}"
+        app = create_app(self.store, self.keys, settings)
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="on",
+                ws="none",
+                loop="asyncio",
+                timeout_graceful_shutdown=PATIENCE,
+            )
+        )
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> LocalService:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> LocalService:
+        """Serve from a thread; returns once requests are answered."""
+        self._thread = threading.Thread(target=self._run, name="local-service", daemon=True)
+        self._thread.start()
+        self._server.ready.wait()
+        return self
+
+    def serve(self) -> None:
+        """Serve from this thread until interrupted (SIGINT or SIGTERM), then close."""
+        try:
+            self._run()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Finish what is in flight, stop listening, close the database. May be called twice."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._socket.close()
+        self.store.close()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._server.ready.set()
+
+    @property
+    def project_id(self) -> int:
+        """The first project."""
+        return self.keys.projects[0].id
+
+    @property
+    def capture_key(self) -> str:
+        """The capture key of the first project."""
+        return self.keys.projects[0].capture_key
+
+    @property
+    def personal_key(self) -> str:
+        """The first personal key."""
+        return next(iter(self.keys.personal))
+
+    def count(self) -> int:
+        """How many events there are after copies collapsed."""
+        return self.store.count()
+
+    def events(self, project_id: int | None = None) -> list[Landed]:
+        """What landed in a project (by default the first), after copies collapsed, by time and uuid."""
+        found = self.store.select(
+            "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM events "
+            "ORDER BY timestamp, uuid, event, distinct_id",
+            self.project_id if project_id is None else project_id,
+        )
+        return [Landed(*row) for row in rows(found)]
+
+    def select(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of an SQL query of the caller's own over the first project's views."""
+        return rows(self.store.select(sql, self.project_id))
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,256 @@
+"""Worker processes: blocks out, results back in order, memory bounded.
+
+The parent alone owns the network, the ledger and the plan; a worker only turns a block into something. What a block
+holds that a worker cannot read by itself (an archive's bytes) travels through shared memory, since a pipe copies it
+twice at a tenth of the speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import connection, shared_memory
+from typing import Any, NamedTuple, TypeVar
+
+from pipeline.errors import BackcastError, Unfinished
+from pipeline.make import Maker, Recipe, Task
+
+R = TypeVar("R")
+
+AHEAD = 2
+"""Tasks a worker may hold: one in hand, one waiting, so that it never waits for the parent."""
+
+
+class _Shared(NamedTuple):
+    """Where a block's bytes lie instead of in the message."""
+
+    name: str
+    length: int
+
+
+class Workers:
+    """A few processes that share one recipe. With `count` 0 the work is done in this process, one block at a time.
+
+    Use as a context manager. `walk` may be called several times, one after the other.
+    """
+
+    def __init__(self, count: int, recipe: Recipe, project_key: str = "") -> None:
+        self._count = count
+        self._recipe = recipe
+        self._project_key = project_key
+        self._members: list[tuple[Any, connection.Connection]] = []
+        self._free: list[shared_memory.SharedMemory] = []
+        self._all: list[shared_memory.SharedMemory] = []
+        self._maker: Maker | None = None
+
+    def __enter__(self) -> Workers:
+        if self._count == 0:
+            self._maker = Maker(self._recipe, self._project_key)
+            return self
+        context = multiprocessing.get_context("spawn")
+        with _anonymous_main():
+            for _ in range(self._count):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs,), daemon=True, name="backcast-worker")
+                process.start()
+                theirs.close()
+                self._members.append((process, ours))
+        for _, pipe in self._members:
+            pipe.send((self._recipe, self._project_key))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _, pipe in self._members:
+            pipe.close()
+        for process, _ in self._members:
+            process.join(0.2)
+            if process.is_alive():
+                process.terminate()
+                process.join(5)
+        for memory in self._all:
+            memory.close()
+            memory.unlink()
+        self._members.clear()
+
+    def walk(self, function: Callable[[Maker, Task], R], tasks: Iterable[Task]) -> Iterator[tuple[Task, R]]:
+        """Each task with its result, in the tasks' order. A few tasks are ahead of the one given, no more."""
+        if self._maker is not None:
+            for task in tasks:
+                yield task, function(self._maker, task)
+            return
+        yield from self._walk(function, iter(tasks))
+
+    def _walk(self, function: Callable[[Maker, Task], R], tasks: Iterator[Task]) -> Iterator[tuple[Task, R]]:
+        window = len(self._members) * AHEAD + 1
+        waiting: deque[Task] = deque()
+        done: dict[int, R] = {}
+        holding: dict[connection.Connection, deque[tuple[int, shared_memory.SharedMemory | None]]] = {
+            pipe: deque() for _, pipe in self._members
+        }
+        sent = given = 0
+        exhausted = False
+        while not (exhausted and not waiting):
+            while not exhausted and sent - given < window:
+                pipe = min(holding, key=lambda one: len(holding[one]))
+                if len(holding[pipe]) >= AHEAD:
+                    break
+                task = next(tasks, None)
+                if task is None:
+                    exhausted = True
+                    break
+                holding[pipe].append((sent, self._send(pipe, function, task)))
+                waiting.append(task)
+                sent += 1
+            busy = [pipe for pipe, held in holding.items() if held]
+            if busy and given not in done:
+                for ready in connection.wait(busy):
+                    pipe = ready  # type: ignore[assignment]
+                    number, memory = holding[pipe].popleft()
+                    done[number] = self._receive(pipe)
+                    if memory is not None:
+                        self._free.append(memory)
+            while given in done:
+                yield waiting.popleft(), done.pop(given)
+                given += 1
+
+    def _send(
+        self, pipe: connection.Connection, function: Callable[[Maker, Task], R], task: Task
+    ) -> shared_memory.SharedMemory | None:
+        content = task.block.content
+        memory = None
+        if content is not None:
+            size = len(content)
+            memory = self._slot(size)
+            if memory is not None:
+                memory.buf[:size] = content
+                task = task._replace(block=_with_content(task, _Shared(memory.name, size)))
+        try:
+            pipe.send((function, task))
+        except (BrokenPipeError, ConnectionResetError):
+            raise self._died(pipe) from None
+        return memory
+
+    def _receive(self, pipe: connection.Connection) -> Any:
+        try:
+            failed, result = pickle.loads(pipe.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            raise self._died(pipe) from None
+        if failed:
+            raise result
+        return result
+
+    def _died(self, pipe: connection.Connection) -> BackcastError:
+        process = next(process for process, own in self._members if own is pipe)
+        process.join(2)
+        return Unfinished(
+            f"a worker process ended by itself (exit {process.exitcode})",
+            hint="run the same command again; with --workers 1 it needs less memory",
+        )
+
+    def _slot(self, size: int) -> shared_memory.SharedMemory | None:
+        """Shared memory that is free and large enough; None where the machine has none to give."""
+        for index, memory in enumerate(self._free):
+            if memory.size >= size:
+                return self._free.pop(index)
+        try:
+            memory = shared_memory.SharedMemory(create=True, size=size + size // 8)
+            with contextlib.suppress(AttributeError):
+                # Reserve it now: running out later would kill the process by a signal.
+                os.posix_fallocate(memory._fd, 0, memory.size)  # type: ignore[attr-defined]
+        except OSError:
+            return None
+        self._all.append(memory)
+        return memory
+
+
+def _with_content(task: Task, content: Any) -> Any:
+    block = task.block
+    return type(block)(block.part, block.index, block.offset, block.length, content)
+
+
+def default_workers() -> int:
+    """One for each processor that this process may use."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+@contextlib.contextmanager
+def _anonymous_main() -> Iterator[None]:
+    """Start processes without running the caller's script again in each.
+
+    A script that calls the library from its top level would otherwise start itself anew in every worker.
+    """
+    real = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = real
+
+
+def _serve(pipe: connection.Connection) -> None:
+    """A worker's life: the recipe first, then tasks until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_memory()
+    attached: dict[str, shared_memory.SharedMemory] = {}
+    try:
+        maker: Maker | Exception
+        try:
+            maker = Maker(*pipe.recv())
+        except EOFError:
+            return
+        except Exception as error:
+            maker = error
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        served = 0
+        while True:
+            function, task = pipe.recv()
+            try:
+                if isinstance(maker, Exception):
+                    raise maker
+                result = (False, function(maker, _attach(task, attached)))
+            except Exception as error:
+                result = (True, error if isinstance(error, BackcastError) else _portable(error))
+            pipe.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
+            served += 1
+            if served % 64 == 0:
+                gc.collect()
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _attach(task: Task, attached: dict[str, shared_memory.SharedMemory]) -> Task:
+    content: Any = task.block.content
+    if not isinstance(content, _Shared):
+        return task
+    memory = attached.get(content.name)
+    if memory is None:
+        memory = attached[content.name] = shared_memory.SharedMemory(content.name)
+    return task._replace(block=_with_content(task, bytes(memory.buf[: content.length])))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself if it can cross to the parent, else its words."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def keep_memory() -> None:
+    """Keep freed blocks of a few MiB for the next one: giving each back to the system costs a page fault per 4 KiB."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD
+        libc.mallopt(-1, 128 << 20)  # M_TRIM_THRESHOLD
