@@ -40,7 +40,7 @@ format: $(VENV)/.dev  ## let ruff mend and format the code
 	$(VENV)/bin/ruff format .
 
 bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
-	@$(VENV)/bin/python benchmarks/compare.py --peer-python .venv-bench/bin/python $(BENCH)
+	@$(VENV)/bin/python -B benchmarks/compare.py --peer-python .venv-bench/bin/python $(BENCH)
 
 golden: $(VENV)/.dev  ## write the golden files again, to be read as a diff
 	$(VENV)/bin/python tests/golden/regenerate.py
@@ -56,21 +56,22 @@ clean:  ## remove the environments and caches
 define new-environment
 @test -n "$(PYTHON)" || { echo "Error: no Python 3.11 or later that can make an environment."; \
     echo "Try: install python3.11 with its venv module, or name one with PYTHON=PATH."; exit 2; } >&2
-rm -rf $(@D)
-$(PYTHON) -m venv $(@D) || { rm -rf $(@D); $(PYTHON) -m venv --without-pip $(@D) && \
+@echo "making $(@D) with $(PYTHON)"
+@rm -rf $(@D)
+@$(PYTHON) -m venv $(@D) || { rm -rf $(@D); $(PYTHON) -m venv --without-pip $(@D) && \
     $(PYTHON) -m pip --python $(@D)/bin/python install -q pip; }
 endef
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(new-environment)
-	$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e .
+	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
 	@touch $@
 
 .venv-bench/.installed: benchmarks/requirements.txt
 	$(new-environment)
-	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/requirements.txt
+	@$(@D)/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/requirements.txt
 	@touch $@

@@ -5,10 +5,11 @@
     python benchmarks/compare.py --memory              peak memory at one and at ten times the input
     python benchmarks/compare.py --json                the numbers as JSON on stdout, the table on stderr
 
-A round runs backcast's plan and apply and each peer one after the other, so that what else the machine does hits
-them alike; a ratio is taken within its round, and the middle of the rounds is shown. backcast's rates are of the
-whole command, from interpreter start to exit, its ledger on; the peers' leave their start and imports out, which
-favours them, for they get fewer events. Deliveries are counted in a pass of its own, since counting is not free.
+A round runs backcast's plan and apply and each peer one after the other, so that what else the machine does
+hits them alike; a ratio is taken within its round, and the middle of the rounds is shown. backcast's rates are
+of the whole command, from interpreter start to exit, its ledger on; the peers' leave their start and imports
+out, which favours them, for they get fewer events. Deliveries are counted in a pass of its own, since counting
+is not free.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import generate, measure  # noqa: E402
+from benchmarks import generate, measure
 
-PEERS = {"posthog": "posthog-python", "posthog-tuned": "posthog-python tuned", "pandas": "pandas + requests"}
+PEERS = {
+    "posthog": "posthog-python",
+    "posthog-tuned": "posthog-python tuned",
+    "pandas": "pandas + requests",
+    "pandas-dicts": "pandas only reads",
+}
 ROOM = "  "
 COLUMNS = [f"{name}={name}" for name in ("event", "distinct_id", "timestamp", "uuid")]
 TABLE = ["-m", "generic", *(word for column in COLUMNS for word in ("--set", column))]
@@ -69,17 +75,17 @@ class Bench:
         for key in [key for key in self.files if key[0] == kind]:
             shutil.rmtree(self.files.pop(key).parent)
 
-    def plan_and_apply(self, kind: str, events: int, to: measure.Sink) -> dict[str, Result]:
+    def plan_and_apply(self, kind: str, events: int, to: measure.Sink, *, fine: bool = False) -> dict[str, Result]:
         """One plan and one apply, each measured as a whole command."""
         assert self.backcast is not None
         path, plan = self.file(kind, events), self.work / "plan"
         shutil.rmtree(plan, ignore_errors=True)
         common = [self.backcast]
         planned = measure.run(
-            [*common, "plan", str(path), *MAPPINGS[kind], "-o", str(plan), "--quiet"], KEY, (to.pid,)
+            [*common, "plan", str(path), *MAPPINGS[kind], "-o", str(plan), "--quiet"], KEY, (to.pid,), fine=fine
         )
         applied = measure.run(
-            [*common, "apply", str(plan), "--to", to.url, "--json", "--quiet"], KEY, (to.pid,)
+            [*common, "apply", str(plan), "--to", to.url, "--json", "--quiet"], KEY, (to.pid,), fine=fine
         )
         accepted = json.loads(applied.stdout)["events"]["accepted"]
         shutil.rmtree(plan)
@@ -113,7 +119,7 @@ def summary(done: measure.Measure, events: int) -> Result:
 
 
 def prove(bench: Bench, kind: str) -> dict[str, Result]:
-    """An untimed pass against a sink that opens each body: every contender delivers every event, each once."""
+    """An untimed pass against a sink that opens each body: every contender delivers every event once."""
     found = {}
     contenders = (["backcast"] if bench.backcast else []) + (list(PEERS) if bench.peer_python else [])
     for name in contenders:
@@ -191,8 +197,7 @@ def aligned(lines: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         ROOM.join(
-            cell.ljust(w) if n < 2 else cell.rjust(w)
-            for n, (cell, w) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(w) if n < 2 else cell.rjust(w) for n, (cell, w) in enumerate(zip(line, widths, strict=True))
         )
         for line in lines
     )
@@ -204,7 +209,7 @@ def memory(bench: Bench, kinds: list[str]) -> dict[str, Result]:
     for kind in kinds:
         for times in (1, 10):
             with measure.sink() as to:
-                for name, r in bench.plan_and_apply(kind, bench.events * times, to).items():
+                for name, r in bench.plan_and_apply(kind, bench.events * times, to, fine=True).items():
                     found.setdefault(kind, {})[f"{name} x{times}"] = round(r["peak_mb"], 1)
             bench.forget(kind)
         say(f"{kind}: {found[kind]}")
@@ -223,22 +228,14 @@ def say(sentence: str) -> None:
 
 def main() -> int:
     """The command; gives its exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--events", type=int, help="rows for backcast (default 600,000; 100,000 with --memory)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, help="rows for backcast (default 600,000; 100,000 with --memory)")
     parser.add_argument("--peer-events", type=int, default=40_000, help="rows for each peer (default 40,000)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds (default 3)")
     parser.add_argument("--only", action="append", choices=generate.KINDS, help="one input; may be repeated")
-    parser.add_argument(
-        "--memory", action="store_true", help="compare peak memory at one and ten times the input"
-    )
+    parser.add_argument("--memory", action="store_true", help="compare peak memory at one and ten times the input")
     parser.add_argument("--json", action="store_true", help="the numbers as JSON on stdout")
-    parser.add_argument(
-        "--backcast", default=str(Path(sys.executable).with_name("backcast")), help="our command"
-    )
+    parser.add_argument("--backcast", default=str(Path(sys.executable).with_name("backcast")), help="our command")
     parser.add_argument("--peer-python", help="the interpreter of the peers' environment; none: no peers")
     parser.add_argument("--folder", type=Path, help="where inputs and plans go for the time being")
     asked = parser.parse_args()

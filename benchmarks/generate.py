@@ -54,7 +54,7 @@ def generate(kind: str, events: int, folder: Path, seed: int = 1) -> Path:
             plain.writelines(_mixpanel(rng, events))
     elif kind == "gz":
         with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-            out = io.BufferedWriter(packed, 1 << 20)  # type: ignore[arg-type]
+            out = io.BufferedWriter(packed, 1 << 20)
             out.writelines(_mixpanel(rng, events))
             out.flush()
     elif kind == "amplitude":
@@ -81,7 +81,9 @@ def _text(value: object) -> str:
 
 def _address(rng: Random) -> str:
     path = "/".join(rng.choice(WORDS) for _ in range(rng.randrange(1, 4)))
-    return f"https://shop.example/{path}?utm_source={rng.choice(WORDS)}&q={rng.randrange(10**6)}#part-{rng.randrange(9)}"
+    return (
+        f"https://shop.example/{path}?utm_source={rng.choice(WORDS)}&q={rng.randrange(10**6)}#part-{rng.randrange(9)}"
+    )
 
 
 def _mixpanel(rng: Random, events: int) -> Iterator[bytes]:
@@ -104,9 +106,7 @@ def _mixpanel(rng: Random, events: int) -> Iterator[bytes]:
             "mp_lib": "web",
             "$lib_version": "2.45.0",
             "tags": [rng.choice(WORDS) for _ in range(rng.randrange(4))],
-            "items": [
-                {"sku": rng.choice(WORDS), "qty": rng.randrange(1, 5)} for _ in range(rng.randrange(3))
-            ],
+            "items": [{"sku": rng.choice(WORDS), "qty": rng.randrange(1, 5)} for _ in range(rng.randrange(3))],
             "title": " ".join(rng.choice(WORDS) for _ in range(5)) + " ✨",
             "logged_in": rng.random() < 0.5,
             "coupon": None,
@@ -119,7 +119,8 @@ def _mixpanel(rng: Random, events: int) -> Iterator[bytes]:
         received = second * 1000 + milli + 300 + (bits & 0xFFF)
         yield (
             f'{{"event":"{EVENTS[bits % 7]}","properties":{{"time":{second},"distinct_id":"user-{person}",'
-            f'"$insert_id":"{bits:024x}","$user_id":"user-{person}","$device_id":"{person * 2654435761:016x}",'
+            f'"$insert_id":"{bits:024x}","$user_id":"user-{person}",'
+            f'"$device_id":"{person * 2654435761:016x}",'
             f'{pool[bits % POOL]},"amount":{(bits & 0xFFFFF) / 100},"score":{rng.random()},'
             f'"$mp_api_endpoint":"api.mixpanel.com","$mp_api_timestamp_ms":{received},'
             f'"mp_processing_time_ms":{received + 700}}}}}\n'
@@ -129,9 +130,7 @@ def _mixpanel(rng: Random, events: int) -> Iterator[bytes]:
 def _amplitude(rng: Random, events: int) -> Iterator[bytes]:
     """Export API rows of about 2 kB, most keys present and half of them null."""
     pool = []
-    nulls = (
-        "adid dma global_user_properties idfa location_lat location_lng partner_id source_id start_version"
-    )
+    nulls = "adid dma global_user_properties idfa location_lat location_lng partner_id source_id start_version"
     for _ in range(POOL):
         browser, system = rng.choice(BROWSERS)
         city, region, _code, country = rng.choice(PLACES)
@@ -156,9 +155,7 @@ def _amplitude(rng: Random, events: int) -> Iterator[bytes]:
             "plan": {},
             "platform": "Web",
             "region": region,
-            "user_properties": {
-                f"initial_{key}": "EMPTY" for key in ("gclid", "fbclid", "utm_source", "utm_medium")
-            }
+            "user_properties": {f"initial_{key}": "EMPTY" for key in ("gclid", "fbclid", "utm_source", "utm_medium")}
             | {
                 "tier": rng.choice(WORDS),
                 "seats": rng.randrange(50),
@@ -171,9 +168,7 @@ def _amplitude(rng: Random, events: int) -> Iterator[bytes]:
                 "[Amplitude] Page Title": " ".join(rng.choices(WORDS, k=6)),
                 "[Amplitude] Page Counter": rng.randrange(30),
                 "referrer": _address(rng),
-                "items": [
-                    {"sku": rng.choice(WORDS), "qty": rng.randrange(1, 5)} for _ in range(rng.randrange(4))
-                ],
+                "items": [{"sku": rng.choice(WORDS), "qty": rng.randrange(1, 5)} for _ in range(rng.randrange(4))],
                 "note": " ".join(rng.choices(WORDS, k=20)),
             },
         }
@@ -238,10 +233,9 @@ def _parquet(rng: Random, events: int, path: Path) -> None:
     names = ["event", "distinct_id", "timestamp", "uuid", "properties"]
     schema = pa.schema([(name, pa.string()) for name in names])
     pool = [
-        _text(
-            {word: rng.choice(WORDS) for word in WORDS}
-            | {"tags": rng.choices(WORDS, k=3), "url": _address(rng)}
-        )[:-1]
+        _text({word: rng.choice(WORDS) for word in WORDS} | {"tags": rng.choices(WORDS, k=3), "url": _address(rng)})[
+            :-1
+        ]
         for _ in range(POOL)
     ]
     people = max(100, events // 20)
@@ -262,6 +256,4 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     written = generate(asked.kind, asked.events, asked.folder, asked.seed)
-    print(
-        f"{written}: {written.stat().st_size:,} bytes, {written.stat().st_size / asked.events:.0f} an event"
-    )
+    print(f"{written}: {written.stat().st_size:,} bytes, {written.stat().st_size / asked.events:.0f} an event")

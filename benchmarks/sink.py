@@ -23,9 +23,9 @@ HEAD_END = b"\r\n\r\n"
 class Counts:
     """What came: requests and their body bytes; events and uuids only where bodies are opened."""
 
-    open: bool = False
+    opens: bool = False
     requests: int = 0
-    bytes: int = 0
+    body_bytes: int = 0
     events: int = 0
     uuids: set[str] = field(default_factory=set)
 
@@ -74,9 +74,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, head: bytes) -> None:
         lines = head.split(b"\r\n")
-        fields = {
-            name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])
-        }
+        fields = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
         if lines[0].startswith(b"GET /counts"):
             self._answer(b"200 OK", self.counts.answer())
         elif b"content-length" not in fields:
@@ -86,16 +84,16 @@ class Connection(asyncio.BufferedProtocol):
             self.packed = fields.get(b"content-encoding") == b"gzip"
             self.left = int(fields[b"content-length"])
             self.counts.requests += 1
-            self.counts.bytes += self.left
+            self.counts.body_bytes += self.left
             if not self.left:
                 self._answer(b"200 OK", b'{"status":"Ok"}')
 
     def _body(self, piece: memoryview) -> None:
         self.left -= len(piece)
-        if self.counts.open:
+        if self.counts.opens:
             self.body += piece
         if not self.left:
-            if self.counts.open:
+            if self.counts.opens:
                 content = gzip.decompress(self.body) if self.packed else bytes(self.body)
                 self.body.clear()
                 batch = json.loads(content)["batch"]
@@ -123,7 +121,5 @@ async def serve(open_bodies: bool) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--open", action="store_true", help="inflate and parse every body, and count its events"
-    )
+    parser.add_argument("--open", action="store_true", help="inflate and parse every body, and count its events")
     asyncio.run(serve(parser.parse_args().open))

@@ -19,8 +19,8 @@ except ImportError:  # pragma: no cover - a platform without isa-l
     _deflate = zlib
 
 _GZIP_WINDOW = 31
-_LEVEL = 2 if _deflate is not zlib else 1
-"""ISA-L's level 2 packs at seven times the speed of zlib's default, for a few more bytes (performance 2)."""
+_LEVEL = 1
+"""ISA-L's level 1 packs ten times faster than zlib's default, for 14 % more bytes (performance 2)."""
 
 HARD_LIMIT = 9 * 1024 * 1024
 """No request is larger, whatever the options: the service's edge refuses 10 MiB (service-behaviour 1.4)."""
@@ -65,11 +65,39 @@ class Envelope:
         return len(self._head) + len(self._tail)
 
 
-def pack(events: Sequence[bytes], envelope: Envelope, limits: Limits) -> Iterator[Batch]:
-    """Cut events into batches, each within `limits`; a single event larger than that goes alone."""
-    for first, last in cuts([len(event) for event in events], limits, envelope.overhead):
-        body = envelope.seal(events[first : last + 1])
-        yield Batch(first, last, len(body), squeeze(body))
+def pack(
+    events: Sequence[bytes],
+    envelope: Envelope,
+    limits: Limits,
+    ended: Sequence[tuple[int, int]] = (),
+    doubtful: Sequence[tuple[int, int]] = (),
+) -> Iterator[Batch]:
+    """Cut events into batches, each within `limits`; a single event larger than that goes alone.
+
+    Ranges that `ended` are left out; `doubtful` ones are made again just as they were begun (law 4).
+    """
+    ranges = list(cuts([len(event) for event in events], limits, envelope.overhead))
+    if ended or doubtful:
+        begun = [*ended, *doubtful]
+        fresh = [cut for cut in ranges if not any(first <= cut[0] and cut[1] <= last for first, last in begun)]
+        ranges = sorted([*fresh, *doubtful])
+    for first, last in ranges:
+        yield seal_batch(events[first : last + 1], first, envelope)
+
+
+def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch:
+    """One request of these events, the first of which has the number `first` in its block."""
+    body = envelope.seal(events)
+    return Batch(first, first + len(events) - 1, len(body), squeeze(body))
+
+
+def unpack(body: bytes) -> list[bytes]:
+    """The events of a gzipped request, byte for byte."""
+    return [bytes(event) for event in msgspec.json.decode(_deflate.decompress(body, _GZIP_WINDOW), type=_Request).batch]
+
+
+class _Request(msgspec.Struct):
+    batch: list[msgspec.Raw]
 
 
 def cuts(sizes: Sequence[int], limits: Limits, overhead: int = 0) -> Iterator[tuple[int, int]]:

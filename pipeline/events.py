@@ -28,7 +28,6 @@ from pipeline.values import NULL, Record
 DAY = 86_400_000_000
 _encode = msgspec.json.Encoder().encode
 _NOTHING: list[str] = []
-_NO_DIGEST = bytes(20)
 _UUID_ROOM = b'00000000-0000-0000-0000-000000000000"}'
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
@@ -180,14 +179,14 @@ class _Maker:
         self.observe = observe
         self.made = Events()
         self.bodies: list[bytes] = []
-        self.digests: list[bytes] = []
+        self.keys: list[str] = []
         self.own_uuids: dict[int, str] = {}
         self.keyless: set[int] = set()
 
     def run(self, limit: int | None) -> Events:
         made, rules, observe = self.made, self.rules, self.observe
-        map_row, encode, digest = self.mapper.map_row, self.encoder.encode, self.mapper.hasher.digest
-        bodies, digests, row_of = self.bodies, self.digests, made.row_of
+        map_row, encode = self.mapper.map_row, self.encoder.encode
+        bodies, keys, row_of = self.bodies, self.keys, made.row_of
         names, ids, times, received, walls = made.names, made.ids, made.times, made.received, made.walls
         plain = rules.since is None and rules.until is None and not rules.excluded
         newest = rules.newest
@@ -219,7 +218,7 @@ class _Maker:
                     body, gave_way = encode(draft)
                     if not gave_way and len(body) < SURELY_SMALL:
                         bodies.append(body)
-                        digests.append(digest(key))
+                        keys.append(key)
                         row_of.append(row)
                         mapped += 1
                         if observe:
@@ -270,12 +269,12 @@ class _Maker:
             raise _Fallen(fault, draft)
         if draft.uuid is not None:
             self.own_uuids[index] = draft.uuid
-            self.digests.append(_NO_DIGEST)
+            self.keys.append("")
         elif key is not None:
-            self.digests.append(self.mapper.hasher.digest(key if nth == 0 else f"{key}{SEPARATOR}{nth}"))
+            self.keys.append(key if nth == 0 else f"{key}{SEPARATOR}{nth}")
         else:
             self.keyless.add(index)
-            self.digests.append(self.mapper.hasher.digest(content_key(content, 0, nth)))
+            self.keys.append(content_key(content, 0, nth))
         for code, detail in draft.warnings:
             self.warn(row, code, detail)
         for name in gave_way:
@@ -318,7 +317,7 @@ class _Maker:
             for index in range(events, len(self.bodies)):
                 self.own_uuids.pop(index, None)
                 self.keyless.discard(index)
-            series: list[list[Any]] = [self.bodies, self.digests, made.row_of, made.nth]
+            series: list[list[Any]] = [self.bodies, self.keys, made.row_of, made.nth]
             for one in [*series, made.names, made.ids, made.times, made.received]:
                 del one[events:]
             del made.links[links:]
@@ -351,14 +350,12 @@ class _Maker:
         made = self.made
         if not made.nth:
             made.nth = [0] * len(self.bodies)
-        raw = uuid5_bytes(self.digests)
+        raw = uuid5_bytes(self.mapper.hasher.digests(self.keys))
         for index, text in self.own_uuids.items():
             raw[index] = np.frombuffer(bytes.fromhex(text.replace("-", "")), np.uint8)
         made.uuids = raw
         made.keyless = frozenset(self.keyless)
-        made.events = [
-            b'%b%b"}' % (body, uuid) for body, uuid in zip(self.bodies, uuid_texts(raw), strict=True)
-        ]
+        made.events = [b'%b%b"}' % (body, uuid) for body, uuid in zip(self.bodies, uuid_texts(raw), strict=True)]
         self.bodies.clear()
         made.digest = digest_of_events(made.events)
         if not self.observe:

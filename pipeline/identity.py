@@ -58,8 +58,16 @@ class Hasher:
         return str(uuid.UUID(bytes=digest[:16], version=5))
 
     def digest(self, key: str) -> bytes:
-        """The 20 bytes that `texts` makes uuids of, for many keys at a time."""
+        """The 20 bytes that `uuid5_bytes` makes a uuid of."""
         return _sha1(self._prefix + key.encode("utf-8", "surrogatepass")).digest()
+
+    def digests(self, keys: list[str]) -> list[bytes]:
+        """`digest` of each key."""
+        sha1, prefix = _sha1, self._prefix
+        try:
+            return [sha1(prefix + key.encode()).digest() for key in keys]
+        except UnicodeEncodeError:
+            return [self.digest(key) for key in keys]
 
 
 @cache

@@ -278,9 +278,7 @@ class ZoneClock:
     def _offset(self, quarter: int) -> int | None:
         first = quarter * _QUARTER
         last = first + _QUARTER - 1
-        offsets = {first - utc for utc in self._candidates(first)} | {
-            last - utc for utc in self._candidates(last)
-        }
+        offsets = {first - utc for utc in self._candidates(first)} | {last - utc for utc in self._candidates(last)}
         offset = offsets.pop() if len(offsets) == 1 else None
         if len(self._offsets) >= _CACHED:
             self._offsets.clear()

@@ -26,13 +26,17 @@ def _quoted(words: tuple[str, ...]) -> frozenset[str]:
     return frozenset(f"{quote}{word}{quote}" for word in words for quote in ("", "'", '"'))
 
 
-_LOWERED = _quoted(_ANY_CASE)
-_AS_WRITTEN = _quoted(_EXACT) | {_NIL_UUID}
-_LONGEST_WORD = max(len(word) for word in _LOWERED)
+_ALWAYS: frozenset[str] = frozenset()
+_SPELLINGS: dict[str, frozenset[str]] = {_NIL_UUID: _ALWAYS}
+"""By the word in small letters: the spellings that are junk, or `_ALWAYS` for every one."""
+for _word in _quoted(_EXACT):
+    _SPELLINGS[_word.lower()] = _SPELLINGS.get(_word.lower(), frozenset()) | {_word}
+_SPELLINGS.update(dict.fromkeys(_quoted(_ANY_CASE), _ALWAYS))
 
 
 def is_junk(text: str) -> bool:
     """Whether an id is blank, one of the service's refused words (quoted or not), or the nil UUID."""
-    if len(text) > _LONGEST_WORD:
-        return text == _NIL_UUID or text.isspace()
-    return text.lower() in _LOWERED or text in _AS_WRITTEN or not text or text.isspace()
+    spellings = _SPELLINGS.get(text.lower())
+    if spellings is None:
+        return not text or text.isspace()
+    return not spellings or text in spellings

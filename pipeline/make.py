@@ -66,6 +66,8 @@ class Task(NamedTuple):
 
     `limit` reads only so many of its rows. `seal` is the planned digest, "" while planning.
     `copies` are the plan's decisions on events of this block (see `Copy`).
+    `ended` are the ranges of events that need no batch any more, `doubtful` those to be sent again just as they were:
+    what earlier runs left in the ledger. Ranges are (first, last), counted from 0 after the tables.
     """
 
     number: int
@@ -73,6 +75,8 @@ class Task(NamedTuple):
     limit: int | None = None
     seal: str = ""
     copies: Sequence[Copy] = ()
+    ended: Sequence[tuple[int, int]] = ()
+    doubtful: Sequence[tuple[int, int]] = ()
 
 
 class Copy(NamedTuple):
@@ -192,7 +196,7 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
 def make_batches(maker: Maker, task: Task) -> Made:
     """Make a block's requests: the events, the tables applied, packed to bytes. The one line of every apply."""
     made, kept, skipped = maker.tabled(task)
-    batches = list(pack(kept, maker.envelope, maker.recipe.limits))
+    batches = list(pack(kept, maker.envelope, maker.recipe.limits, task.ended, task.doubtful))
     return Made(made.digest, made.rows, len(kept), batches, skipped)
 
 
@@ -210,7 +214,7 @@ def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
     keys["content_hi"] = content[:, 0]
     keys["content_lo"] = content[:, 1]
     short = xxhash.xxh3_64_intdigest
-    keys["person"] = [short(one) for one in made.ids]
+    keys["person"] = [short(one.encode("utf-8", "surrogatepass")) for one in made.ids]
     keys["name"] = [names.setdefault(name, len(names)) for name in made.names]
     if made.keyless:
         keys["name"][list(made.keyless)] |= KEYLESS

@@ -161,7 +161,5 @@ def check_size(event: bytes, rules: Rules) -> Fault | None:
     if 2 * len(event) >= STORED_BYTES:
         stored = len(msgspec.json.encode(event.decode()))
         if stored >= STORED_BYTES:
-            return Fault(
-                "event_too_large", f"stored as text the event has {stored} bytes; the most is 999999"
-            )
+            return Fault("event_too_large", f"stored as text the event has {stored} bytes; the most is 999999")
     return None

@@ -29,16 +29,12 @@ HERE = Path(__file__).resolve().parent
 def files() -> dict[str, bytes]:
     """Every sample file: its path below `sample_data/`, and its bytes."""
     rows = mixpanel.rows()
-    first, second = (
-        lines([r.text for r in rows if r.file == name]) for name in (mixpanel.FIRST, mixpanel.SECOND)
-    )
+    first, second = (lines([r.text for r in rows if r.file == name]) for name in (mixpanel.FIRST, mixpanel.SECOND))
     exported = service.export()
     return {
         f"mixpanel/{mixpanel.FIRST}": _gzipped(first),
         f"mixpanel/{mixpanel.SECOND}": second,
-        "amplitude/export.zip": _zipped(
-            {name: _gzipped(lines(hour)) for name, hour in amplitude.members().items()}
-        ),
+        "amplitude/export.zip": _zipped({name: _gzipped(lines(hour)) for name, hour in amplitude.members().items()}),
         "posthog/events-0.jsonl": lines(exported.lines),
         "posthog/events-1.parquet": _parquet(exported.table, rows=16),
         "generic/orders.csv": generic.table_text(),
@@ -103,12 +99,8 @@ def _members(content: bytes) -> list[tuple[str, tuple[int, ...], bytes]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command; gives its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sample_data.generate", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 when a file differs from its seed"
-    )
+    parser = argparse.ArgumentParser(prog="python -m sample_data.generate", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file differs from its seed")
     if parser.parse_args(arguments).check:
         found = differences()
         for sentence in found:

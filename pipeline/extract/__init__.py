@@ -51,8 +51,8 @@ def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOC
 def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str] = ()) -> Rows:
     """The rows of one block, read in the calling process.
 
-    A block without content is read from the file itself. Without `observe` no warnings are gathered. `opens` names members of JSON lines that hold an object to be
-    opened with the row (see `pipeline.extract.jsonl`).
+    A block without content is read from the file itself. Without `observe` no warnings are gathered.
+    `opens` names members of JSON lines that hold an object to be opened with the row (`pipeline.extract.jsonl`).
     """
     from pipeline.extract import formats
 

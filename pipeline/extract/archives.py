@@ -15,7 +15,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import IO, NamedTuple, Self, cast
 
 from pipeline.errors import UnreadableExport
@@ -25,11 +24,14 @@ UNPACK = "unpack the archive and name the folder instead"
 
 
 class Member(NamedTuple):
-    """A file in an archive: its name there, its size as the archive gives it, and its stream to read now."""
+    """An entry of an archive: its name, its size as the archive gives it, and its stream to read now.
+
+    `stream` is None for what is no file (a link, a device).
+    """
 
     name: str
     size: int
-    stream: IO[bytes]
+    stream: IO[bytes] | None
 
 
 @contextmanager
@@ -59,13 +61,11 @@ def members(file: str, path: str, codecs: tuple[str, ...]) -> Iterator[Member]:
     Raises UnreadableExport for a truncated, damaged or locked archive, and for two members of one name.
     """
     names: set[str] = set()
-    walk = _zip_members(file) if codecs[0] == "zip" else _tar_members(file, codecs)
+    walk = _zip_members(file, path) if codecs[0] == "zip" else _tar_members(file, codecs)
     try:
         for found in walk:
             if found.name in names:
-                raise UnreadableExport(
-                    f"{path} holds two members of the name {found.name}", path=path, hint=UNPACK
-                )
+                raise UnreadableExport(f"{path} holds two members of the name {found.name}", path=path, hint=UNPACK)
             names.add(found.name)
             yield found
     except UnreadableExport:
@@ -95,15 +95,15 @@ def _zip(file: str, size: int, mtime_ns: int, process: int) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def _zip_members(file: str) -> Iterator[Member]:
+def _zip_members(file: str, path: str) -> Iterator[Member]:
     archive = _zip(*_state(file))
     for entry in archive.infolist():
         if entry.is_dir():
             continue
         if entry.flag_bits & 1:
             raise UnreadableExport(
-                f"{file} is locked with a password",
-                path=file,
+                f"{path} is locked with a password",
+                path=path,
                 hint="unpack it with its password, and name the folder",
             )
         with archive.open(entry) as stream:
@@ -143,13 +143,13 @@ def _tar_members(file: str, codecs: tuple[str, ...]) -> Iterator[Member]:
                 if entry.isfile():
                     with _slice_of(file, entry.offset_data, entry.size) as stream:
                         yield Member(entry.name, entry.size, stream)
+                elif not entry.isdir():
+                    yield Member(entry.name, 0, None)
         return
     with ExitStack() as stack:
         cursor = _Cursor(file, codecs, stack)
-        while entry_ := cursor.next():
-            stream_ = cursor.archive.extractfile(entry_)
-            assert stream_ is not None
-            yield Member(entry_.name, entry_.size, stream_)
+        while found := cursor.next():
+            yield Member(found.name, found.size, cursor.archive.extractfile(found) if found.isfile() else None)
 
 
 class _Slice(io.RawIOBase):
@@ -183,16 +183,16 @@ class _Cursor:
 
     def __init__(self, file: str, codecs: tuple[str, ...], stack: ExitStack) -> None:
         self.passed: set[str] = set()
-        raw = stack.enter_context(Path(file).open("rb"))
+        raw = stack.enter_context(open(file, "rb"))  # noqa: SIM115
         inner = stack.enter_context(decompressed(raw, codecs[0]))
         archive = tarfile.open(fileobj=inner, mode="r|", bufsize=BUFFER_BYTES, tarinfo=_Header)  # noqa: SIM115
         self.archive = stack.enter_context(archive)
 
     def next(self) -> tarfile.TarInfo | None:
-        """The next file; None at the tar's end."""
+        """The next file or link; None at the tar's end."""
         while entry := self.archive.next():
             self.archive.members.clear()  # type: ignore[attr-defined]  # tarfile keeps every header otherwise
-            if entry.isfile():
+            if not entry.isdir():
                 self.passed.add(entry.name)
                 return entry
         return None

@@ -29,11 +29,12 @@ class Codec(NamedTuple):
 
 
 def _gzip(stored: IO[bytes]) -> IO[bytes]:
+    reader: Any
     try:
-        from isal import igzip
-    except ImportError:  # pragma: no cover - isal has no wheel for a few machines
-        import gzip as igzip
-    stream: IO[bytes] = igzip.open(stored, "rb")
+        from isal.igzip import IGzipFile as reader
+    except ImportError:  # isal has no wheel for a few machines
+        from gzip import GzipFile as reader
+    stream: IO[bytes] = reader(fileobj=stored, mode="rb")
     return stream
 
 
@@ -183,6 +184,8 @@ def broken(error: Exception, path: str, given: int) -> UnreadableExport:
     """The UnreadableExport for what a decompressor, an archive or the disk said after `given` bytes."""
     if isinstance(error, EOFError) or "truncated" in str(error) or "unexpected end of data" in str(error):
         what = f"{path} is cut short: its container ends in the middle, {given:,} decompressed bytes in"
+    elif "not a zip file" in str(error):
+        what = f"{path} is cut short: a zip keeps its directory at its end, and there is none"
     elif isinstance(error, PermissionError):
         return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to")
     elif isinstance(error, FileNotFoundError):

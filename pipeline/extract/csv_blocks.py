@@ -1,9 +1,9 @@
 """Blocks of a delimited part: cut at record ends, where a quoted newline is none.
 
-Whether a newline ends a record depends on every quote before it, so the part is read through once. Where the
-quoting of a piece is provably regular, all its record ends come from counting quotes, a few vector passes over
-the bytes; anything else (stray quotes, escapes, bare carriage returns) goes through the csv reader itself, row
-by row. Both give the same ends; `tests/test_extract_csv.py` compares them on random text.
+Whether a newline ends a record depends on every quote before it, so the part is read through once. Where
+the quoting of a piece is provably regular, all its record ends come from counting quotes, a few vector passes
+over its bytes; anything else (stray quotes, escapes, bare carriage returns) goes through the csv reader itself,
+row by row. Both give the same ends; `tests/test_extract_csv.py` compares them on random text.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def record_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends:
 def _regular_ends(data: bytes, dialect: Dialect) -> Ends | None:
     """The record ends by counting quotes, or None where counting would not be proof.
 
-    It is proof when each quote that opens stands at a record's or cell's start, or right after the quote before
-    it (so `""` in a cell), and each that closes stands before a delimiter, a line end or the next quote. Then
-    a newline ends a record exactly when the quotes before it are even in number.
+    It is proof when each quote that opens stands at a record's or cell's start, or right after the quote
+    before it (so `""` in a cell), and each that closes stands before a delimiter, a line end or the next quote.
+    Then a newline ends a record exactly when the quotes before it are even in number.
     """
     array = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(array == _NEWLINE)
@@ -151,7 +151,7 @@ def _regular_ends(data: bytes, dialect: Dialect) -> Ends | None:
 
 
 def _read_ends(data: bytes, dialect: Dialect, *, final: bool) -> list[int]:
-    """The record ends by reading: what the csv reader takes for a record is one; an error ends with its line."""
+    """The record ends by reading: what the csv reader takes for a record; an error ends with its line."""
     ends: list[int] = []
     lines = Lines(data)
     rows = parser(iter(lines), dialect)

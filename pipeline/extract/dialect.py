@@ -1,6 +1,7 @@
 """How a delimited text is written: delimiter, escape, encoding, header; judged by parsing a sample of it.
 
-The first row is the header, always. The sample is what sniffing read (64 KiB, or up to the first newline).
+The first row is the header, always. The sample is what sniffing read: the first MiB, or more when that holds no
+newline.
 """
 
 from __future__ import annotations

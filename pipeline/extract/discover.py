@@ -1,4 +1,4 @@
-"""Find the parts of an export: files, folders, globs, archives, standard input; leave nothing out silently."""
+"""Find the parts of an export: files, folders, globs, archives, standard input. Tell what is left out."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from pipeline.extract.sniff import Found, NoRows, sniff
 from pipeline.extract.stream import digest_of
 from pipeline.schema import Dialect, Format, Notice, Part, Source
 
-MARKERS = re.compile(
-    r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|.*_complete|.*\.crc|__MACOSX|Thumbs\.db"
-)
-"""Names of files that writers leave beside an export: never rows of their own."""
-MARKER_BYTES = 64 * 1024
-"""A marker is small; a larger file of such a name is looked at like any other."""
+MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
+"""Names of what writers leave beside an export: never rows of their own."""
+SMALL_MARKERS = re.compile(r".*_complete|.*\.crc")
+SMALL_BYTES = 64 * 1024
+"""Names that an export could also have: a marker when no larger than this, else looked at like any file."""
 
 
 @dataclass(slots=True)
@@ -74,7 +73,8 @@ def open_source(paths: Sequence[str], *, spool: Path | None = None) -> Source:
 def natural(path: str) -> tuple[tuple[int, int, str], ...]:
     """A sorting key in which numbers count as numbers: `2024-1-1_9` stands before `2024-1-1_10`."""
     pieces = re.split(r"([0-9]+)", path)
-    return (*((1, int(piece), "") if piece.isdigit() else (0, 0, piece) for piece in pieces), (2, 0, path))
+    keys = ((1, int(piece), "") if at % 2 else (0, 0, piece) for at, piece in enumerate(pieces))
+    return (*keys, (2, 0, path))
 
 
 # -- from what was named to files --------------------------------------------------------------------------
@@ -145,6 +145,12 @@ def _walk(folder: str, search: _Search) -> Iterator[_File]:
 def _is_marker(file: str, search: _Search) -> bool:
     """Whether a file (or folder) met while looking around is left out by its name; told by a Notice."""
     name = os.path.basename(file)
+    if name == "_delta_log" and os.path.isdir(file):
+        raise UnreadableExport(
+            f"{os.path.dirname(file)} is a Delta table, whose files also hold rows that were deleted",
+            path=file,
+            hint="write the table as plain Parquet first, and name that",
+        )
     if name.startswith("."):
         search.note("ignored_file", _printable(file), "its name begins with a dot")
         return True
@@ -155,7 +161,7 @@ def _is_marker(file: str, search: _Search) -> bool:
 
 
 def _is_marker_name(name: str, size: int) -> bool:
-    return MARKERS.fullmatch(name) is not None and size <= MARKER_BYTES
+    return bool(MARKERS.fullmatch(name) or (SMALL_MARKERS.fullmatch(name) and size <= SMALL_BYTES))
 
 
 def _shown(file: str, root: str) -> str:
@@ -208,6 +214,9 @@ def _look_inside(template: Part, codecs: tuple[str, ...], search: _Search) -> No
             continue
         if office:
             break
+        if member.stream is None:
+            taken.note("ignored_file", shown, "a link, not a file")
+            continue
         found = sniff(member.stream, shown, inside=codecs[-1])
         part = replace(template, path=shown, member=member.name, codecs=codecs)
         _take(found, part, member.size, taken, named=False)
@@ -237,9 +246,7 @@ def _take(found: Found | NoRows, part: Part, size: int, search: _Search, *, name
         if found.empty or found.why == "nothing but blank lines":
             search.note("empty_file", part.path, found.why or "not a single byte")
         elif named:
-            raise UnreadableExport(
-                f"{part.path} is {found.why}", path=part.path, hint="name the export itself"
-            )
+            raise UnreadableExport(f"{part.path} is {found.why}", path=part.path, hint="name the export itself")
         else:
             search.note("ignored_file", part.path, found.why)
         return
@@ -252,18 +259,20 @@ def _take(found: Found | NoRows, part: Part, size: int, search: _Search, *, name
     elif dialect.encoding != "utf-8":
         search.note("encoding", part.path, f"read as {dialect.encoding}")
     if found.format is Format.CSV and not dialect.encoding.startswith("utf"):
-        search.note(
-            "encoding", part.path, f"not UTF-8: read as {dialect.encoding}; check a name with an accent"
-        )
-    for old, new in renamed(found.raw_header):
-        code = "duplicate_column" if old.strip() else "blank_column"
-        search.note(code, part.path, f"the column {old!r} is read as {new!r}")
+        search.note("encoding", part.path, f"not UTF-8: read as {dialect.encoding}; check a name with an accent")
+    _tell_names(renamed(found.raw_header), part, search)
     if part.format is Format.PARQUET and not part.codecs:
         from pipeline.extract.parquet import check
 
-        check(part)
+        _tell_names(renamed(check(part)), part, search)
     search.parts.append(part)
     search.sizes.append(size)
+
+
+def _tell_names(changed: list[tuple[str, str]], part: Part, search: _Search) -> None:
+    for old, new in changed:
+        code = "duplicate_column" if old.strip() else "blank_column"
+        search.note(code, part.path, f"the column {old!r} is read as {new!r}")
 
 
 def _without_copies(search: _Search) -> list[Part]:

@@ -1,4 +1,4 @@
-"""The formats a part can have, and who cuts and reads each. A format is one row here and one file beside it."""
+"""The formats a part can have, and who cuts and reads each: one row here and one file beside it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _DELIMITERS = {"\t": "tab"}
 
 
 def describe(part: Part) -> str:
-    """One line for a report: the format, what is unusual in its dialect, and its containers, innermost first."""
+    """One line for a report: the format, what is unusual in its dialect, its containers from the inside out."""
     dialect = part.dialect
     words = [_NAMES[part.format]]
     if part.format is Format.CSV:

@@ -19,10 +19,13 @@ A duplicate key *inside* a value that the mapping does not open travels on untou
 from __future__ import annotations
 
 import bisect
+import codecs
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,6 +37,7 @@ from pipeline.values import Record, canonical
 
 MAX_DEPTH = 64
 SAFE_INTEGER = 2**53
+_PIECE = 1 << 16
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
@@ -43,9 +47,7 @@ _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
 class JsonlRows:
     """The rows of one block. `opens` names members that hold an object to be opened with the row."""
 
-    def __init__(
-        self, data: bytes, offset: int = 0, *, observe: bool = True, opens: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, data: bytes, offset: int = 0, *, observe: bool = True, opens: Sequence[str] = ()) -> None:
         self._data = data
         self._offset = offset
         self._observe = observe
@@ -67,12 +69,25 @@ class JsonlRows:
         opens = self._opens
         only = opens[0] if len(opens) == 1 else None
         marks = odd_keys
+        pair = _pair_of(self._lines[0], opens) if self._lines and only else None
         row = -1
         for line in self._lines:
             row += 1
             if broken and row in broken:
                 yield broken[row]
                 continue
+            if pair is not None:
+                try:
+                    both = pair.decode(line)
+                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                    pass
+                else:
+                    members = both.opened
+                    record = {pair.other: both.other, pair.opened: members}
+                    if marks is not None and marks[row] != len(members) + 2:
+                        self._check_keys(row, line, record, marks[row] - len(members) - 2)
+                    yield record
+                    continue
             try:
                 record: Record = decode(line)  # type: ignore[assignment]
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -135,14 +150,13 @@ class JsonlRows:
         return broken, marks
 
     def _find_bad_utf8(self, broken: dict[int, BrokenRow]) -> None:
-        try:
-            self._data.decode()
-        except UnicodeDecodeError:
-            for row, line in enumerate(self._lines):
-                try:
-                    line.decode()
-                except UnicodeDecodeError as error:
-                    broken[row] = BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
+        if _is_utf8(self._data):
+            return
+        for row, line in enumerate(self._lines):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                broken[row] = BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
 
     def _find_deep(self, suspects: Suspects, broken: dict[int, BrokenRow]) -> None:
         openers = suspects.openers
@@ -154,9 +168,7 @@ class JsonlRows:
         for row in self._rows_at(openers[crowded]):
             deepest = depth(self._lines[row])
             if deepest > MAX_DEPTH:
-                broken.setdefault(
-                    row, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}")
-                )
+                broken.setdefault(row, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}"))
 
     def _is_exponent(self, place: int) -> bool:
         """Whether this may be a number with an exponent of three digits or more: less stays in range."""
@@ -170,24 +182,23 @@ class JsonlRows:
     def _warn_integers(self, row: int) -> None:
         for match in _NUMBER.finditer(self._lines[row]):
             digits = match.group(1)
-            if (
-                digits
-                and len(digits) >= 16
-                and digits.lstrip(b"-").isdigit()
-                and abs(int(digits)) > SAFE_INTEGER
-            ):
+            if digits and len(digits) >= 16 and digits.lstrip(b"-").isdigit() and abs(int(digits)) > SAFE_INTEGER:
                 self.warnings.append((row, "unsafe_integer", f"{digits.decode()} is beyond 2^53"))
 
     def _check_keys(self, row: int, line: bytes, record: Record, surplus: int) -> None:
         """Tell a key written twice from a `":` inside a value or an unusual spelling."""
         if surplus > 0:
-            surplus -= _joined(record).count(b'":')
+            for name in self._opens:
+                inner = record.get(name)
+                if type(inner) is dict:
+                    surplus -= b"\0".join(inner.values()).count(b'":')
+            if surplus:
+                closed = [value for value in record.values() if type(value) is Raw]
+                surplus -= b"\0".join(closed).count(b'":')
             if surplus == 0:
                 return
         for key in _repeated_keys(line, self._opens):
-            self.warnings.append(
-                (row, "duplicate_key", f"{key!r} stands more than once; the last value wins")
-            )
+            self.warnings.append((row, "duplicate_key", f"{key!r} stands more than once; the last value wins"))
 
     # -- places and rows -----------------------------------------------------------------------------
 
@@ -205,9 +216,7 @@ class JsonlRows:
                 self._starts = starts
         return self._starts
 
-    def _rows_at(
-        self, places: "np.ndarray[tuple[int], np.dtype[np.int64]]", keep: object = None
-    ) -> list[int]:
+    def _rows_at(self, places: "np.ndarray[tuple[int], np.dtype[np.int64]]", keep: object = None) -> list[int]:
         """The rows that hold these places, each once, ascending."""
         if not len(places):
             return []
@@ -252,6 +261,52 @@ class JsonlRows:
         return BrokenRow("bad_json", "the row cannot be decoded")
 
 
+class _Pair(NamedTuple):
+    """Decodes rows of just two members, one of them opened, in one go instead of two."""
+
+    other: str
+    opened: str
+    decode: Callable[[bytes], Any]
+
+
+def _pair_of(line: bytes, opens: Sequence[str]) -> _Pair | None:
+    """The shape of a row like `{"event": …, "properties": {…}}`, or None if it has another."""
+    try:
+        names = tuple(_decode(line))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    if len(names) != 2 or opens[0] not in names:
+        return None
+    other = names[0] if names[1] == opens[0] else names[1]
+    return _pair(other, opens[0])
+
+
+@cache
+def _pair(other: str, opened: str) -> _Pair:
+    shape = msgspec.defstruct(
+        "Pair",
+        [("other", Raw), ("opened", dict[str, Raw])],
+        rename={"other": other, "opened": opened},
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    return _Pair(other, opened, msgspec.json.Decoder(shape).decode)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether all of it is UTF-8; looked at in pieces, since one large text costs more to hold than to check."""
+    whole = memoryview(data)
+    place = 0
+    try:
+        while place < len(whole):
+            final = place + _PIECE >= len(whole)
+            _, read = codecs.utf_8_decode(whole[place : place + _PIECE], "strict", final)
+            place += read
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def depth(line: bytes) -> int:
     """How deeply objects and lists are nested in a JSON text; brackets in strings do not count."""
     deepest = level = 0
@@ -276,15 +331,6 @@ def _unsendable_number(line: bytes) -> str:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
-
-
-def _joined(record: Record) -> bytes:
-    """The texts of all values of a row, a NUL between them."""
-    opened = [member for member in record.values() if type(member) is dict]
-    if not opened:
-        return b"\0".join(record.values())  # type: ignore[arg-type]
-    closed = [value for value in record.values() if type(value) is not dict]
-    return b"\0".join([*closed, *(value for member in opened for value in member.values())])  # type: ignore[list-item]
 
 
 def _repeated_keys(line: bytes, opens: Sequence[str]) -> list[str]:

@@ -18,13 +18,13 @@ duration                           int, in the column's unit
 binary                             the text it is in UTF-8; if it is none, the row is rejected (`bad_utf8`)
 fixed-size binary                  of 16 bytes: a UUID's text; of another size: lower-case hex
 dictionary, extension              the value it stands for
-list, struct, map                  JSON text of the same by this table: struct members in order, null ones too;
-                                   a map is an object with keys as text; the last of equal keys wins with the
-                                   warning `duplicate_key`; NaN inside is null with its warning
+list, struct, map                  JSON text of the same by this table: struct members in order, null too;
+                                   a map is an object with keys as text; the last of equal keys wins, with the
+                                   warning `duplicate_key`; NaN inside is null, with its warning
 =================================  =========================================================================
 
-Years outside 1 to 9999 reject the row (`bad_value`). Columns are turned one at a time, which is four times as fast
-as one value at a time.
+Years outside 1 to 9999 reject the row (`bad_value`). Columns are turned one at a time, which is four times
+as fast as one value at a time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Columns:
     def values(self, name: str, column: pa.Array) -> list[Any]:
         """The values of a column, one for each row, as the table says."""
         self._name = name
-        found = self._plain(column, np.arange(len(column)))
+        found: list[Any] = self._plain(column, np.arange(len(column)))
         if _is_nested(_bare(column.type)):
             return [value if value is None else Raw(_encode(value)) for value in found]
         return found

@@ -25,7 +25,8 @@ class Suspects:
 
     `openers`: every `{` and `[`. `exponents`: the digit before an `e` or `E` that three more digits follow,
     where no letter or quote stands before it.
-    The others are filled only when observing. `long_digits`: where 16 digits in a row begin.
+    The others are filled only when observing. `long_digits`: where 16 digits in a row begin, outside a
+    fraction, a word or the start of a string.
     `keys`: every `":`. `loose_colons`: a colon after white space, where `keys` cannot count.
     """
 
@@ -62,13 +63,15 @@ def scan(block: bytes | memoryview, *, observe: bool) -> Suspects:
             run = run[:-2] & run[2:]
             run = run[:-4] & run[4:]
             run = run[:-8] & run[8:]
-            _keep(long_digits, run, start, own)
+            places = np.flatnonzero(run[:own])
+            if len(places):
+                places = _bare_integers(piece, digits, places, start)
+                if len(places):
+                    long_digits.append(places + start)
             colons = piece[1:] == 0x3A
             _keep(keys, colons & (piece[:-1] == 0x22), start, own)
             _keep(loose_colons, colons & (piece[:-1] <= 0x20), start, own)
-    return Suspects(
-        _joined(openers), _joined(exponents), _joined(long_digits), _joined(keys), _joined(loose_colons)
-    )
+    return Suspects(_joined(openers), _joined(exponents), _joined(long_digits), _joined(keys), _joined(loose_colons))
 
 
 def _large_exponents(piece: NDArray[np.uint8], digits: NDArray[np.bool_], places: Places) -> Places:
@@ -76,15 +79,20 @@ def _large_exponents(piece: NDArray[np.uint8], digits: NDArray[np.bool_], places
     last = len(piece) - 1
     sign = piece[np.minimum(places + 2, last)] == 0x2B
     first = places + 2 + sign
-    three = (
-        digits[np.minimum(first, last)]
-        & digits[np.minimum(first + 1, last)]
-        & digits[np.minimum(first + 2, last)]
-    )
+    three = digits[np.minimum(first, last)] & digits[np.minimum(first + 1, last)] & digits[np.minimum(first + 2, last)]
     before = piece[np.maximum(places - 1, 0)]
     # a digit, or one of . - : , [ and white space: what can stand before a number's last digit
     fits = (before <= 0x3A) & (before != 0x22) | (before == 0x5B)
     return places[three & fits & (first + 2 <= last)]
+
+
+def _bare_integers(piece: NDArray[np.uint8], digits: NDArray[np.bool_], places: Places, start: int) -> Places:
+    """Of the places where 16 digits begin, the first of each run that may be a JSON integer."""
+    before = piece[np.maximum(places - 1, 0)]
+    follows = (places > 0) & digits[np.maximum(places - 1, 0)]
+    fits = (before == 0x3A) | (before == 0x2C) | (before == 0x2D) | (before == 0x5B) | (before <= 0x20)
+    # At the slice's own start nothing is known of what stands before: the row decides.
+    return places[(~follows & fits) | ((places == 0) & (start > 0))]
 
 
 def _keep(found: list[Places], mask: NDArray[np.bool_], start: int, own: int) -> None:

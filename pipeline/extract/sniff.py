@@ -17,6 +17,8 @@ from pipeline.extract.dialect import BOMS, delimited
 from pipeline.schema import Dialect, Format
 
 HEAD_BYTES = 64 * 1024
+TABLE_HEAD_BYTES = 1024 * 1024
+"""A table is looked at for longer, because its first letter beyond ASCII decides on its encoding."""
 LONG_HEAD_BYTES = 4 * 1024 * 1024
 
 _ROWS_HINT = "convert it to JSON lines, CSV or Parquet first"
@@ -49,9 +51,7 @@ class _Foreign(NamedTuple):
 
 
 _FOREIGN = (
-    _Foreign(
-        b"Obj\x01", "an Avro file", "convert it to JSON lines (avro-tools tojson FILE), one event a line"
-    ),
+    _Foreign(b"Obj\x01", "an Avro file", "convert it to JSON lines (avro-tools tojson FILE), one event a line"),
     _Foreign(b"ORC", "an ORC file", _ROWS_HINT),
     _Foreign(b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
     _Foreign(b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),
@@ -108,7 +108,9 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "") -> Found | NoRows:
                     hint="unpack the outer one first",
                 )
             return Found(tuple(codecs), None, Dialect(), archive)
-        if len(head) == HEAD_BYTES and b"\n" not in head:
+        if len(head) == HEAD_BYTES and not head.startswith((b"{", b"PAR1")):
+            head += checked.read(TABLE_HEAD_BYTES)
+        if len(head) >= HEAD_BYTES and b"\n" not in head:
             head += checked.read(LONG_HEAD_BYTES)
         whole = not checked.read(1)
     return _content(head, whole, path, tuple(codecs))

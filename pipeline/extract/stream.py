@@ -7,7 +7,6 @@ import hashlib
 import io
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pipeline.errors import UnreadableExport
@@ -60,12 +59,12 @@ def stored(part: Part) -> Iterator[IO[bytes]]:
         with archives.member(part.file, part.path, part.codecs, part.member) as stream:
             yield stream
         return
-    try:
-        file = Path(part.file).open("rb", buffering=0)
-    except OSError as error:
-        raise broken(error, part.path, 0) from error
-    with file, io.BufferedReader(file, BUFFER_BYTES) as stream:
-        yield stream
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(part.file, "rb", buffering=BUFFER_BYTES))
+        except OSError as error:
+            raise broken(error, part.path, 0) from error
+        yield file
 
 
 def read_range(part: Part, offset: int, length: int) -> bytes:

@@ -26,13 +26,19 @@ class Local(NamedTuple):
 
 
 class Code:
-    """The text under construction. `removed` are properties that leave the row whatever else happens."""
+    """The text under construction.
 
-    def __init__(self, options: Options, tables: Mapping[str, Mapping[str, str]], open_row: bool) -> None:
+    `removed` are properties that leave the row whatever else happens; `numbers` are references likely to be
+    numbers (a hint for speed).
+    """
+
+    def __init__(self, tool: str, options: Options, tables: Mapping[str, Mapping[str, str]], open_row: bool) -> None:
+        self.tool = tool
         self.options = options
         self.tables = tables
         self.open_row = open_row
         self.removed: set[str] = set()
+        self.numbers: set[str] = set()
         self.gone: set[str] = set()
         self.named_columns: set[str] = set()
         self.constants: dict[str, Any] = {}
@@ -116,18 +122,32 @@ class Code:
         key = ("text", call.given.get("ref")) if call.verb == "ref" else None
         if key is not None and (known := self.known(key)):
             return known
+        if call.verb == "first":
+            return self._first_text(call)
         local = self.value(call)
         if local.holds == "text":
             return local
         name = self.local("t")
         source = local.name
         with self.block(f"if {source}.__class__ is Raw:"):
-            self.line(f"try: {name} = decode_text({source})")
+            decode = "decode_text({})"
+            if call.verb == "ref" and call.given["ref"] in self.numbers:
+                decode = "str(decode_int({}))"
+            self.line(f"try: {name} = {decode.format(source)}")
             self.line(f"except MsgspecError: {name} = text_of({source})")
         self.line(f"elif {source} is None: {name} = None")
         self.line(f"else: {name} = text_of({source})")
         result = Local(name, "text")
         return self.remember(key, result) if key is not None else result
+
+    def _first_text(self, call: Call) -> Local:
+        name = self.local("t")
+        found, *others = call.given["first"]
+        self.line(f"{name} = {self.text(found).name}")
+        for other in others:
+            with self.block(f"if {name} is None:"):
+                self.line(f"{name} = {self.text(other).name}")
+        return Local(name, "text")
 
     def test(self, call: Call) -> str:
         """Emit what a condition needs; the expression that is true when it holds."""

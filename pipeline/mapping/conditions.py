@@ -13,12 +13,18 @@ condition = partial(verb, "condition")
 
 @condition("present", "the row has it, and it is not null", present=Field(VALUE, "what", True))
 def present(code: Code, call: Call) -> str:
-    return f"{code.present(call.given['present']).name} is not None"
+    return f"{_there(code, call.given['present'])} is not None"
 
 
 @condition("absent", "the row does not have it, or it is null", absent=Field(VALUE, "what", True))
 def absent(code: Code, call: Call) -> str:
-    return f"{code.present(call.given['absent']).name} is None"
+    return f"{_there(code, call.given['absent'])} is None"
+
+
+def _there(code: Code, call: Call) -> str:
+    """A name that is None when the value is missing: its text, when that was made already."""
+    known = code.known(("text", call.given["ref"])) if call.verb == "ref" else None
+    return known.name if known is not None else code.present(call).name
 
 
 @condition("is", "the text is this one", is_=Field(TEXT, "the text", True), of=Field(VALUE, "of what", True))
@@ -26,9 +32,7 @@ def is_(code: Code, call: Call) -> str:
     return f"{code.text(call.given['of']).name} == {call.given['is']!r}"
 
 
-@condition(
-    "one_of", "the text is one of these", one_of=Field(NAMES, "texts", True), of=Field(VALUE, "of what", True)
-)
+@condition("one_of", "the text is one of these", one_of=Field(NAMES, "texts", True), of=Field(VALUE, "of what", True))
 def one_of(code: Code, call: Call) -> str:
     return f"{code.text(call.given['of']).name} in {code.const(frozenset(call.given['one_of']))}"
 

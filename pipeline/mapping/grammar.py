@@ -151,7 +151,9 @@ CLOCK = Section(
         "unit": Field(Either(UNITS), "how it is written; iso when left out; auto tells s from ms by size"),
         "format": Field(VALUE, "for unit format: a form such as %d/%m/%Y %H:%M", into="form"),
         "zone": Field(
-            Choice(("utc", "project")), "whose clock a time without an offset shows; utc when left out"
+            Choice(("utc", "local", "project")),
+            "whose clock a text without an offset shows: UTC's (default) or the project's (local); "
+            "project: numbers too show the project's clock, as if it stood in UTC",
         ),
         "space": Field(YES, "whether iso may have a space for the T"),
         "proof_unless": Field(CONDITION, "rows whose times prove nothing about the zone"),
@@ -184,13 +186,9 @@ BLANK = Section(
 )
 
 _CHANGES = {
-    "rename": Field(
-        TEXTS, "old name: new name; where the new one is taken, the old one stays, with a warning"
-    ),
+    "rename": Field(TEXTS, "old name: new name; where the new one is taken, the old one stays, with a warning"),
     "drop": Field(VALUES, "properties left out"),
-    "set": Field(
-        VALUE_TABLE, "name: value; a row's own value of that name moves to TOOL_name, with a warning"
-    ),
+    "set": Field(VALUE_TABLE, "name: value; a row's own value of that name moves to TOOL_name, with a warning"),
     "fill": Field(VALUE_TABLE, "name: value, only where the row has no such property"),
 }
 
@@ -199,13 +197,9 @@ PROPERTIES = Section(
     language.Properties,
     {
         "open": Field(VALUE, "the object that holds the properties; left out: the row itself"),
-        "rest": Field(
-            TEXT, "`drop`, `keep`, or the beginning that columns named nowhere get; left out: TOOL_"
-        ),
+        "rest": Field(TEXT, "`drop`, `keep`, or the beginning that columns named nowhere get; left out: TOOL_"),
         **_CHANGES,
-        "types": Field(
-            TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning"
-        ),
+        "types": Field(TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning"),
         "hash": Field(TEXTS, "property: name of a keyed hash that takes its place (BACKCAST_HASH_KEY)"),
         "blank": Field(ListOf(BLANK), "texts that stand for nothing"),
         "spread": Field(SPREADS, "objects whose members become properties"),
@@ -229,9 +223,10 @@ GROUP_UPDATE = Section(
     "group",
     language.GroupUpdate,
     {
-        "type": Field(VALUE, "the group's type", True),
-        "key": Field(VALUE, "the group's key", True),
+        "type": Field(VALUE, "the group's type"),
+        "key": Field(VALUE, "the group's key"),
         "set": Field(VALUE, "an object: the group's properties"),
+        "open": Field(VALUE, "or an object of type, key and properties: one update for each key in it"),
     },
 )
 
@@ -241,9 +236,7 @@ GROUPS = Section(
     {
         "types": Field(VALUE_TABLE, "group type: its key, or a list of keys of which the first counts"),
         "open": Field(VALUE, "an object of group type and key, or list of keys"),
-        "setting": Field(
-            TEXT, "the --set name whose value lists, with commas, properties that are group types"
-        ),
+        "setting": Field(TEXT, "the --set name whose value lists, with commas, properties that are group types"),
     },
 )
 
@@ -320,9 +313,7 @@ MAPPING = Section(
         "decoder": Field(Verbs("decoder"), "what turns one odd row into plain ones"),
         "event": Field(VALUE, "the event's name", True),
         "events": Field(TableOf(EVENT_RULE), "what becomes of single event names"),
-        "unlisted": Field(
-            Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`"
-        ),
+        "unlisted": Field(Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`"),
         "skip": Field(
             ListOf(
                 Section(
@@ -359,6 +350,7 @@ MAPPING = Section(
                 {
                     "of": Field(VALUES, "the parts", True),
                     "needs": Field(VALUES, "without one of these, a row has no key"),
+                    "posthog": Field(VALUE, "what the service's own importer hashes, for --set uuid=posthog"),
                 },
             ),
             "what makes a row one event of the tool",

@@ -42,14 +42,15 @@ class Recognise:
 class Clock:
     """One place a time may stand, and how it is written.
 
-    `unit` is iso, s, ms, us, ns, auto or `format`; `zone` is `utc`, or `project` for the zone the operator names.
+    `unit` is iso, s, ms, us, ns, auto or `format`. `zone`: `utc`; `local`, a text without an offset shows the clock
+    of the zone the operator names; `project`, numbers do too.
     """
 
     source: Call
     unit: Call | str = "iso"
     form: Call | None = None
     zone: str = "utc"
-    space: bool = False
+    space: str = "no"
     proof_unless: Call | None = None
 
 
@@ -63,10 +64,14 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What makes a row one event of the tool; without one of `needs` the row has no source key."""
+    """What makes a row one event of the tool; without one of `needs` the row has no source key.
+
+    `posthog` is what the service's own importer hashes, for `--set uuid=posthog` (service-behaviour 2.3).
+    """
 
     of: tuple[Call, ...]
     needs: tuple[Call, ...] = ()
+    posthog: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +135,12 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class GroupUpdate:
-    """What a row says about a group."""
+    """What a row says about a group: its type, key and properties, or an object of all three (`open`)."""
 
-    type: Call
-    key: Call
+    type: Call | None = None
+    key: Call | None = None
     set: Call | None = None
+    open: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)

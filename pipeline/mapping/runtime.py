@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,7 +18,12 @@ from msgspec import Raw
 from pipeline import identity, values
 from pipeline.instants import BadTime, Reading, read_epoch, read_iso
 from pipeline.mapping.timeformat import TimeFormat
+from pipeline.schema import Draft, Fault, Skip
 from pipeline.values import FALSE, NULL, TRUE, BadValue, Record, Value
+
+Warnings: TypeAlias = tuple[tuple[str, str], ...]
+
+TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were left out"),)
 
 encode = msgspec.json.Encoder().encode
 
@@ -99,6 +104,99 @@ def read_form(value: Value, form: TimeFormat) -> Reading | None:
     return None if text is None or not text.strip() else form.read(text)
 
 
+def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | Fault | None, Warnings]:
+    """The slow way to a count of `unit`: text, decimals, what is broken; Fault `bad_timestamp` for the last."""
+    try:
+        reading = read_time(value, unit, False)
+    except BadTime as error:
+        return Fault("bad_timestamp", str(error)), warnings
+    if reading is None:
+        return None, warnings
+    return reading.us, warnings + TRUNCATED if reading.truncated else warnings
+
+
+def renamed(old: str, new: str, value: Value, properties: Record, warnings: Warnings) -> Warnings:
+    """The row has both names: the old one stays, with a warning, unless both say the same."""
+    if properties[new] == value:
+        return warnings
+    properties[old] = value
+    return (*warnings, ("name_collision", f"{old!r} was to become {new!r}, which the row has"))
+
+
+class Displaced:
+    """The mapping makes a property that the row has too: the row's own moves to TOOL_name, with a warning."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+
+    def __call__(self, name: str, value: Value, properties: Record, warnings: Warnings) -> Warnings:
+        own = properties[name]
+        properties[name] = value
+        if own is None or own == value:
+            return warnings
+        away = f"{self._tool}_{name}"
+        properties[away] = own
+        return (*warnings, ("name_collision", f"the row's own {name!r} became {away!r}"))
+
+
+Pairs: TypeAlias = tuple[tuple[str, Value], ...]
+
+
+class Late:
+    """Puts in place what one event's own rule says: leave out, rename, fill, set."""
+
+    def __init__(self, tool: str) -> None:
+        self._displaced = Displaced(tool)
+
+    def __call__(
+        self, properties: Record, late: tuple[Pairs, Pairs, dict[str, str], tuple[str, ...]], warnings: Warnings
+    ) -> Warnings:
+        sets, fills, renames, drops = late
+        for name in drops:
+            properties.pop(name, None)
+        for old, new in renames.items():
+            value = properties.pop(old, None)
+            if value is not None and properties.setdefault(new, value) is not value:
+                warnings = renamed(old, new, value, properties, warnings)
+        for name, value in fills:
+            if value is not None:
+                properties.setdefault(name, value)
+        for name, value in sets:
+            if value is not None and properties.setdefault(name, value) is not value:
+                warnings = self._displaced(name, value, properties, warnings)
+        return warnings
+
+
+class Rare:
+    """What becomes of properties that few rows have: a new name, or None to leave out; in the mapping's order."""
+
+    def __init__(self, changes: dict[str, str | None], blanks: dict[str, frozenset[str]]) -> None:
+        self._changes, self._blanks = changes, blanks
+
+    def __call__(self, properties: Record, warnings: Warnings) -> Warnings:
+        for name, blank in self._blanks.items():
+            if name in properties and text_of(properties[name]) in blank:
+                del properties[name]
+        for old, new in self._changes.items():
+            if old in properties:
+                value = properties.pop(old)
+                if new is not None and properties.setdefault(new, value) is not value:
+                    warnings = renamed(old, new, value, properties, warnings)
+        return warnings
+
+
+class Rest:
+    """Keeps the columns that a mapping names nowhere, under a beginning that tells where they are from."""
+
+    def __init__(self, named_columns: set[str], prefix: str) -> None:
+        self._named, self._prefix = frozenset(named_columns), prefix
+
+    def __call__(self, row: Record, properties: Record) -> None:
+        for name, value in row.items():
+            if name not in self._named and value is not None and value != NULL:
+                properties.setdefault(self._prefix + name, value)
+
+
 # --- types ------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +251,7 @@ CONVERT: dict[str, Callable[[Value], Value]] = {
 
 
 def _is_text(value: Value) -> bool:
-    return type(value) is str or (type(value) is Raw and bytes(value[:1] if False else value)[:1] == b'"')
+    return type(value) is str or (type(value) is Raw and bytes(value)[:1] == b'"')
 
 
 # --- objects ----------------------------------------------------------------------------------------------
@@ -212,6 +310,23 @@ def add_groups(found: dict[str, Value], properties: dict[str, Any]) -> None:
             properties.setdefault(f"{kind}_ids", value)
     if firsts:
         properties["$groups"] = Raw(encode(firsts))
+
+
+def group_drafts(draft: Draft, value: Value) -> list[Draft] | Skip:
+    """One group update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
+    drafts: list[Draft] = []
+    for kind, keyed in (values.opened(value) or {}).items():
+        for key, held in (values.opened(keyed) or {}).items():
+            named = {"$group_type": kind, "$group_key": key, "$group_set": held}
+            told = msgspec.structs.replace(
+                draft, properties={**draft.properties, **named}, distinct_id=f"${kind}_{key}"
+            )
+            if draft.key is not None:
+                told.key = identity.SEPARATOR.join((draft.key, kind, key))
+            if drafts and draft.uuid is not None:
+                told.key, told.uuid = identity.SEPARATOR.join((draft.uuid, kind, key)), None
+            drafts.append(told)
+    return drafts or Skip("empty_group_update")
 
 
 class KeyedHash:

@@ -72,9 +72,7 @@ class TimeFormat:
             hour = int(part.get("H") or 0)
             if part.get("I"):
                 hour = int(part["I"]) % 12 + (12 if (part.get("p") or "").lower() == "pm" else 0)
-            moment = datetime(
-                year, month, int(part["d"]), hour, int(part.get("M") or 0), int(part.get("S") or 0)
-            )
+            moment = datetime(year, month, int(part["d"]), hour, int(part.get("M") or 0), int(part.get("S") or 0))
         except ValueError as error:
             raise BadTime(f"no such time: {text[:60]!r} ({error})") from None
         fraction = part.get("f") or ""

@@ -19,6 +19,7 @@ from pipeline.mapping import runtime
 from pipeline.mapping.code import Code, Local
 from pipeline.mapping.grammar import (
     CONDITION,
+    NAMES,
     TEXT,
     TYPES,
     VALUE,
@@ -68,7 +69,7 @@ def json(code: Code, call: Call) -> Local:
 def setting(code: Code, call: Call) -> Local:
     given = setting_of(code, call)
     if given is None:
-        return Local("None", "value")
+        return Local("None", "text")
     if given.startswith("="):
         return Local(code.const(given[1:]), "text")
     return code.read(given)
@@ -79,9 +80,7 @@ def setting_of(code: Code, call: Call) -> str | None:
     name = call.given["setting"]
     given = code.options.settings.get(name) or call.given.get("default")
     if given is None and call.given.get("optional") != "yes":
-        raise UsageError(
-            f"this mapping needs to know {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT"
-        )
+        raise UsageError(f"this mapping needs to know {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT")
     return given
 
 
@@ -138,9 +137,7 @@ def template(code: Code, call: Call) -> Local:
 def join(code: Code, call: Call) -> Local:
     name = code.local("t")
     parts = ", ".join(code.text(part).name for part in call.given["join"])
-    code.line(
-        f"{name} = {call.given.get('with', '')!r}.join([x for x in ({parts},) if x is not None]) or None"
-    )
+    code.line(f"{name} = {call.given.get('with', '')!r}.join([x for x in ({parts},) if x is not None]) or None")
     return Local(name, "text")
 
 
@@ -151,9 +148,7 @@ def join(code: Code, call: Call) -> Local:
     table=Field(TEXT, "the table's name under `tables`"),
     in_=Field(TableOf(TEXT), "or the table itself"),
     case=Field(Choice(("exact", "any")), "whether the case of letters counts; exact when left out"),
-    else_=Field(
-        Either(("keep", "missing")), "where the table has nothing: the text, nothing (default), or a value"
-    ),
+    else_=Field(Either(("keep", "missing")), "where the table has nothing: the text, nothing (default), or a value"),
 )
 def lookup(code: Code, call: Call) -> Local:
     table = call.given.get("in")
@@ -212,6 +207,7 @@ def keyed_hash(code: Code, key: str) -> str:
     "the value as another type; what cannot be converted stays, with the warning bad_value",
     type=Field(Choice(TYPES), "number, text, boolean, json or list", True),
     of=Field(VALUE, "the value", True),
+    else_=Field(Choice(("warn", "keep")), "whether what stays is worth a warning; warn when left out"),
 )
 def type_(code: Code, call: Call) -> Local:
     source = code.present(call.given["of"]).name
@@ -219,7 +215,22 @@ def type_(code: Code, call: Call) -> Local:
     code.line(f"{name} = {source}")
     with code.block(f"if {source} is not None:"):
         code.line(f"try: {name} = {code.const(runtime.CONVERT[call.given['type']])}({source})")
-        code.line(f"except BadValue as error: w += (('bad_value', str(error)),)")
+        quiet = call.given.get("else") == "keep"
+        code.line("except BadValue: pass" if quiet else "except BadValue as error: w += (('bad_value', str(error)),)")
+    return Local(name, "value")
+
+
+@value(
+    "unless",
+    "the value, but missing where its text is one of these",
+    unless=Field(NAMES, "texts that stand for nothing", True),
+    of=Field(VALUE, "the value", True),
+)
+def unless(code: Code, call: Call) -> Local:
+    text = code.text(call.given["of"]).name
+    held = code.value(call.given["of"]).name
+    name = code.local()
+    code.line(f"{name} = None if {text} is None or {text} in {code.const(frozenset(call.given['unless']))} else {held}")
     return Local(name, "value")
 
 

@@ -53,8 +53,7 @@ class Keys:
         self._directory = directory
         self._directory.mkdir(parents=True)
         self._files = [
-            (directory / f"{index:02d}.keys").open("wb", buffering=1 << 16)
-            for index in range(1 << SPREAD_BITS)
+            (directory / f"{index:02d}.keys").open("wb", buffering=1 << 16) for index in range(1 << SPREAD_BITS)
         ]
         self.count = 0
 

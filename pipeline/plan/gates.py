@@ -78,6 +78,4 @@ def duplicates_gate(duplicates: int, events: int) -> Gate | None:
     """Copies only warn, since every export holds some."""
     if not duplicates:
         return None
-    return Gate(
-        "duplicates", "warning", f"{duplicates} copies of events are left out; {events} events remain"
-    )
+    return Gate("duplicates", "warning", f"{duplicates} copies of events are left out; {events} events remain")

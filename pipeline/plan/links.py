@@ -90,7 +90,7 @@ def _first_seen(ids: set[str], keys: Keys) -> dict[str, int]:
     if not ids:
         return {}
     names = sorted(ids)
-    hashes = np.array([xxhash.xxh3_64_intdigest(one) for one in names], np.uint64)
+    hashes = np.array([xxhash.xxh3_64_intdigest(one.encode("utf-8", "surrogatepass")) for one in names], np.uint64)
     order = np.argsort(hashes)
     hashes = hashes[order]
     earliest = np.full(len(hashes), 2**62, np.int64)

@@ -134,7 +134,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         links = events.phases.get("identities", 0)
         merges = f" and {links:,} merges" if links else ""
         if not events.made:
-            return f"Plan: nothing to send; {rows.read:,} rows read, {rows.skipped:,} skipped, {rows.rejected:,} rejected."
+            return (
+                f"Plan: nothing to send; {rows.read:,} rows read, {rows.skipped:,} skipped, {rows.rejected:,} rejected."
+            )
         return (
             f"Plan: {events.phases.get('events', 0):,} events{merges} to send, {rows.skipped:,} rows skipped,"
             f" {rows.rejected:,} rejected, of {rows.read:,} rows in {len(self.parts):,} parts."
@@ -169,15 +171,9 @@ def load(directory: Directory) -> Plan:
     try:
         plan = msgspec.json.decode(text, type=Plan)
     except msgspec.MsgspecError as error:
-        raise UnsafePlan(
-            f"{directory.plan} is no plan that this version reads: {error}", hint="plan again"
-        ) from None
+        raise UnsafePlan(f"{directory.plan} is no plan that this version reads: {error}", hint="plan again") from None
     if plan.format != FORMAT:
-        raise UnsafePlan(
-            f"{directory.plan} has format {plan.format}; this version reads {FORMAT}", hint="plan again"
-        )
+        raise UnsafePlan(f"{directory.plan} has format {plan.format}; this version reads {FORMAT}", hint="plan again")
     if digest_of_plan(plan) != plan.digest:
-        raise UnsafePlan(
-            f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited"
-        )
+        raise UnsafePlan(f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited")
     return plan

@@ -24,7 +24,7 @@ from .keys import Keyring
 from .query import SCOPE, ApiError, answer, authorised
 from .refusal import Refusal, too_large
 from .settings import Settings
-from .store import Store
+from .store import Store, Unavailable
 
 EVENT_ROUTES = ("/batch", "/i/v0/e", "/e", "/capture", "/track", "/engage")
 KEPT = 500
@@ -113,6 +113,8 @@ class _Service:
         except Refusal as refusal:
             self._remember(refusal.status, refusal.text, body or b"")
             return refusal.status, refusal.text
+        except Unavailable:
+            return 503, "transient error, please retry"
         return 200, OK
 
     def _remember(self, status: int, reason: str, body: bytes) -> None:

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ _NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_wa
 _WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _SUSPECT = 200_000
 """Bytes of an event above which its queued size is reckoned exactly; no shorter one comes near the limit."""
-_SMALL_EXPONENT = re.compile(r"e([+-])0*(\d)")
+_EXPONENT = re.compile(r"e([+-])0*(\d)")
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -192,7 +193,9 @@ def _json_text(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
         value = float(value)
     if isinstance(value, float):
-        return _SMALL_EXPONENT.sub(lambda found: "e" + found[1].strip("+") + found[2], repr(value))
+        if 1e-5 <= abs(value) < 1e-4:  # Python already writes an exponent here
+            return format(Decimal(repr(value)), "f")
+        return _EXPONENT.sub(lambda found: "e" + found[1].strip("+") + found[2], repr(value))
     return _encode_sorted(value).decode()
 
 
@@ -212,7 +215,7 @@ def _properties(event: RawEvent, text: bytes) -> bytes:
     for name, added in (("$set", event.set), ("$set_once", event.set_once)):
         if added is not None:
             inner = merged.get(name)
-            base = _open(inner) if inner is not None and bytes(inner[:1]) == b"{" else {}
+            base = _open(inner) if inner is not None and bytes(inner)[:1] == b"{" else {}
             merged[name] = Raw(_encode(base | added))
     return _encode(merged)
 

@@ -9,10 +9,10 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
+from typing import cast
 from urllib.parse import parse_qsl
 
 from isal import isal_zlib
-from isal.igzip_lib import IsalError
 
 from .refusal import Refusal, too_large, undecodable
 
@@ -24,6 +24,7 @@ _LZ64 = ("lz64", "lz-string")
 _BASE64 = ("base64", "b64")
 _BASE64_TEXT = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*").fullmatch
 _GUNZIP = 16 + 15
+_BAD_GZIP = cast("type[Exception]", isal_zlib.error)
 
 
 def payload(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], limit: int) -> bytes:
@@ -69,7 +70,7 @@ def _gunzipped(given: bytes, limit: int) -> bytes:
     stream = isal_zlib.decompressobj(_GUNZIP)
     try:
         out: bytes = stream.decompress(given, limit + 1)
-    except IsalError:
+    except _BAD_GZIP:
         raise undecodable("invalid GZIP data") from None
     if len(out) > limit:
         raise too_large(f"Decompressed payload would exceed {limit} bytes (got {len(out)} bytes)")

@@ -60,7 +60,7 @@ class _Batch(msgspec.Struct):
 
 @dataclass(slots=True)
 class Parsed:
-    """The events of a request in their order, each with its properties (opened, and as text) and its bytes."""
+    """The events of a request in their order, each with its properties (opened, and as text) and its size."""
 
     events: list[RawEvent]
     properties: list[dict[str, Any]]

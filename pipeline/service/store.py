@@ -26,7 +26,7 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS accepted (
     project INTEGER, receipt BIGINT, uuid UUID, event VARCHAR, distinct_id VARCHAR, "timestamp" TIMESTAMP,
     properties VARCHAR, historical_migration BOOLEAN, created_at TIMESTAMP);
-CREATE TABLE IF NOT EXISTS rejections (
+CREATE TABLE IF NOT EXISTS refused (
     "time" TIMESTAMP, status INTEGER, reason VARCHAR, payload VARCHAR);
 CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
     SELECT max(receipt) FROM accepted
@@ -46,15 +46,19 @@ _COLUMNS = 'uuid, event, distinct_id, "timestamp", properties, historical_migrat
 _VIEWS = f"""
 CREATE TEMP VIEW events AS SELECT {_COLUMNS} FROM collapsed WHERE project = {{project}};
 CREATE TEMP VIEW raw_events AS SELECT {_COLUMNS}, receipt FROM accepted WHERE project = {{project}};
-CREATE TEMP VIEW rejected AS SELECT * FROM rejections;
+CREATE TEMP VIEW rejections AS SELECT * FROM refused;
 """
 _INSERT = """
 INSERT INTO accepted
 SELECT ?, receipt, uuid, event, distinct_id, "timestamp", properties, historical = 1, make_timestamp(?)
 FROM incoming
 """
-VIEWS = frozenset({"events", "raw_events", "rejected"})
-"""What a query may name. `rejected` holds the requests that were turned away, of every project."""
+VIEWS = frozenset({"events", "raw_events", "rejections"})
+"""What a query may name. `rejections` holds the requests that were turned away, of every project."""
+
+
+class Unavailable(Exception):
+    """The database cannot store now: the disk is full, or the service is closing."""
 
 
 class BadQuery(Exception):
@@ -107,7 +111,7 @@ class Store:
             shutil.rmtree(self._spill, ignore_errors=True)
 
     def append(self, project: int, rows: Rows) -> None:
-        """Store the rows of one request, all or none; durable in the file when this returns."""
+        """Store the rows of one request, all or none; durable in the file on return. Raises Unavailable."""
         count = len(rows.uuid)
         if not count:
             return
@@ -125,18 +129,21 @@ class Store:
                 ],
                 names=["receipt", "uuid", "event", "distinct_id", "timestamp", "properties", "historical"],
             )
-            self._writer.register("incoming", pa.Table.from_batches([incoming]))
             try:
-                self._writer.execute(_INSERT, [project, rows.created_at])
-            finally:
-                self._writer.unregister("incoming")
+                self._writer.register("incoming", pa.Table.from_batches([incoming]))
+                try:
+                    self._writer.execute(_INSERT, [project, rows.created_at])
+                finally:
+                    self._writer.unregister("incoming")
+            except duckdb.Error as error:
+                raise Unavailable(str(error)) from None
             self._receipts += count
 
     def reject(self, time: int, status: int, reason: str, payload: str) -> None:
         """Remember a request that was turned away; `payload` must hold no key."""
         with self._lock:
             self._writer.execute(
-                "INSERT INTO rejections VALUES (make_timestamp(?), ?, ?, ?)", [time, status, reason, payload]
+                "INSERT INTO refused VALUES (make_timestamp(?), ?, ?, ?)", [time, status, reason, payload]
             )
 
     def count(self) -> int:
@@ -149,7 +156,7 @@ class Store:
 
     def rejected_count(self) -> int:
         """How many requests were turned away."""
-        return self._number("SELECT count(*) FROM rejections")
+        return self._number("SELECT count(*) FROM refused")
 
     def tally(self, expression: str) -> dict[str, int]:
         """How many collapsed events there are for each value of an SQL expression of our own."""

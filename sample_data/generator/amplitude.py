@@ -102,9 +102,7 @@ class _Export:
         self.hours: dict[str, list[str]] = {}
         self.number = 0
 
-    def add(
-        self, kind: str, at: datetime, platform: str, late: timedelta = timedelta(0), **own: Any
-    ) -> dict[str, Any]:
+    def add(self, kind: str, at: datetime, platform: str, late: timedelta = timedelta(0), **own: Any) -> dict[str, Any]:
         """Append one event with all the keys an export row has; `own` overrides any of them."""
         self.number += 1
         rng = self.rng
@@ -221,9 +219,7 @@ def _web(export: _Export) -> None:
         }
         export.add("$identify", begin + timedelta(seconds=30), "Web", **known)
         groups: dict[str, Any] = {"groups": {"company": ["acme", "acme labs"]}}
-        groups["group_properties"] = {
-            "company": {"acme": {"industry": "lighting", "employees": spelled("120")}}
-        }
+        groups["group_properties"] = {"company": {"acme": {"industry": "lighting", "employees": spelled("120")}}}
         order = {"$revenue": spelled("49.10"), "$price": spelled("24.55"), "$quantity": 2, "$currency": "EUR"}
         order |= {
             "items": [{"sku": "L-1"}, {"sku": "L-2"}],
@@ -280,9 +276,7 @@ def _mobile(export: _Export) -> None:
             "location_lat": 5.36,
             "location_lng": -4.0083,
         }
-        export.add(
-            "Lamp Switched", begin + timedelta(minutes=5), platform, timedelta(hours=6), **offline, **common
-        )
+        export.add("Lamp Switched", begin + timedelta(minutes=5), platform, timedelta(hours=6), **offline, **common)
         export.add("session_end", begin + timedelta(minutes=9), platform, **common)
 
 
@@ -293,12 +287,8 @@ def _servers(export: _Export) -> None:
         "user_id": "user-1",
         "user_properties": {"[Segment] Group": "acme", "tier": "EMPTY"},
     }
-    export.add(
-        "Application Opened", begin, "iOS", **{**segment, "event_properties": {"from_background": "true"}}
-    )
-    export.add(
-        "Order Completed", begin + timedelta(seconds=5), "", **segment, event_properties={"total": "12.50"}
-    )
+    export.add("Application Opened", begin, "iOS", **{**segment, "event_properties": {"from_background": "true"}})
+    export.add("Order Completed", begin + timedelta(seconds=5), "", **segment, event_properties={"total": "12.50"})
     for number in range(3):
         export.add(
             "Invoice Sent",

@@ -36,9 +36,7 @@ def table_text(seed: int = 8) -> bytes:
     writer = csv.writer(out, delimiter=";", lineterminator="\r\n")
     writer.writerow(["event", "distinct_id", "timestamp", "uuid", "zip", "amount", "note", "region"])
     for number in range(60):
-        at = START + timedelta(
-            minutes=37 * number, seconds=rng.randrange(60), milliseconds=rng.randrange(1000)
-        )
+        at = START + timedelta(minutes=37 * number, seconds=rng.randrange(60), milliseconds=rng.randrange(1000))
         stamp = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         uuid = uuid4(rng) if number % 3 else ""
         amount = f"{rng.randrange(100_000) / 100:.2f}".replace(".", ",")

@@ -206,9 +206,7 @@ def _spring(export: _Export, people: list[Person]) -> None:
         export.add(FIRST, "Signed Up", moment, properties)
 
 
-def _ordinary(
-    export: _Export, people: list[Person], file: str, start: datetime, step: timedelta, count: int
-) -> None:
+def _ordinary(export: _Export, people: list[Person], file: str, start: datetime, step: timedelta, count: int) -> None:
     moment = start
     for _ in range(count):
         moment += step * (0.5 + export.rng.random())

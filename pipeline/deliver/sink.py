@@ -1,0 +1,59 @@
+"""Where batches go. A destination is one class with `send`; a dry run is another sink, never an `if`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+
+class Answer(StrEnum):
+    """What a receipt asks us to do; the table of DESIGN 7."""
+
+    SETTLED = "settled"
+    RETRY = "retry"
+    DOUBT = "doubt"
+    POISON = "poison"
+    TOO_LARGE = "too_large"
+    STOP = "stop"
+
+
+class Receipt(NamedTuple):
+    """What the endpoint said to one request.
+
+    `status` is the HTTP status, 0 when there was no answer. `left` tells whether bytes may have left: then the
+    events may have been taken. `retry_after` is a floor for the next try, in seconds.
+    """
+
+    answer: Answer
+    status: int
+    detail: str = ""
+    retry_after: float = 0.0
+    left: bool = True
+
+
+class Sink(Protocol):
+    """A destination. `send` may be called from several threads at once, and never raises for an answer."""
+
+    def send(self, body: bytes) -> Receipt:
+        """Send one gzipped request."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class NowhereSink:
+    """Takes everything and sends nothing: what `--dry-run` applies to. Counts what came."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bytes = 0
+
+    def send(self, body: bytes) -> Receipt:
+        self.requests += 1
+        self.bytes += len(body)
+        return Receipt(Answer.SETTLED, 200)
+
+    def close(self) -> None:
+        return

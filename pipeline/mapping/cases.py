@@ -1,0 +1,140 @@
+"""Runs the cases of a mapping file: rows as JSON text, and what must become of them.
+
+The rows stand in the mapping itself, so whoever changes a line sees at once what it does, skips and rejects too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from pipeline.identity import SEPARATOR
+from pipeline.instants import format_utc
+from pipeline.mapping.compiler import compile_mapping
+from pipeline.mapping.language import Case, Mapping
+from pipeline.schema import Draft, Fault, Link, Options, Skip
+from pipeline.values import NULL, Record, Value, raw
+
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
+_AS_OF = 4_102_444_800_000_000
+"""The instant cases are compiled for: 2100-01-01, after any time a case may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a case came to: `differences` are lines a person reads, none when it passed."""
+
+    case: Case
+    differences: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.differences
+
+
+def run_cases(mapping: Mapping) -> list[Outcome]:
+    """Run every case of a mapping, each compiled for the settings, zones and dialect it names."""
+    return [run_case(mapping, case) for case in mapping.cases]
+
+
+def run_case(mapping: Mapping, case: Case) -> Outcome:
+    """Run one case. Raises UsageError when its settings do not fit the mapping."""
+    zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
+    options = Options(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
+    made = compile_mapping(mapping, options).map_row(_record(case.row))
+    outcomes = made if isinstance(made, list) else [made]
+    wanted = case.gives
+    differences: list[str] = []
+    for number in range(max(len(outcomes), len(wanted))):
+        if number >= len(wanted):
+            differences.append(f"+ {describe(outcomes[number])}")
+        elif number >= len(outcomes):
+            differences.append(f"- {dict(wanted[number])}")
+        else:
+            differences += _compare(wanted[number], outcomes[number])
+    return Outcome(case, tuple(differences))
+
+
+def _record(text: str) -> Record:
+    """The row as a reader of JSON lines gives it."""
+    return {**_decode(text.encode())}
+
+
+def describe(outcome: Draft | Link | Skip | Fault) -> dict[str, Any]:
+    """An outcome in the words of a case's `gives`, properties as JSON text."""
+    if isinstance(outcome, Skip):
+        return {"skip": outcome.code}
+    if isinstance(outcome, Fault):
+        return {"reject": outcome.code}
+    if isinstance(outcome, Link):
+        return {"link": [outcome.kind, outcome.distinct_id, outcome.other]}
+    fault = _lack(outcome)
+    if fault:
+        return {"reject": fault}
+    told: dict[str, Any] = {"event": outcome.event, "distinct_id": outcome.distinct_id}
+    told["timestamp"] = format_utc(outcome.time) if isinstance(outcome.time, int) else None
+    if outcome.uuid is not None:
+        told["uuid"] = outcome.uuid
+    told["key"] = outcome.key.split(SEPARATOR) if outcome.key is not None else ["none"]
+    told["properties"] = bytes(_object(outcome.properties)).decode()
+    if outcome.warnings:
+        told["warnings"] = sorted({code for code, _ in outcome.warnings})
+    return told
+
+
+def _lack(draft: Draft) -> str:
+    """The code under which the rules of every event reject a draft that lacks its name, person or time."""
+    if not (draft.event or "").strip():
+        return "missing_event"
+    if not (draft.distinct_id or "").strip():
+        return "junk_distinct_id" if draft.junk_id else "missing_distinct_id"
+    if isinstance(draft.time, Fault):
+        return draft.time.code
+    return "missing_timestamp" if draft.time is None else ""
+
+
+def _object(properties: Map[str, Value]) -> Raw:
+    return Raw(b"{" + b",".join(bytes(raw(name)) + b":" + bytes(raw(held)) for name, held in properties.items()) + b"}")
+
+
+def _compare(wanted: Map[str, Any], outcome: Draft | Link | Skip | Fault) -> list[str]:
+    found = describe(outcome)
+    expected = {**({"warnings": ()} if "event" in found else {}), **wanted}
+    differences: list[str] = []
+    for name, value in expected.items():
+        if name in ("has", "lacks", "properties"):
+            differences += _compare_properties(name, value, outcome)
+            continue
+        held = found.get(name)
+        if isinstance(value, tuple):
+            value, held = list(value), held or []
+            if name == "warnings":
+                value = sorted(value)
+        if value != held:
+            differences += [f"- {name}: {value}", f"+ {name}: {held}"]
+            if held is None:
+                differences.append(f"  in {found}")
+    return differences
+
+
+def _compare_properties(name: str, wanted: Any, outcome: Draft | Link | Skip | Fault) -> list[str]:
+    if not isinstance(outcome, Draft):
+        return [f"- {name}: {wanted}", f"+ {describe(outcome)}"]
+    held = {key: bytes(raw(value)) for key, value in outcome.properties.items()}
+    if name == "lacks":
+        return [f"+ {key}: {held[key].decode()} (lacks)" for key in wanted if key in held]
+    expected = {key: bytes(value) for key, value in _decode(wanted.encode()).items()}
+    if name == "has":
+        return [
+            f"- {key}: {value.decode()}\n+ {key}: {held.get(key, bytes(NULL) if key in held else b'(absent)').decode()}"
+            for key, value in expected.items()
+            if held.get(key) != value
+        ]
+    before = [f"{key}: {value.decode()}" for key, value in sorted(expected.items())]
+    after = [f"{key}: {value.decode()}" for key, value in sorted(held.items())]
+    return [line for line in difflib.ndiff(before, after) if line[:1] in "+-"]

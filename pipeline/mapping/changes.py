@@ -1,0 +1,253 @@
+"""Writes what becomes of the properties: first everything that is read, then every change.
+
+Properties that few rows have (all that are not read anyway, nor listed as `common`) are looked for with one test
+for all of them, because asking for each by name would cost more than the rest of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field
+
+from pipeline.mapping import runtime, verbs
+from pipeline.mapping.code import Code
+from pipeline.mapping.language import Call, EventRule, Mapping, Spread
+
+RESERVED = (
+    "$set",
+    "$set_once",
+    "$unset",
+    "$ip",
+    "$groups",
+    "$group_0",
+    "$group_1",
+    "$group_2",
+    "$group_3",
+    "$group_4",
+    "$group_type",
+    "$group_key",
+    "$group_set",
+    "$anon_distinct_id",
+    "alias",
+    "$process_person_profile",
+    "$geoip_disable",
+    "$cookieless_mode",
+    "$ignore_sent_at",
+    "$sent_at",
+    "capture_internal",
+    "token",
+    "api_key",
+    "properties",
+    "distinct_id",
+    "historical_migration",
+    "analytics_source",
+    "import_name",
+)
+"""Property names that the service, or an import's provenance, gives a meaning of its own (export-formats 2.6,
+service-behaviour 1.3, 1.7, 1.10): a source's own become TOOL_name, so a row cannot do by accident what they do."""
+
+STRAIGHT = 12
+"""Up to this many properties are asked for by name; more go through the one test."""
+
+
+@dataclass
+class Read:
+    """The names of what was read, by the name of the property it becomes."""
+
+    set: dict[str, str] = field(default_factory=dict)
+    fill: dict[str, str] = field(default_factory=dict)
+    spreads: list[str] = field(default_factory=list)
+    person_set: dict[str, str] = field(default_factory=dict)
+    person_set_once: dict[str, str] = field(default_factory=dict)
+    person_spreads: list[tuple[str, str]] = field(default_factory=list)
+    groups: dict[str, str] = field(default_factory=dict)
+    groups_open: str = ""
+    rules: bool = False
+
+
+def plan_changes(code: Code, mapping: Mapping) -> None:
+    """Tell `code` which properties leave whatever else happens, so that reading them takes them out."""
+    code.removed |= set(mapping.properties.rename) | set(dropped(code, mapping.properties.drop))
+
+
+def dropped(code: Code, drop: tuple[Call, ...]) -> list[str]:
+    """The properties that `drop` names; columns of the row (`/column`) are noted as named."""
+    names: list[str] = []
+    for call in drop:
+        name = verbs.setting_of(code, call) if call.verb == "setting" else call.given.get("ref")
+        if name is None or name.startswith("="):
+            continue
+        if name.startswith("/") and not code.open_row:
+            code.named_columns.add(name[1:])
+        else:
+            names.append(name.removeprefix("/"))
+    return names
+
+
+def read_changes(code: Code, mapping: Mapping) -> Read:
+    """Write the reading of everything that the changes need."""
+    read = Read()
+    properties, person, groups = mapping.properties, mapping.person, mapping.groups
+    read.set = _read(code, properties.set)
+    read.fill = _read(code, properties.fill)
+    read.spreads = [_spread(code, one) for one in properties.spread]
+    if person is not None:
+        read.person_set = _read(code, person.set)
+        read.person_set_once = _read(code, person.set_once)
+        read.person_spreads = [("$set", _spread(code, one)) for one in person.spread_set]
+        read.person_spreads += [("$set_once", _spread(code, one)) for one in person.spread_set_once]
+    if groups is not None:
+        read.groups = _read(code, groups.types)
+        for name in filter(None, code.options.settings.get(groups.setting, "").split(",")):
+            read.groups[name] = code.present(Call("ref", {"ref": name}, mapping.event.place)).name
+        if groups.open is not None:
+            read.groups_open = code.present(groups.open).name
+    rules = [
+        (number, rule)
+        for number, rule in enumerate(mapping.events.values(), 1)
+        if rule.set or rule.fill or rule.rename or rule.drop or rule.group
+    ]
+    if rules:
+        read.rules = True
+        code.line("late = None")
+        with code.block("if rule:"):
+            for number, rule in rules:
+                with code.block(f"if rule == {number}:"):
+                    _read_rule(code, rule)
+    return read
+
+
+def _read(code: Code, table: Map[str, Call]) -> dict[str, str]:
+    return {name: code.present(call).name for name, call in table.items()}
+
+
+def _spread(code: Code, spread: Spread) -> str:
+    source = code.present(spread.source).name
+    spreader = runtime.Spreader(spread.only, spread.leave, spread.rename, spread.strip, spread.prefix, spread.blank)
+    name = code.local("s")
+    code.line(f"{name} = {code.const(spreader)}({source}) if {source} is not None else None")
+    return name
+
+
+def _read_rule(code: Code, rule: EventRule) -> None:
+    """Keep what one event's own rule makes in `late`, to be put in place after the common changes."""
+    sets = _pairs(_read(code, rule.set))
+    fills = _pairs(_read(code, rule.fill))
+    if rule.group is not None and rule.group.type is not None and rule.group.key is not None:
+        kind, key = code.text(rule.group.type).name, code.text(rule.group.key).name
+        held = code.present(rule.group.set).name if rule.group.set is not None else "None"
+        code.line(f"group_type, group_key = {kind}, {key}")
+        sets += f" + (('$group_type', {kind}), ('$group_key', {key}), ('$group_set', {held}))"
+    if rule.group is not None and rule.group.open is not None:
+        code.line(f"group_updates = {code.present(rule.group.open).name}")
+    names = code.const(dict(rule.rename)), code.const(tuple(dropped(code, rule.drop)))
+    code.line(f"late = ({sets}, {fills}, {names[0]}, {names[1]})")
+
+
+def _pairs(table: dict[str, str]) -> str:
+    return "(" + "".join(f"({name!r}, {held}), " for name, held in table.items()) + ")"
+
+
+def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
+    """Write every change, in this order: leave out, rename, spread, fill, set, one event's own, types, hashes,
+    person, groups, columns named nowhere."""
+    properties = mapping.properties
+    _write_names(code, mapping)
+    for spread in read.spreads:
+        with code.block(f"if {spread} is not None:"), code.block(f"for k, v in {spread}.items():"):
+            code.line("if p.setdefault(k, v) is not v: w = displaced(k, v, p, w)")
+    for name, held in read.fill.items():
+        code.line(f"if {held} is not None: p.setdefault({name!r}, {held})")
+    for name, held in read.set.items():
+        _write_set(code, name, held, properties.set[name])
+    if read.rules:
+        code.line(f"if late is not None: w = {code.const(runtime.Late(mapping.tool))}(p, late, w)")
+    for name, kind in properties.types.items():
+        with code.block(f"if (v := p.get({name!r})) is not None and v != NULL:"):
+            code.line(f"try: p[{name!r}] = {code.const(runtime.CONVERT[kind])}(v)")
+            code.line(f"except BadValue as error: w += (('bad_value', {name + ': '!r} + str(error)),)")
+    for name, key in properties.hash.items():
+        hashed = verbs.keyed_hash(code, key)
+        code.line(f"if (v := text_of(p.get({name!r}))) is not None: p[{name!r}] = {hashed}(v)")
+    _write_person(code, read)
+    _write_groups(code, read)
+    if not code.open_row and properties.rest != "drop":
+        prefix = "" if properties.rest == "keep" else properties.rest or f"{mapping.tool}_"
+        code.line(f"if row: {code.const(runtime.Rest(code.named_columns, prefix))}(row, p)")
+
+
+def _write_names(code: Code, mapping: Mapping) -> None:
+    properties = mapping.properties
+    leaving: dict[str, str | None] = dict.fromkeys(dropped(code, properties.drop))
+    leaving.update(properties.rename)
+    reserved = RESERVED if properties.reserved is None else properties.reserved
+    rare: dict[str, str | None] = {name: f"{mapping.tool}_{name}" for name in reserved if name not in leaving}
+    straight: list[str] = []
+    waiting = [name for name in leaving if name not in code.gone]
+    for name in waiting:
+        if name in properties.common or (not properties.common and len(waiting) <= STRAIGHT):
+            straight.append(name)
+        else:
+            rare[name] = leaving[name]
+    blanks = {name: frozenset(blank.values) for blank in properties.blank for name in blank.within}
+    if rare or blanks:
+        table = code.const(frozenset(rare) | frozenset(blanks))
+        code.line(f"if not {table}.isdisjoint(p): w = {code.const(runtime.Rare(rare, blanks))}(p, w)")
+    for name, new in leaving.items():
+        if name in straight and new is None:
+            code.line(f"pop({name!r}, None)")
+        elif name in straight:
+            code.line(f"if (v := pop({name!r}, None)) is not None: {_renaming(name, new, 'v')}")
+        elif name in code.gone and new is not None:
+            local = code.known(("ref", name))
+            assert local is not None
+            code.line(f"if {local.name} is not None: {_renaming(name, new, local.name)}")
+
+
+def _renaming(old: str, new: str | None, held: str) -> str:
+    setting = f"p.setdefault({new!r}, {held})"
+    return f"w = w if {setting} is {held} else renamed({old!r}, {new!r}, {held}, p, w)"
+
+
+def _write_set(code: Code, name: str, held: str, call: Call) -> None:
+    if name in references(call):
+        code.line(f"if {held} is not None: p[{name!r}] = {held}")
+        return
+    code.line(
+        f"if {held} is not None and p.setdefault({name!r}, {held}) is not {held}: w = displaced({name!r}, {held}, p, w)"
+    )
+
+
+def references(given: object) -> set[str]:
+    """The references anywhere in a value."""
+    if isinstance(given, Call):
+        if given.verb == "ref":
+            return {given.given["ref"]}
+        return set().union(*(references(part) for part in given.given.values()), set())
+    if isinstance(given, tuple):
+        return set().union(*(references(part) for part in given), set())
+    return set()
+
+
+def _write_person(code: Code, read: Read) -> None:
+    for target, table in (("$set", read.person_set), ("$set_once", read.person_set_once)):
+        spreads = [name for where, name in read.person_spreads if where == target]
+        if not table and not spreads:
+            continue
+        code.line("d = {}")
+        for spread in spreads:
+            code.line(f"if {spread}: d.update({spread})")
+        for name, held in table.items():
+            code.line(f"if {held} is not None: d[{name!r}] = {held}")
+        code.line(f"if d: p[{target!r}] = Raw(encode(d))")
+
+
+def _write_groups(code: Code, read: Read) -> None:
+    if not read.groups and not read.groups_open:
+        return
+    code.line("d = {}")
+    if read.groups_open:
+        code.line(f"if {read.groups_open} is not None: d.update(opened({read.groups_open}) or {{}})")
+    for name, held in read.groups.items():
+        code.line(f"if {held} is not None: d[{name!r}] = {held}")
+    code.line("if d: add_groups(d, p)")

@@ -1,0 +1,100 @@
+"""Writes the reading of times: plain numbers in the text itself, everything else by the slow way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.errors import UsageError
+from pipeline.instants import MILLISECONDS_FROM, UNITS
+from pipeline.mapping import grammar, verbs
+from pipeline.mapping.code import Code
+from pipeline.mapping.language import Call, Clock, Mapping
+from pipeline.mapping.timeformat import TimeFormat
+
+
+def write_clocks(code: Code, mapping: Mapping) -> None:
+    """Write `received`, `time` and `wall`. `time` may be a Fault; `received` that cannot be read is absent."""
+    _write(code, "received", mapping.received)
+    if mapping.received:
+        code.line("if received.__class__ is Fault: received = None")
+    code.line("wall = None")
+    _write(code, "time", mapping.time)
+
+
+def _write(code: Code, target: str, clocks: Sequence[Clock]) -> None:
+    code.line(f"{target} = None")
+    for number, clock in enumerate(clocks):
+        if number:
+            with code.block(f"if {target} is None:"):
+                _write_clock(code, target, clock)
+        else:
+            _write_clock(code, target, clock)
+
+
+def _write_clock(code: Code, target: str, clock: Clock) -> None:
+    unit = _word(code, clock.unit) or "iso"
+    if unit not in grammar.UNITS:
+        raise UsageError(f"there is no unit of time {unit!r}", hint=f"use one of {', '.join(grammar.UNITS)}")
+    form = _word(code, clock.form) if clock.form is not None else None
+    if form is not None:
+        unit = "format"
+    elif unit == "format":
+        raise UsageError("unit `format` needs a format", hint="for example %d/%m/%Y %H:%M")
+    if unit in ("iso", "format"):
+        _write_text(code, target, clock, TimeFormat(form) if form is not None else None)
+    else:
+        source = code.value(clock.source).name
+        with code.block(f"if {source} is not None:"):
+            code.line(f"try: {_number(target, source, unit)}")
+            code.line(f"except (MsgspecError, TypeError): {target}, w = epoch_of({source}, {unit!r}, w)")
+            if clock.zone == "project":
+                with code.block(f"if {target}.__class__ is int:"):
+                    _write_zone(code, target, clock)
+
+
+def _word(code: Code, given: Call | str | None) -> str | None:
+    """A word of the mapping, or what the operator set it to."""
+    if not isinstance(given, Call):
+        return given
+    if given.verb == "setting":
+        return verbs.setting_of(code, given)
+    word: str = given.given[given.verb]
+    return word
+
+
+def _number(target: str, source: str, unit: str) -> str:
+    if unit == "auto":
+        number = f"{target} = decode_int({source})"
+        return f"{number}; {target} *= 1000000 if -{MILLISECONDS_FROM} <= {target} <= {MILLISECONDS_FROM} else 1000"
+    if unit == "ns":
+        return f"{target}, w = epoch_of({source}, 'ns', w)"
+    return f"{target} = decode_int({source}) * {UNITS[unit]}"
+
+
+def _write_text(code: Code, target: str, clock: Clock, form: TimeFormat | None) -> None:
+    text = code.text(clock.source).name
+    with code.block(f"if {text} is not None and {text} and not {text}.isspace():"):
+        utc = code.local("utc")
+        cut = code.local("cut")
+        reader = f"read_iso({text}, {clock.space == 'yes'})" if form is None else f"{code.const(form.read)}({text})"
+        with code.block("try:"):
+            code.line(f"{target}, {utc}, {cut} = {reader}")
+            code.line(f"if {cut}: w += TRUNCATED")
+            if clock.zone != "utc":
+                with code.block(f"if not {utc}:"):
+                    _write_zone(code, target, clock)
+        code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")
+
+
+def _write_zone(code: Code, target: str, clock: Clock) -> None:
+    if target == "time":
+        exempt = code.test(clock.proof_unless) if clock.proof_unless is not None else None
+        code.line(f"if not {exempt}: wall = time" if exempt else "wall = time")
+    if code.options.zones:
+        received = "received" if target == "time" else "None"
+        doubt = code.local("doubt")
+        code.line(f"read = {target}")
+        with code.block("try:"):
+            code.line(f"{target}, {doubt} = to_utc(read, {received})")
+            code.line(f"if {doubt}: w += (({doubt}, f'{{read}} microseconds on the wall clock'),)")
+        code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")

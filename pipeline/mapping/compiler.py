@@ -1,0 +1,369 @@
+"""Turns a mapping into one fast function, by writing its text and compiling that.
+
+Straight-line text costs a row only what its own mapping needs: no table is walked, no verb is looked up.
+`Mapper.source` keeps the text for whoever wants to read it. Within it `row` is the record, `p` the opened
+properties, `w` the warnings; all reading comes before the first change, so sections never see each other's work.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pipeline import identity, schema, values
+from pipeline.errors import UsageError
+from pipeline.instants import BadTime, ZoneClock, read_iso
+from pipeline.junk import is_junk
+from pipeline.mapping import changes, runtime, verbs
+from pipeline.mapping.clocks import write_clocks
+from pipeline.mapping.code import Code
+from pipeline.mapping.grammar import FAMILIES
+from pipeline.mapping.language import Call, EventRule, LinkRule, Mapping
+from pipeline.schema import Options, Outcome
+from pipeline.values import Record
+
+MapRow = Callable[[Record], "Outcome | list[Outcome]"]
+
+_ALWAYS_KNOWN = ("source",)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapper:
+    """A compiled mapping. `map_row` may change the record it is given.
+
+    `space` is the namespace of the tool's keys and `hasher` makes uuids in it; `opens` are columns that a reader may
+    hand over as opened objects (it saves the mapper the work); `zone_evidence`
+    says that Drafts carry `wall`, so the zone can be
+    proved; `hash_fingerprint` tells which secret hashed, "" when none did; `source` is the compiled text.
+    """
+
+    tool: str
+    space: uuid.UUID
+    hasher: identity.Hasher
+    opens: tuple[str, ...]
+    map_row: MapRow
+    zone_evidence: bool
+    hash_fingerprint: str
+    source: str
+
+
+def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
+    """Compile for these options. Raises UsageError for settings that lack, or that the mapping does not know."""
+    _check_settings(mapping, options)
+    code = Code(mapping.tool, options, mapping.tables, open_row=mapping.properties.open is None)
+    code.depth = 2
+    _write(code, mapping)
+    source = "\n".join(
+        [
+            "def map_row(row):",
+            "    w = ()",
+            "    try:",
+            *code.lines,
+            "    except (BadValue, MsgspecError) as error:",
+            "        return Fault('bad_value', str(error))",
+            "",
+        ]
+    )
+    names: dict[str, Any] = dict(_NAMES)
+    names.update(code.constants)
+    names["displaced"] = runtime.Displaced(mapping.tool)
+    names["to_utc"] = ZoneClock(options.zones).to_utc
+    exec(compile(source, f"<mapping {mapping.tool}>", "exec"), names)
+    map_row: MapRow = names["map_row"]
+    if mapping.decoder is not None:
+        map_row = _decoded(FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder), map_row)
+    space = identity.namespace(mapping.tool, options.settings.get("source", ""))
+    if _as_importer(mapping, options):
+        space = identity.POSTHOG_MIXPANEL
+    return Mapper(
+        tool=mapping.tool,
+        space=space,
+        hasher=identity.Hasher(space),
+        opens=_opens(mapping),
+        map_row=map_row,
+        zone_evidence=any(clock.zone != "utc" for clock in mapping.time),
+        hash_fingerprint=runtime.hash_fingerprint(os.environ[verbs.HASH_KEY]) if code.used_hash else "",
+        source=source,
+    )
+
+
+def _opens(mapping: Mapping) -> tuple[str, ...]:
+    held = mapping.properties.open
+    if held is None or mapping.decoder is not None or held.verb != "ref" or held.given["ref"].count("/") != 1:
+        return ()
+    return (held.given["ref"][1:],)
+
+
+_NAMES: dict[str, Any] = {
+    "BadTime": BadTime,
+    "BadValue": values.BadValue,
+    "Draft": schema.Draft,
+    "Fault": schema.Fault,
+    "Link": schema.Link,
+    "MsgspecError": msgspec.MsgspecError,
+    "NULL": values.NULL,
+    "Raw": msgspec.Raw,
+    "TRUNCATED": runtime.TRUNCATED,
+    "add_groups": runtime.add_groups,
+    "clean_uuid": runtime.clean_uuid,
+    "decode_int": msgspec.json.Decoder(int).decode,
+    "decode_object": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
+    "decode_text": msgspec.json.Decoder(str).decode,
+    "encode": runtime.encode,
+    "epoch_of": runtime.epoch_of,
+    "group_drafts": runtime.group_drafts,
+    "is_junk": is_junk,
+    "item_of": runtime.item_of,
+    "members_of": runtime.members_of,
+    "opened": values.opened,
+    "read_form": runtime.read_form,
+    "read_iso": read_iso,
+    "renamed": runtime.renamed,
+    "session_of": runtime.session_of,
+    "text_of": runtime.text_of,
+    "url_part": runtime.url_part,
+}
+"""The names that the text of a mapper knows."""
+
+
+def _check_settings(mapping: Mapping, options: Options) -> None:
+    known = (*_ALWAYS_KNOWN, *mapping.settings)
+    for name in options.settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"the mapping {mapping.tool} knows no setting {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"it knows: {', '.join(known)}",
+            )
+
+
+def _as_importer(mapping: Mapping, options: Options) -> bool:
+    if mapping.key is None or mapping.key.posthog is None:
+        return False
+    wanted = options.settings.get("uuid", "")
+    if wanted not in ("", "posthog"):
+        raise UsageError(f"--set uuid={wanted} is unknown", hint="leave it out, or use --set uuid=posthog")
+    return wanted == "posthog"
+
+
+def _decoded(decode: Callable[[Record], list[Record]], map_row: MapRow) -> MapRow:
+    def map_rows(row: Record) -> Outcome | list[Outcome]:
+        try:
+            records = decode(row)
+        except (values.BadValue, msgspec.MsgspecError) as error:
+            return schema.Fault("bad_value", str(error))
+        if not records:
+            return schema.Skip("empty_row")
+        outcomes: list[Outcome] = []
+        for record in records:
+            made = map_row(record)
+            if isinstance(made, list):
+                outcomes.extend(made)
+            else:
+                outcomes.append(made)
+        return outcomes
+
+    return map_rows
+
+
+# --- the text, from top to bottom -------------------------------------------------------------------------
+
+
+def _write(code: Code, mapping: Mapping) -> None:
+    changes.plan_changes(code, mapping)
+    _write_open(code, mapping)
+    for rule in mapping.skip:
+        with code.block(f"if {code.test(rule.when)}:"):
+            code.line(f"return {code.const(schema.Skip(rule.code))}")
+    code.numbers |= {
+        clock.source.given["ref"]
+        for clock in (*mapping.time, *mapping.received)
+        if clock.source.verb == "ref" and clock.unit not in ("iso", "format")
+    }
+    for part in mapping.key.of if mapping.key is not None else ():
+        code.text(part)
+    _write_event(code, mapping)
+    write_clocks(code, mapping)
+    _write_key(code, mapping)
+    _write_who(code, mapping)
+    _write_links(code, mapping)
+    written = changes.read_changes(code, mapping)
+    _write_rule_links(code, mapping)
+    extras = _read_extras(code, mapping)
+    changes.write_changes(code, mapping, written)
+    _write_updates(code, mapping)
+    code.line("draft = Draft(event, who, time, p, key, uuid, received, wall, junk, w)")
+    for text in extras:
+        code.line(text)
+    code.line("if more is None: return draft")
+    code.line("return [draft, *more]")
+
+
+def _write_open(code: Code, mapping: Mapping) -> None:
+    source = mapping.properties.open
+    if source is None:
+        code.line("p = row")
+        with code.block("if None in p.values():"):
+            code.line("p = {k: v for k, v in p.items() if v is not None}")
+    else:
+        held = code.value(source).name
+        code.line(f"if {held}.__class__ is dict: p = {held}")
+        with code.block(f"elif {held}.__class__ is Raw:"):
+            code.line(f"try: p = decode_object({held})")
+            code.line(f"except MsgspecError: p = opened({held}) or {{}}")
+        with code.block("else:"):
+            code.line(f"p = opened({held}) or {{}}")
+    code.line("pop = p.pop")
+    code.line("get = p.get")
+    code.line("more = None")
+
+
+def _write_event(code: Code, mapping: Mapping) -> None:
+    code.line(f"event = {code.text(mapping.event).name}")
+    if not mapping.events:
+        return
+    hits: dict[str, tuple[str, int]] = {}
+    skips: dict[str, schema.Skip] = {}
+    for number, (name, rule) in enumerate(mapping.events.items(), 1):
+        if rule.skip:
+            skips[name] = schema.Skip(rule.skip)
+        else:
+            hits[name] = (rule.name or name, number)
+    if skips:
+        table = code.const(skips)
+        code.line(f"if event in {table}: return {table}[event]")
+    code.line(f"hit = {code.const(hits)}.get(event)")
+    with code.block("if hit is None:"):
+        if mapping.unlisted == "reject":
+            code.line("if event is not None: return Fault('unmapped_event', event)")
+        code.line("rule = 0")
+    with code.block("else:"):
+        code.line("event, rule = hit")
+
+
+def _write_key(code: Code, mapping: Mapping) -> None:
+    code.line(f"uuid = clean_uuid({code.text(mapping.uuid).name})" if mapping.uuid else "uuid = None")
+    if mapping.key is None:
+        code.line("key = None")
+        return
+    if _as_importer(mapping, code.options) and mapping.key.posthog is not None:
+        needed = code.text(mapping.key.posthog).name
+        code.line(f"key = {needed} if {needed} and not {needed}.isspace() else None")
+        return
+    parts = [code.text(part).name for part in mapping.key.of]
+    needs = [code.text(part).name for part in mapping.key.needs]
+    whole = identity.SEPARATOR.join("{" + part + " or ''}" for part in parts)
+    tests = " and ".join(f"{need} and not {need}.isspace()" for need in needs) or "True"
+    code.line(f'key = f"{whole}" if {tests} else None')
+
+
+def _write_who(code: Code, mapping: Mapping) -> None:
+    extra = frozenset(word.lower() for word in mapping.distinct_id.junk)
+    bad = "who is None or is_junk(who)"
+    if extra:
+        bad += f" or who.lower() in {code.const(extra)}"
+    code.line("junk = False")
+    code.line("passed = None")
+    _write_candidate(code, list(mapping.distinct_id.first), bad)
+    with code.block("if passed is not None:"):
+        code.line("if who is None: junk = True")
+        code.line("else: w += (('junk_distinct_id', passed),)")
+
+
+def _write_candidate(code: Code, candidates: list[Call], bad: str) -> None:
+    code.line(f"who = {code.text(candidates[0]).name}")
+    with code.block(f"if {bad}:"):
+        code.line("if who and passed is None and not who.isspace(): passed = who")
+        if len(candidates) > 1:
+            _write_candidate(code, candidates[1:], bad)
+        else:
+            code.line("who = None")
+
+
+def _write_links(code: Code, mapping: Mapping) -> None:
+    for rule in mapping.links:
+        test = code.test(rule.when) if rule.when is not None else "True"
+        with code.block(f"if {test}:"):
+            link = _link(code, rule)
+            with code.block(f"if {link[0]}:"):
+                code.line(f"more = [{link[1]}] if more is None else [*more, {link[1]}]")
+
+
+def _link(code: Code, rule: LinkRule) -> tuple[str, str]:
+    into = code.text(rule.distinct_id).name
+    other = code.text(rule.other).name
+    sound = "" if into == "who" else f" and ({into} == who or not is_junk({into}))"
+    test = f"{into} and {other} and {into} != {other}{sound} and not is_junk({other})"
+    return test, f"Link({rule.kind!r}, {into}, {other}, time if time.__class__ is int else None)"
+
+
+def _write_rule_links(code: Code, mapping: Mapping) -> None:
+    """Rows that state a merge and nothing else end here; those that also say something of a person go on."""
+    linking = [(number, rule) for number, rule in _numbered(mapping) if rule.link is not None]
+    if not linking:
+        return
+    with code.block("if rule:"):
+        for number, rule in linking:
+            _write_rule_link(code, number, rule)
+
+
+def _write_rule_link(code: Code, number: int, rule: EventRule) -> None:
+    if rule.link is not None:
+        with code.block(f"if rule == {number}:"):
+            test = code.test(rule.link.when) if rule.link.when is not None else "True"
+            with code.block(f"if {test}:"):
+                holds, made = _link(code, rule.link)
+                if rule.update == "person":
+                    code.line(f"more = [{made}] if {holds} else None")
+                    code.line("if more is not None and '$set' not in p and '$set_once' not in p: return more[0]")
+                else:
+                    code.line(f"if {holds}: return {made}")
+                    code.line(f"return {code.const(schema.Skip('incomplete_merge'))}")
+
+
+def _numbered(mapping: Mapping) -> Iterable[tuple[int, EventRule]]:
+    return enumerate(mapping.events.values(), 1)
+
+
+def _read_extras(code: Code, mapping: Mapping) -> list[str]:
+    texts: list[str] = []
+    for number, extra in enumerate(mapping.also, 1):
+        held = code.local("x")
+        code.line(f"{held} = None")
+        test = code.test(extra.when) if extra.when is not None else "True"
+        with code.block(f"if {test}:"):
+            name = code.text(extra.event).name
+            members = [(key, code.present(call).name) for key, call in extra.properties.items()]
+            pairs = ", ".join(f"({key!r}, {member})" for key, member in members)
+            code.line(f"{held} = {name}, {{k: v for k, v in ({pairs}{',' if pairs else ''}) if v is not None}}")
+        marked = f"key and key + {identity.SEPARATOR + 'also' + str(number)!r}"
+        draft = f"Draft({held}[0], who, time, {held}[1], {marked}, None, received, None, junk)"
+        texts.append(f"if {held} is not None: more = [*(more or ()), {draft}]")
+    return texts
+
+
+def _write_updates(code: Code, mapping: Mapping) -> None:
+    """Rows that say something of a person or a group get the name the target's dialect has for that."""
+    posthog = code.options.dialect == "posthog"
+    updating = [(number, rule) for number, rule in _numbered(mapping) if rule.update or rule.group is not None]
+    if not updating:
+        return
+    with code.block("if rule:"):
+        for number, rule in updating:
+            if rule.update == "person":
+                code.line(f"if rule == {number}: event = {'$set' if posthog else '$identify'!r}")
+            if rule.group is not None:
+                with code.block(f"if rule == {number}:"):
+                    name = "$groupidentify" if posthog else "$group_identify"
+                    code.line(f"event = {name!r}")
+                    if rule.group.open is not None:
+                        draft = "Draft(event, who, time, p, key, uuid, received, wall, junk, w)"
+                        code.line(f"return group_drafts({draft}, group_updates)")
+                        continue
+                    code.line("if group_type and group_key: who = f'${group_type}_{group_key}'; junk = False")

@@ -1,0 +1,94 @@
+"""Where mapping files stand, and which of them fits a row."""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from pathlib import Path
+
+from pipeline import values
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapping.language import Call, Mapping
+from pipeline.mapping.loader import parse
+from pipeline.values import Record, Value
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def folder() -> Path:
+    """The folder of the shipped mappings: in the installed package, else at the root of the repository."""
+    bundled = _PACKAGE / "_bundled" / "mappings"
+    return bundled if bundled.is_dir() else _PACKAGE.parent / "mappings"
+
+
+def available() -> list[str]:
+    """The names of the shipped mappings, sorted."""
+    return sorted(path.stem for path in folder().glob("*.yaml"))
+
+
+def load(name_or_path: str) -> Mapping:
+    """Read a shipped mapping by its name, or any by its path. Raises UsageError and MappingError."""
+    if name_or_path in available():
+        return _shipped(name_or_path)
+    path = Path(name_or_path)
+    if not path.is_file():
+        near = difflib.get_close_matches(name_or_path, available(), n=1)
+        raise UsageError(
+            f"there is no mapping {name_or_path!r}",
+            hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
+        )
+    return _read(path, name_or_path)
+
+
+@lru_cache(maxsize=64)
+def _shipped(name: str) -> Mapping:
+    return _read(folder() / f"{name}.yaml", f"{name}.yaml")
+
+
+def _read(path: Path, name: str) -> Mapping:
+    try:
+        return parse(path.read_text(encoding="utf-8"), name)
+    except UnicodeDecodeError as error:
+        raise MappingError(f"not UTF-8: {error.reason}", file=name, hint="save the file as UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"cannot read the mapping {name}: {error.strerror}", hint="check the path") from None
+
+
+def recognise(record: Record) -> list[str]:
+    """The names of the shipped mappings whose `recognise` clause the row meets; the row is not changed."""
+    return [name for name in available() if fits(load(name), record)]
+
+
+def fits(mapping: Mapping, record: Record) -> bool:
+    """Whether a row has all that `recognise` says every row has, and nothing that none has."""
+    clause = mapping.recognise
+    if clause is None:
+        return False
+    held = record if mapping.properties.open is None else _members(_find(mapping.properties.open, record, {}))
+    return all(_there(call, record, held) for call in clause.has) and not any(
+        _there(call, record, held) for call in clause.lacks
+    )
+
+
+def _there(call: Call, record: Record, held: Record) -> bool:
+    if call.verb == "first":
+        return any(_there(one, record, held) for one in call.given["first"])
+    return _find(call, record, held) is not None
+
+
+def _find(call: Call, record: Record, held: Record) -> Value:
+    ref = str(call.given.get("ref", ""))
+    if not ref.startswith("/"):
+        return held.get(ref)
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in ref[1:].split("/")]
+    found: Value = record.get(steps[0])
+    for step in steps[1:]:
+        found = _members(found).get(step)
+    return found
+
+
+def _members(value: Value) -> Record:
+    try:
+        return values.opened(value) or {}
+    except values.BadValue:
+        return {}

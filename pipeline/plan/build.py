@@ -1,0 +1,347 @@
+"""Make a plan: walk everything once, send nothing, seal what was found.
+
+The only effects are the files of the plan directory. Memory does not grow with the input: key records, cells and
+rejects go to disk as they come (law 8).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pipeline.errors import BackcastError
+from pipeline.events import DAY
+from pipeline.extract import blocks as read_blocks
+from pipeline.extract import digest_of
+from pipeline.instants import format_utc
+from pipeline.make import KEY, KEYLESS, BlockNotes, Recipe, Task, observe_block
+from pipeline.plan import gates as rule
+from pipeline.plan.cells import Cells
+from pipeline.plan.copies import Decisions, Keys, decide
+from pipeline.plan.directory import Directory, LinesWriter
+from pipeline.plan.links import Links
+from pipeline.plan.sealed import Example, Gate, MappingSeal, PartSeal, Plan, RowCounts, save, seal
+from pipeline.plan.sealed import EventCounts as EventTotals
+from pipeline.plan.zone import ZoneVerdict, judge
+from pipeline.schema import Part, Source
+from pipeline.workers import Workers
+
+SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow")
+"""Libraries whose version can change an event; recorded, and named when a block's digest differs."""
+
+
+class SealedBlock(msgspec.Struct, frozen=True):
+    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables."""
+
+    number: int
+    part: int
+    index: int
+    offset: int
+    length: int
+    first_row: int
+    rows: int
+    events: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a plan is made from. `recipe` decides the events, the rest what a person wants to know or allow."""
+
+    source: Source
+    recipe: Recipe
+    mapping: MappingSeal
+    directory: Directory
+    workers: int
+    target: str = ""
+    allowed: rule.Allowed = field(default_factory=rule.Allowed)
+    notices: Sequence[tuple[str, str, str]] = ()
+
+
+Progress = Callable[[int, int], None]
+"""Called with rows and bytes read so far."""
+
+
+def build(request: Request, progress: Progress = lambda rows, length: None) -> Plan:
+    """Plan: read every part, write every file of the directory, plan.json last. Returns the plan, ready or not."""
+    directory = request.directory
+    shutil.rmtree(directory.scratch, ignore_errors=True)
+    directory.scratch.mkdir(parents=True)
+    try:
+        return _Builder(request, progress).run()
+    finally:
+        shutil.rmtree(directory.scratch, ignore_errors=True)
+
+
+class _PartCount:
+    """Running counts of one part."""
+
+    __slots__ = ("mapped", "rejected", "rows", "skipped")
+
+    def __init__(self) -> None:
+        self.rows = self.mapped = self.skipped = self.rejected = 0
+
+
+class _Builder:
+    def __init__(self, request: Request, progress: Progress) -> None:
+        self.request = request
+        self.progress = progress
+        self.directory = request.directory
+        self.recipe = request.recipe
+        self.options = request.recipe.options
+        self.counts = [_PartCount() for _ in self.recipe.parts]
+        self.skips: Counter[str] = Counter()
+        self.rejects: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter()
+        self.examples: dict[str, Example] = {}
+        self.zone: Counter[tuple[int, int]] = Counter()
+        self.names: dict[str, int] = {}
+        self.part_of: list[int] = []
+        self.events = 0
+        self.event_bytes = 0
+        self.bytes_read = 0
+        self.first = 2**62
+        self.last = -(2**62)
+        self.keys = Keys(self.directory.scratch / "keys")
+        self.cells = Cells(self.directory.scratch)
+        self.links = Links()
+        self.files: dict[str, str] = {}
+        self.mapper = self.recipe.compile(self.options)
+
+    def run(self) -> Plan:
+        for stale in (self.directory.plan, self.directory.report_json, self.directory.report_html):
+            stale.unlink(missing_ok=True)
+        with ThreadPoolExecutor(1, "digest") as pool:
+            digests = [pool.submit(digest_of, part) for part in self.recipe.parts]
+            try:
+                self.walk()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+            parts = [self.part_seal(part, digest) for part, digest in zip(self.recipe.parts, digests, strict=True)]
+        links = self.write_links()
+        self.write_copies()
+        self.write_cells()
+        return self.finish([self.recount(part, index) for index, part in enumerate(parts)], links)
+
+    # -- the walk ------------------------------------------------------------------------------------
+
+    def walk(self) -> None:
+        limit = self.options.limit
+        with (
+            LinesWriter(self.directory.blocks) as blocks,
+            LinesWriter(self.directory.rejects) as rejects,
+            Workers(self.request.workers, self.recipe) as workers,
+        ):
+            if limit is None:
+                for task, notes in workers.walk(observe_block, self.tasks()):
+                    self.take(task, notes, blocks, rejects)
+            else:
+                for task in self.tasks():
+                    left = limit - sum(count.rows for count in self.counts)
+                    if left <= 0:
+                        break
+                    for _, notes in workers.walk(observe_block, [task._replace(limit=left)]):
+                        self.take(task, notes, blocks, rejects)
+            self.files["blocks.jsonl"] = blocks.close()
+            self.files["rejects.jsonl"] = rejects.close()
+
+    def tasks(self) -> Iterator[Task]:
+        number = 0
+        for part in self.recipe.parts:
+            for block in read_blocks(part):
+                yield Task(number, block)
+                number += 1
+
+    def take(self, task: Task, notes: BlockNotes, blocks: LinesWriter, rejects: LinesWriter) -> None:
+        block = task.block
+        count = self.counts[block.part]
+        path = self.recipe.parts[block.part].path
+        first_row = count.rows + 1
+        blocks.write(
+            SealedBlock(
+                task.number, block.part, block.index, block.offset, block.length, first_row,
+                notes.rows, notes.events, notes.digest,
+            )
+        )  # fmt: skip
+        for reject in notes.rejects:
+            rejects.write(msgspec.structs.replace(reject, row=first_row + reject.row - 1))
+            self.rejects[reject.code] += 1
+        for code, (row, offset, detail) in notes.examples.items():
+            self.examples.setdefault(code, Example(path, first_row + row, offset, detail))
+        count.rows += notes.rows
+        count.mapped += notes.mapped
+        count.skipped += notes.skips.total()
+        count.rejected += len(notes.rejects)
+        self.skips.update(notes.skips)
+        self.warnings.update(notes.warnings)
+        self.zone.update(notes.zone)
+        self.cells.add(notes.cells)
+        self.links.add(link for _, link in notes.links)
+        self.take_keys(notes)
+        self.part_of.append(block.part)
+        self.events += notes.events
+        self.event_bytes += notes.event_bytes
+        self.bytes_read += block.length
+        self.progress(sum(one.rows for one in self.counts), self.bytes_read)
+
+    def take_keys(self, notes: BlockNotes) -> None:
+        keys = np.frombuffer(bytearray(notes.keys), KEY)
+        if not len(keys):
+            return
+        table = np.array([self.names.setdefault(name, len(self.names)) for name in notes.names], np.uint32)
+        keys["name"] = table[keys["name"] & ~KEYLESS] | (keys["name"] & KEYLESS)
+        self.first = min(self.first, int(keys["time"].min()))
+        self.last = max(self.last, int(keys["time"].max()))
+        self.keys.add(keys)
+
+    # -- the tables ----------------------------------------------------------------------------------
+
+    def write_links(self) -> int:
+        with LinesWriter(self.directory.identities) as writer:
+            writer.write_all(self.links.seal(self.mapper.hasher, self.keys, self.options))
+            self.files["identities.jsonl"] = writer.close()
+        self.warnings.update(self.links.refused)
+        return writer.count
+
+    def write_copies(self) -> None:
+        decisions = Decisions(self.directory.scratch / "decisions")
+        names = list(self.names)
+        of_many: Counter[tuple[int, int]] = Counter()
+        for dropped in decide(self.keys, decisions, collapse=self.options.collapse_identical):
+            self.events -= 1
+            self.cells.move(names[dropped.name], dropped.time // DAY, dropped.code)
+            if dropped.of > 1:
+                of_many[dropped.block, dropped.row] += 1
+                if of_many[dropped.block, dropped.row] < dropped.of:
+                    self.warnings["partly_duplicate_row"] += 1
+                    continue
+                self.warnings["partly_duplicate_row"] -= dropped.of - 1
+            count = self.counts[self.part_of[dropped.block]]
+            count.mapped -= 1
+            count.skipped += 1
+            self.skips[dropped.code] += 1
+        with LinesWriter(self.directory.copies) as writer:
+            for number, copies in decisions.by_block():
+                writer.write_all((number, *copy) for copy in copies)
+            self.files["copies.jsonl"] = writer.close()
+        self.keys.remove()
+
+    def write_cells(self) -> None:
+        with LinesWriter(self.directory.cells) as writer:
+            self.totals: Counter[str] = Counter()
+            for (event, day, outcome), count in self.cells.items():
+                writer.write({"event": event, "day": _day(day), "outcome": outcome, "count": count})
+                if outcome == "mapped":
+                    self.totals[event] += count
+            self.files["cells.jsonl"] = writer.close()
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def part_seal(self, part: Part, digest: Future[str]) -> PartSeal:
+        return PartSeal(
+            part.path, part.bytes, digest.result(), 0, 0, 0, 0, part.format, part.codecs, part.dialect,
+            part.file, part.member, part.mtime_ns,
+        )  # fmt: skip
+
+    def recount(self, part: PartSeal, index: int) -> PartSeal:
+        count = self.counts[index]
+        if count.rows != count.mapped + count.skipped + count.rejected:
+            raise BackcastError(
+                f"{part.path} does not balance: {count.rows} rows read, {count.mapped} mapped,"
+                f" {count.skipped} skipped, {count.rejected} rejected",
+                hint="this is a defect of backcast; please report it with the mapping",
+            )
+        return msgspec.structs.replace(
+            part, rows=count.rows, mapped=count.mapped, skipped=count.skipped, rejected=count.rejected
+        )
+
+    def finish(self, parts: list[PartSeal], links: int) -> Plan:
+        rows = RowCounts(
+            sum(part.rows for part in parts),
+            sum(part.mapped for part in parts),
+            sum(part.skipped for part in parts),
+            sum(part.rejected for part in parts),
+        )
+        verdict = judge(self.zone, self.options.zones)
+        gates = self.gates(rows, verdict, links)
+        plan = Plan(
+            verdict=_verdict(gates, self.warnings),
+            tool=self.mapper.tool,
+            zone=verdict.zone,
+            first=format_utc(self.first) if self.events else None,
+            last=format_utc(self.last) if self.events else None,
+            rows=rows,
+            events=EventTotals(
+                self.events + links,
+                {"identities": links, "groups": 0, "events": self.events, "persons": 0},
+            ),
+            parts=parts,
+            skips=_sorted(self.skips),
+            rejects=_sorted(self.rejects),
+            warnings=_sorted(self.warnings),
+            examples=dict(sorted(self.examples.items())),
+            gates=gates,
+            names=_sorted(self.totals),
+            zone_evidence=[_evidence(verdict, index) for index in range(len(verdict.months))],
+            mapping=self.request.mapping,
+            options=self.options,
+            limits=self.recipe.limits,
+            target=self.request.target,
+            version=importlib.metadata.version("backcast"),
+            libraries={name: importlib.metadata.version(name) for name in SEALING_LIBRARIES},
+            blocks=len(self.part_of),
+            event_bytes=self.event_bytes,
+            files=self.files,
+            notices=[*self.request.notices, *((n.code, n.where, n.detail) for n in self.request.source.notes)],
+        )
+        plan = seal(plan)
+        save(self.directory, plan)
+        return plan
+
+    def gates(self, rows: RowCounts, verdict: ZoneVerdict, links: int) -> list[Gate]:
+        duplicates = self.skips["duplicate_event"] + self.skips["superseded"]
+        found: list[Gate | None] = [
+            rule.rejects_gate(rows.rejected, rows.read, self.request.allowed),
+            rule.zero_events_gate(self.events + links),
+            rule.duplicates_gate(duplicates, self.events),
+        ]
+        if getattr(self.mapper, "zone_evidence", False) and rows.mapped:
+            found.append(rule.zone_gate(verdict, named=bool(self.options.zones)))
+        return [gate for gate in found if gate is not None]
+
+
+def _verdict(gates: Iterable[Gate], warnings: Counter[str]) -> str:
+    levels = {gate.level for gate in gates}
+    if "stop" in levels:
+        return "not-ready"
+    return "warnings" if levels or +warnings else "ready"
+
+
+def _sorted(counts: Counter[str]) -> dict[str, int]:
+    """Counts, the most frequent first, equal ones by name; what came to nothing is left out."""
+    return dict(sorted(((code, n) for code, n in counts.items() if n), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _day(day: int) -> str:
+    return format_utc(day * DAY)[:10]
+
+
+def _evidence(verdict: ZoneVerdict, index: int) -> dict[str, Any]:
+    month = verdict.months[index]
+    return {
+        "month": month.month,
+        "offset": month.offset,
+        "rows": month.rows,
+        "of": month.of,
+        "expected": list(month.expected),
+        "agrees": month.agrees,
+    }

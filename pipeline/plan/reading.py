@@ -1,0 +1,167 @@
+"""Read a sealed plan back as work: its recipe, its blocks with their tables, its links."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import UnreadableExport, UnsafePlan
+from pipeline.events import Encoder, Mapper
+from pipeline.extract import blocks as read_blocks
+from pipeline.extract import digest_of
+from pipeline.make import Copy, Recipe, Task
+from pipeline.plan.build import SealedBlock
+from pipeline.plan.directory import Directory, digest_file, read_lines
+from pipeline.plan.links import SealedLink
+from pipeline.plan.sealed import Plan
+from pipeline.schema import BLOCK_ROWS, Block, Draft, Options, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One block as it was sealed, with its share of the tables. `events` is what is left after them."""
+
+    sealed: SealedBlock
+    copies: tuple[Copy, ...]
+
+    @property
+    def events(self) -> int:
+        return self.sealed.events - sum(bool(copy.code) for copy in self.copies)
+
+
+def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
+    """The plan's parts on this machine. Raises UnreadableExport naming the first that is missing."""
+    parts = []
+    for index, sealed in enumerate(plan.parts):
+        file = sealed.file
+        if source_root is not None:
+            shown = sealed.path.split("!", 1)[0]
+            candidates = [source_root / shown, source_root / Path(sealed.file).name]
+            file = str(next((one for one in candidates if one.exists()), candidates[0]))
+        if not os.path.exists(file):
+            raise UnreadableExport(
+                f"{sealed.path} is gone: no file {file}",
+                path=sealed.path,
+                hint="bring the export back, or say where it lies now with --source-root DIR",
+            )
+        parts.append(sealed.part(index, file))
+    return tuple(parts)
+
+
+def check_tables(plan: Plan, directory: Directory) -> None:
+    """Raise UnsafePlan if a file of the plan is not the one that was sealed."""
+    for name, digest in plan.files.items():
+        path = directory.path / name
+        if not path.exists():
+            raise UnsafePlan(f"{path} is missing from the plan", hint="plan again, or copy the whole directory")
+        if digest_file(path) != digest:
+            raise UnsafePlan(f"{path} was changed after it was sealed", hint="plan again; a plan is never edited")
+
+
+def planned_blocks(directory: Directory) -> Iterator[Planned]:
+    """Every block in order, with its decisions on copies; two files read side by side."""
+    tables = groupby(read_lines(directory.copies, tuple[int, int, int, int, str]), key=itemgetter(0))
+    pending = next(tables, None)
+    for sealed in read_lines(directory.blocks, SealedBlock):
+        copies: tuple[Copy, ...] = ()
+        if pending is not None and pending[0] == sealed.number:
+            copies = tuple(Copy(*line[1:]) for line in pending[1])
+            pending = next(tables, None)
+        yield Planned(sealed, copies)
+
+
+def tasks(
+    plan: Plan, directory: Directory, parts: Sequence[Part], choose: Callable[[Planned], Task | None]
+) -> Iterator[Task]:
+    """The work of the events phase. `choose` makes a task of a planned block, or None where nothing is left to do.
+
+    Raises UnsafePlan where the parts no longer fall into the blocks that were sealed.
+    """
+    for part_index, group in groupby(planned_blocks(directory), key=lambda planned: planned.sealed.part):
+        part = parts[part_index]
+        fresh = read_blocks(part)
+        passed = 0  # blocks with nothing left to do: read past only when a later one has
+        for planned in group:
+            task = choose(planned)
+            passed += 1
+            if task is None:
+                continue
+            block = next(islice(fresh, passed - 1, passed), None)
+            passed = 0
+            sealed = planned.sealed
+            if block is None or (block.index, block.offset) != (sealed.index, sealed.offset):
+                raise UnsafePlan(
+                    f"{part.path} no longer falls into the blocks that were planned, at block {sealed.index}",
+                    hint="plan again: the file changed since",
+                )
+            yield task._replace(block=block)
+
+
+def task_of(plan: Plan, planned: Planned) -> Task:
+    """A block as a task, without its content."""
+    sealed = planned.sealed
+    return Task(
+        sealed.number,
+        Block(sealed.part, sealed.index, sealed.offset, sealed.length),
+        sealed.rows if plan.options.limit is not None else None,
+        sealed.digest,
+        planned.copies,
+    )
+
+
+def link_blocks(
+    plan: Plan, directory: Directory, mapper: Mapper, options: Options
+) -> Iterator[tuple[int, list[bytes]]]:
+    """The identities phase: encoded merges in blocks of 5,000, numbered from 0."""
+    encoder = Encoder(mapper.tool, options)
+    links = list[bytes]()
+    number = 0
+    for link in read_lines(directory.identities, SealedLink):
+        links.append(encode_link(link, encoder))
+        if len(links) == BLOCK_ROWS:
+            yield number, links
+            number, links = number + 1, []
+    if links:
+        yield number, links
+
+
+def encode_link(link: SealedLink, encoder: Encoder) -> bytes:
+    """The event of one merge: `$identify` with `$anon_distinct_id`, or `$create_alias` with `alias`.
+
+    The surviving id is the event's distinct_id (service-behaviour 1.10).
+    """
+    name, member = ("$identify", "$anon_distinct_id") if link.kind == "identify" else ("$create_alias", "alias")
+    other = msgspec.Raw(msgspec.json.encode(link.other))
+    body, _ = encoder.encode(Draft(name, link.distinct_id, link.time, {member: other}))
+    return b'%b%b"}' % (body, link.uuid.encode())
+
+
+def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
+    """What differs between the parts and what was sealed, a line each; empty when nothing does.
+
+    Only a part whose size or time differs is read again.
+    """
+    differences = []
+    for sealed, part in zip(plan.parts, parts, strict=True):
+        status = os.stat(part.file)
+        if status.st_size == _file_size(sealed.bytes, sealed.member) and status.st_mtime_ns == sealed.mtime_ns:
+            continue
+        digest = digest_of(part)
+        if digest != sealed.digest:
+            differences.append(f"{sealed.path}: sealed {sealed.digest[:12]}, now {digest[:12]}")
+    return differences
+
+
+def _file_size(size: int, member: str) -> int:
+    return -1 if member else size
+
+
+def recipe_of(plan: Plan, parts: tuple[Part, ...], compile_: Callable[[Options], Mapper], excluded: frozenset[str]) -> Recipe:
+    """The recipe that the plan was made with."""
+    return Recipe(compile_, plan.options, plan.limits, parts, excluded)

@@ -1,0 +1,146 @@
+"""All that a report says, gathered once from the plan and the files beside it; JSON and HTML show the same value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from pipeline.errors import UnsafePlan
+from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.sealed import Plan
+from pipeline.printable import printable
+from pipeline.report.mask import masked
+from pipeline.report.results import ApplyResult, VerifyResult
+from pipeline.report.wording import meaning, unproved
+from pipeline.schema import Format, Reject
+
+TOP_EVENTS = 100
+"""Event names in the table of months; the others are one line."""
+DETAIL_CHARACTERS = 240
+OTHERS = ""
+"""Stands for the event names beyond the most frequent ones."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """One code with its count, and one example and its place where one is known. `row` counts from 1, 0 is none."""
+
+    code: str
+    count: int
+    meaning: str
+    part: str = ""
+    row: int = 0
+    detail: str = ""
+    record: str = ""
+
+
+class MonthCount(msgspec.Struct, frozen=True):
+    """Events to send of one name (OTHERS for the rest) in one UTC month, `2021-03`."""
+
+    event: str
+    month: str
+    count: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A plan and what became of it. `name` is the plan directory's own name, no path of this machine."""
+
+    name: str
+    plan: Plan
+    months: list[MonthCount]
+    skips: list[Counted]
+    rejects: list[Counted]
+    warnings: list[Counted]
+    unproved: list[str]
+    rehearsal: ApplyResult | None = None
+    verification: VerifyResult | None = None
+
+
+class _Cell(msgspec.Struct):
+    event: str
+    day: str
+    outcome: str
+    count: int
+
+
+def gather(
+    directory: Directory,
+    plan: Plan,
+    rehearsal: ApplyResult | None = None,
+    verification: VerifyResult | None = None,
+) -> Report:
+    """Read cells.jsonl and rejects.jsonl once, a line at a time. Raises UnsafePlan when they are damaged."""
+    return Report(
+        directory.path.resolve().name,
+        plan,
+        _months(directory, plan),
+        [Counted(code, count, meaning(code)) for code, count in plan.skips.items()],
+        _rejects(directory, plan),
+        _warnings(plan),
+        unproved(plan),
+        rehearsal,
+        verification,
+    )
+
+
+def _months(directory: Directory, plan: Plan) -> list[MonthCount]:
+    shown = frozenset(list(plan.names)[:TOP_EVENTS])
+    counts: Counter[tuple[str, str]] = Counter()
+    if directory.cells.exists():
+        try:
+            for cell in read_lines(directory.cells, _Cell):
+                if cell.outcome == "mapped" and cell.count:
+                    counts[cell.event if cell.event in shown else OTHERS, cell.day[:7]] += cell.count
+        except msgspec.MsgspecError as error:
+            raise _damaged(directory.cells.name, error) from None
+    order = {name: place for place, name in enumerate(plan.names)} | {OTHERS: len(plan.names)}
+    return [
+        MonthCount(event, month, count)
+        for (event, month), count in sorted(counts.items(), key=lambda one: (order[one[0][0]], one[0]))
+    ]
+
+
+def _rejects(directory: Directory, plan: Plan) -> list[Counted]:
+    """One line for each code, with the first row of each; reading ends when every code has one."""
+    first: dict[str, Reject] = {}
+    if plan.rejects and directory.rejects.exists():
+        try:
+            for reject in read_lines(directory.rejects, Reject):
+                first.setdefault(reject.code, reject)
+                if len(first) == len(plan.rejects):
+                    break
+        except msgspec.MsgspecError as error:
+            raise _damaged(directory.rejects.name, error) from None
+    dialects = {part.path: part.dialect for part in plan.parts if part.format is Format.CSV}
+    found = []
+    for code, count in plan.rejects.items():
+        example = first.get(code)
+        if example is None:
+            found.append(Counted(code, count, meaning(code)))
+            continue
+        detail = printable(example.detail, DETAIL_CHARACTERS)
+        record = masked(example.record, dialects.get(example.part))
+        found.append(Counted(code, count, meaning(code), example.part, example.row, detail, record))
+    return found
+
+
+def _warnings(plan: Plan) -> list[Counted]:
+    found = []
+    for code, count in plan.warnings.items():
+        example = plan.examples.get(code)
+        if example is None:
+            found.append(Counted(code, count, meaning(code)))
+        else:
+            detail = printable(example.detail, DETAIL_CHARACTERS)
+            found.append(Counted(code, count, meaning(code), example.part, example.row, detail))
+    return found
+
+
+def _damaged(name: str, error: Exception) -> UnsafePlan:
+    return UnsafePlan(f"{name} of the plan cannot be read: {error}", hint="plan again; a plan is never edited")
+
+
+def phases_of(plan: Plan) -> Mapping[str, int]:
+    """The phases in the order in which they are sent, all four also when nothing is in them."""
+    return {name: plan.events.phases.get(name, 0) for name in ("identities", "groups", "events", "persons")}

@@ -1,0 +1,124 @@
+"""The report for people: one self-contained page that needs no network, no script and no other file.
+
+Everything that came from an export is escaped by the template engine, and the page's own policy forbids scripts
+and any load, so that a hostile event name stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from pipeline.extract import describe
+from pipeline.instants import format_utc
+from pipeline.offsets import offset_name
+from pipeline.plan.sealed import Plan
+from pipeline.printable import printable
+from pipeline.report.contents import OTHERS, Report, phases_of
+from pipeline.report.wording import PHASES, VERDICTS, advice
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MOST_PARTS = 2_000
+"""Parts listed one by one; the others are in plan.json."""
+NAME_CHARACTERS = 200
+
+
+class YearTable(NamedTuple):
+    """Events to send in one UTC year: (name, twelve counts, their sum) in the order of the plan, then the sums."""
+
+    year: str
+    events: list[tuple[str, list[int], int]]
+    sums: list[int]
+    total: int
+
+
+def render(report: Report) -> str:
+    """The page as text. The same report gives the same page."""
+    plan = report.plan
+    return _environment().get_template("plan.html.j2").render(
+        report=report,
+        plan=plan,
+        verdict=VERDICTS.get(plan.verdict, plan.verdict),
+        phases=[(name, PHASES[name], count) for name, count in phases_of(plan).items()],
+        parts=[(part, describe(part.part(index))) for index, part in enumerate(plan.parts[:MOST_PARTS])],
+        parts_left_out=max(0, len(plan.parts) - MOST_PARTS),
+        years=years(report),
+        gates=[(gate, advice(gate.name)) for gate in plan.gates],
+        zones=list(map(_zone_row, plan.zone_evidence)),
+        options=list(options_shown(plan)),
+    )
+
+
+def years(report: Report) -> list[YearTable]:
+    """The months of a report as one table a year."""
+    by_year: dict[str, dict[str, list[int]]] = {}
+    for one in report.months:
+        year, month = one.month.rsplit("-", 1)
+        counts = by_year.setdefault(year, {}).setdefault(one.event, [0] * 12)
+        counts[int(month) - 1] += one.count
+    tables = []
+    for year, events in sorted(by_year.items()):
+        sums = [sum(column) for column in zip(*events.values(), strict=True)]
+        rows = [(_event_name(name), counts, sum(counts)) for name, counts in events.items()]
+        tables.append(YearTable(year, rows, sums, sum(sums)))
+    return tables
+
+
+def options_shown(plan: Plan) -> list[tuple[str, str]]:
+    """Each option of the plan by name, times in words, those that were not given left out."""
+    shown: list[tuple[str, str]] = []
+    for name, value in msgspec.to_builtins(plan.options).items():
+        if value in (None, "", [], {}):
+            continue
+        shown.append((name, _option(name, value)))
+    for name, value in msgspec.to_builtins(plan.limits).items():
+        shown.append((name, f"{value:,}"))
+    return shown
+
+
+def _option(name: str, value: object) -> str:
+    if name in ("as_of", "since", "until") and isinstance(value, int):
+        return format_utc(value)
+    if name == "zones" and isinstance(value, list):
+        return ", ".join(f"{zone} from {since}" if since else str(zone) for zone, since in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _event_name(name: str) -> str:
+    return "all other events" if name == OTHERS else printable(name, NAME_CHARACTERS)
+
+
+def _zone_row(month: Mapping[str, object]) -> dict[str, object]:
+    expected = month.get("expected")
+    names = [offset_name(int(one)) for one in expected] if isinstance(expected, list) else []
+    offset = month.get("offset")
+    return {
+        **month,
+        "offset": offset_name(offset) if isinstance(offset, int) else "",
+        "expected": " or ".join(names),
+    }
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("pipeline.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["n"] = lambda number: f"{number:,}"
+    environment.filters["plainly"] = lambda text, limit=NAME_CHARACTERS: printable(str(text), limit)
+    return environment

@@ -1,0 +1,110 @@
+"""What programs read: the documented, versioned objects of DESIGN 9, and the files report.json and report.html."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from pipeline.plan.directory import Directory, write_atomically
+from pipeline.plan.sealed import Plan
+from pipeline.report.contents import Report, gather, phases_of
+from pipeline.report.results import ApplyResult, VerifyResult
+
+FORMAT = "backcast.report/1"
+
+
+def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
+    """The object of `plan --json`: the plan at `path`, without what only sealing needs. Ready for msgspec or json."""
+    rows = plan.rows
+    return {
+        "format": plan.format,
+        "plan": str(path),
+        "digest": plan.digest,
+        "verdict": plan.verdict,
+        "tool": plan.tool,
+        "zone": plan.zone,
+        "first": plan.first,
+        "last": plan.last,
+        "rows": {"read": rows.read, "mapped": rows.mapped, "skipped": rows.skipped, "rejected": rows.rejected},
+        "events": {"made": plan.events.made, "phases": dict(phases_of(plan))},
+        "parts": [
+            {"path": part.path, "bytes": part.bytes, "digest": part.digest, "rows": part.rows} for part in plan.parts
+        ],
+        "skips": dict(plan.skips),
+        "rejects": dict(plan.rejects),
+        "warnings": dict(plan.warnings),
+        "gates": [{"name": gate.name, "level": gate.level, "detail": gate.detail} for gate in plan.gates],
+    }
+
+
+def report_object(report: Report) -> dict[str, object]:
+    """The object of report.json: the plan's, what stands behind its counts, and what became of it.
+
+    `months` counts events to send by name and UTC month ("" for names beyond the 100 most frequent). Records of
+    `rejects` are masked and cut. `rehearsal` and `verification` are null until they were made.
+    """
+    plan = report.plan
+    return {
+        "format": FORMAT,
+        "plan": plan_object(plan, report.name),
+        "sentence": plan.sentence,
+        "months": report.months,
+        "skips": report.skips,
+        "rejects": report.rejects,
+        "warnings": report.warnings,
+        "zone_evidence": plan.zone_evidence,
+        "mapping": {"name": plan.mapping.name, "digest": plan.mapping.digest},
+        "options": plan.options,
+        "limits": plan.limits,
+        "target": plan.target,
+        "version": plan.version,
+        "libraries": plan.libraries,
+        "files": plan.files,
+        "notices": plan.notices,
+        "unproved": report.unproved,
+        "rehearsal": report.rehearsal,
+        "verification": report.verification,
+    }
+
+
+def encode(value: object) -> bytes:
+    """JSON for people and programs: indented, its last line ended."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
+class _Earlier(msgspec.Struct):
+    plan: Mapping[str, object]
+    rehearsal: ApplyResult | None = None
+    verification: VerifyResult | None = None
+
+
+def write_report(
+    directory: Directory,
+    plan: Plan,
+    rehearsal: ApplyResult | None = None,
+    verification: VerifyResult | None = None,
+) -> None:
+    """Write report.json and report.html, each whole or not at all.
+
+    Results that an earlier report of the same plan holds stay in it when none are given here.
+    """
+    from pipeline.report.html import render
+
+    earlier = _earlier(directory, plan)
+    if earlier is not None:
+        rehearsal = rehearsal or earlier.rehearsal
+        verification = verification or earlier.verification
+    report = gather(directory, plan, rehearsal, verification)
+    write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
+    write_atomically(directory.report_json, encode(report_object(report)))
+
+
+def _earlier(directory: Directory, plan: Plan) -> _Earlier | None:
+    """What the report beside the plan says already; None when it is of another plan, or none that we wrote."""
+    try:
+        earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_Earlier)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    return earlier if earlier.plan.get("digest") == plan.digest else None

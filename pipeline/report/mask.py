@@ -1,0 +1,80 @@
+"""A rejected row as a report may show it: names and ids as they stand, values of properties masked, cut short.
+
+A report is mailed and printed; a row holds what people typed. The row may be broken, which is why it was rejected,
+so it is masked token by token and never parsed.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from pipeline.printable import printable
+from pipeline.schema import Dialect
+
+MASK = "•••"
+RECORD_CHARACTERS = 400
+SHOWN = frozenset(
+    (
+        "event", "event_type", "event_name", "type", "time", "timestamp", "event_time", "event_timestamp",
+        "distinct_id", "$distinct_id", "user_id", "$user_id", "userId", "device_id", "$device_id", "anonymousId",
+        "anonymous_id", "user_pseudo_id", "uuid", "$insert_id", "insert_id", "messageId", "message_id", "event_id",
+    )
+)  # fmt: skip
+"""Members whose values are ids, times and names of events: shown, since a row is found again by them."""
+
+_TOKEN = re.compile(
+    r'(?P<text>"(?:[^"\\]|\\.)*(?:"|\Z))(?P<colon>\s*:)?|(?P<mark>[\[\]{}:,\s]+)|(?P<word>[^"\[\]{}:,\s]+)', re.DOTALL
+)
+_KNOWN_WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
+_READ = 8_192
+"""No more of a row is looked at: it may be 64 MiB long."""
+
+
+def masked(record: str, dialect: Dialect | None = None) -> str:
+    """The row's text, values masked, at most 400 characters, without control characters.
+
+    `dialect` tells how a delimited row is cut into cells; without one the text is taken for JSON.
+    """
+    text = record[:_READ]
+    shown = _masked_cells(text, dialect) if dialect is not None and dialect.header else _masked_json(text)
+    return printable(shown, RECORD_CHARACTERS)
+
+
+def _masked_json(text: str) -> str:
+    pieces = []
+    key = ""
+    for token in _TOKEN.finditer(text):
+        if token["mark"] is not None:
+            pieces.append(token["mark"])
+        elif token["colon"] is not None:
+            key = token["text"].strip('"')
+            pieces.append(token[0])
+        elif key in SHOWN or token["word"] in _KNOWN_WORDS:
+            pieces.append(token[0])
+        elif token["text"] is not None:
+            pieces.append(f'"{MASK}"')
+        else:
+            pieces.append(MASK)
+    return "".join(pieces)
+
+
+def _masked_cells(text: str, dialect: Dialect) -> str:
+    quoting = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
+    try:
+        cells = next(
+            csv.reader(
+                [text],
+                delimiter=dialect.delimiter,
+                quotechar=dialect.quote or None,
+                escapechar=dialect.escape or None,
+                quoting=quoting,
+            )
+        )
+    except (csv.Error, StopIteration):
+        return MASK
+    # Cells that stand under no sure name are masked whatever they are.
+    names = dialect.header if len(cells) == len(dialect.header) else ("",) * len(cells)
+    return dialect.delimiter.join(
+        cell if name in SHOWN or not cell else MASK for name, cell in zip(names, cells, strict=True)
+    )

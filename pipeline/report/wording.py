@@ -1,0 +1,102 @@
+"""What codes and gates mean, and what to do about each, in words for the person who signs a plan off."""
+
+from __future__ import annotations
+
+from pipeline.plan.sealed import Plan
+
+MEANINGS = {
+    # reading
+    "bad_json": "the row is not JSON",
+    "bad_utf8": "the row is not UTF-8",
+    "bad_csv_row": "the row has another number of cells than the header, or a broken quote",
+    "too_deep": "the row nests more than 64 levels deep",
+    # mapping
+    "unmapped_event": "the mapping lists the event names it knows, and this is none of them",
+    "bad_value": "a value is not what the mapping says, or cannot be sent as JSON",
+    "empty_row": "the mapping makes no event of the row",
+    # validating
+    "missing_event": "the row has no event name",
+    "long_event": "the event name is longer than the service keeps",
+    "missing_distinct_id": "the row names nobody",
+    "junk_distinct_id": "every id of the row is a placeholder such as null or anonymous",
+    "long_distinct_id": "the id is longer than the service keeps, so that two people could become one",
+    "missing_timestamp": "the row has no time, and a missing time never becomes now",
+    "bad_timestamp": "the time cannot be read",
+    "ancient_timestamp": "the time lies before 1970",
+    "future_timestamp": "the time lies in the future",
+    "recent_timestamp": "the event is under 48 hours old, and would be billed as a live one",
+    "event_too_large": "the event is larger than the service stores",
+    # left out
+    "duplicate_event": "an exact copy of an event that is sent",
+    "superseded": "an earlier version of an event that is sent",
+    "outside_window": "the event lies outside --since and --until",
+    "excluded_id": "the person asked to be forgotten (--exclude-ids)",
+    # warnings
+    "unsafe_integer": "an integer beyond 2^53 is sent exactly; readers that use doubles round it",
+    "near_duplicate": "two events differ only in a little",
+    "clock_skew": "the clock of the row and its receive time lie far apart",
+    "duplicate_key": "a key stands twice in a row; the last value wins",
+    "nan_value": "a number that is none (NaN) is sent as null",
+    "replaced_property": "a property of the row gave way to the import's own",
+    "partly_duplicate_row": "some of the events of a row are copies and are left out",
+    "ambiguous_time": "the time lies in the hour that autumn repeats, and nothing tells which",
+    "nonexistent_time": "the time lies in the hour that spring skips",
+    "time_truncated": "digits below a microsecond were left out",
+    "name_collision": "two properties of a row would have had one name",
+}
+
+ADVICE = {
+    "max_rejects": "look at them with `backcast rejects DIR`; mend the export or the mapping, or allow so many with"
+    " --max-rejects, and plan again",
+    "zero_events": "check the mapping, --since and --until, and the files that were named",
+    "zone": "name the zone that the project was set to in the tool: --timezone Area/City, also when it is UTC",
+    "duplicates": "nothing to do: every export holds copies, and they are left out",
+    "group_types": "the service keeps five types of groups: choose them with --group-types a,b,c",
+}
+
+VERDICTS = {
+    "ready": "Ready: nothing was found that a person has to look at.",
+    "warnings": "Ready, with warnings: read them before applying.",
+    "not-ready": "Not ready: apply refuses this plan until what the gates say is mended. It can be rehearsed.",
+}
+
+PHASES = {
+    "identities": "merges of two ids into one person; they cannot be undone",
+    "groups": "groups and their properties",
+    "events": "events",
+    "persons": "final properties of persons",
+}
+
+
+def meaning(code: str) -> str:
+    """A code in words, "" for a code of the mapping's own."""
+    return MEANINGS.get(code, "")
+
+
+def advice(gate: str) -> str:
+    """What to do about a gate, "" where its detail says it all."""
+    return ADVICE.get(gate, "")
+
+
+def unproved(plan: Plan) -> list[str]:
+    """What this report cannot prove, each as a sentence; a person signs these off by other means."""
+    sentences = [
+        "That the export is complete: only rows in the files that were named are counted here.",
+        "That what the service accepts is stored: its answer comes before it stores anything. `backcast verify` reads"
+        " back what landed.",
+        "That a copy at the service disappears: it collapses copies of one uuid, event, distinct_id and UTC day, but"
+        " eventually, and without a guarantee.",
+    ]
+    if plan.options.zones and not plan.zone_evidence:
+        sentences.append(f"That the times are in {plan.zone}: a person named the zone, and no receive times prove it.")
+    elif plan.zone_evidence:
+        sentences.append(
+            "That the zone holds in months not listed under zone evidence: they have too few rows with a receive time."
+        )
+    if plan.options.limit is not None:
+        sentences.append(f"Anything about rows after the first {plan.options.limit:,}: the plan stops there.")
+    if plan.events.phases.get("identities", 0):
+        sentences.append(
+            "That merges will be taken: the service refuses one whose absorbed id is a person identified by then."
+        )
+    return sentences

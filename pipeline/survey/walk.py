@@ -1,0 +1,192 @@
+"""Walk an export and note what is in it. Memory is bounded whatever the export holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+from itertools import islice
+
+import msgspec
+
+from pipeline import values
+from pipeline.errors import UnreadableExport
+from pipeline.extract import blocks, describe
+from pipeline.extract import rows as read_rows
+from pipeline.printable import printable
+from pipeline.schema import BLOCK_BYTES, BrokenRow, Notice, Part, Source
+from pipeline.survey.clock import Clock
+from pipeline.survey.fields import Fields
+from pipeline.survey.profile import Profile
+from pipeline.survey.roles import PROBE_ROWS, Roles, guess, look_up
+from pipeline.survey.shape import BrokenSurvey, PartSurvey, Survey
+from pipeline.survey.tools import tools_of
+from pipeline.survey.zones import judge
+from pipeline.values import Record, Value
+
+SAMPLE_ROWS = 200_000
+"""So many rows are looked at unless all are asked for: shared fairly, so that no part goes unseen."""
+TOP_EVENTS = 100
+DETAIL_CHARACTERS = 200
+_SAMPLE_BLOCK_BYTES = 256 * 1024
+
+
+def survey(source: Source, *, rows: int | None = SAMPLE_ROWS) -> Survey:
+    """Look at `rows` rows of an export, the first of each part; None looks at all.
+
+    Rows that a small part does not need go to the parts after it. A part that cannot be read (on) is told in its
+    entry and by a notice, and the others are still looked at; UnreadableExport when no part can be read at all.
+    """
+    walk = _Walk(source)
+    left = rows
+    for number, part in enumerate(source.parts):
+        share = None if left is None else max(1, left // (len(source.parts) - number))
+        read = walk.take(part, share)
+        left = None if left is None else max(0, left - read)
+    return walk.finish()
+
+
+class _Walk:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.parts: list[PartSurvey] = []
+        self.fields = Fields()
+        self.profile = Profile()
+        self.tools: Counter[str] = Counter()
+        self.roles: Counter[tuple[str, str]] = Counter()
+        self.clocks: Counter[Clock] = Counter()
+        self.received: Counter[str] = Counter()
+        self.broken: dict[str, BrokenSurvey] = {}
+        self.warnings: Counter[str] = Counter()
+        self.problems: list[UnreadableExport] = []
+        self.notices: list[Notice] = []
+        self.rows = 0
+        self.records = 0
+        self.unread_times = 0
+        self.local_times = 0
+
+    def take(self, part: Part, share: int | None) -> int:
+        """Look at a part, at `share` of its rows if that is a number. Gives the rows read."""
+        before = self.rows
+        whole = False
+        problem = ""
+        every = self.rows_of(part, BLOCK_BYTES if share is None else _SAMPLE_BLOCK_BYTES)
+        chosen = islice(every, share)
+        probe: list[Record | BrokenRow] = []
+        try:
+            # A part that breaks early is noted as far as it goes.
+            for record in islice(chosen, PROBE_ROWS):
+                probe.append(record)
+        except UnreadableExport as error:
+            problem = self.fail(part, error)
+        roles = self.learn([record for record in probe if not isinstance(record, BrokenRow)])
+        for record in probe:
+            self.note(part, self.rows - before + 1, record, roles)
+        probe.clear()
+        if not problem:
+            try:
+                for record in chosen:
+                    self.note(part, self.rows - before + 1, record, roles)
+                whole = next(every, None) is None
+            except UnreadableExport as error:
+                problem = self.fail(part, error)
+        every.close()
+        read = self.rows - before
+        self.count_roles(roles, read)
+        form, storage = part.format.value, describe(part)
+        self.parts.append(PartSurvey(part.path, form, storage, part.codecs, part.bytes, read, whole, problem))
+        return read
+
+    def rows_of(self, part: Part, block_bytes: int) -> Generator[Record | BrokenRow, None, None]:
+        """The rows of a part; warnings are counted for those that were walked past."""
+        for block in blocks(part, block_bytes=block_bytes):
+            reader = read_rows(part, block)
+            passed = 0
+            try:
+                for record in reader:
+                    yield record
+                    passed += 1
+            finally:
+                self.warnings.update(code for row, code, _ in reader.warnings if row < passed)
+
+    def fail(self, part: Part, error: UnreadableExport) -> str:
+        self.problems.append(error)
+        self.notices.append(Notice("unreadable", part.path, f"{error.message} ({error.hint})"))
+        return str(error)
+
+    def learn(self, records: Sequence[Record]) -> Roles:
+        """What a part's first rows tell: its tool and the roles of its fields."""
+        self.tools.update(tools_of(records))
+        return guess(records)
+
+    def count_roles(self, roles: Roles, rows: int) -> None:
+        for path, role in roles.by_path().items():
+            self.roles[role, path] += rows
+        if roles.time:
+            self.clocks[roles.time] += rows
+        if roles.received:
+            self.received[roles.received.path] += rows
+
+    def note(self, part: Part, row: int, record: Record | BrokenRow, roles: Roles) -> None:
+        self.rows += 1
+        if isinstance(record, BrokenRow):
+            first = self.broken.get(record.code) or BrokenSurvey(
+                0, part.path, row, printable(record.detail, DETAIL_CHARACTERS)
+            )
+            self.broken[record.code] = msgspec.structs.replace(first, count=first.count + 1)
+            return
+        self.records += 1
+        opened = self.fields.add(record)
+        name = values.text(look_up(record, roles.event, opened)) if roles.event else None
+        time = self.time_of(look_up(record, roles.time.path, opened), roles.time) if roles.time else None
+        received = roles.received.read(look_up(record, roles.received.path, opened)) if roles.received else None
+        self.profile.add(name, time, received.us if received else None)
+
+    def time_of(self, value: Value, clock: Clock) -> int | None:
+        reading = clock.read(value)
+        if reading is None:
+            self.unread_times += bool((values.text(value) or "").strip())
+            return None
+        self.local_times += not (clock.unit == "iso" and reading.utc)
+        return reading.us
+
+    def finish(self) -> Survey:
+        if self.problems and not self.rows:
+            raise self.problems[0]
+        self.profile.flush()
+        roles: dict[str, str] = {}
+        for (role, path), _ in self.roles.most_common():
+            if role not in roles.values():
+                roles[path] = role
+        clock = self.clocks.most_common(1)[0][0] if self.clocks else None
+        received = self.received.most_common(1)[0][0] if self.received else ""
+        first, last = self.profile.range(utc=self.local_times == 0)
+        events = self.profile.events.most_common(TOP_EVENTS)
+        shown = sum(count for _, count in events)
+        return Survey(
+            tool=_winner(self.tools),
+            candidates=dict(self.tools.most_common()),
+            rows=self.rows,
+            sampled=any(not part.whole and not part.problem for part in self.parts),
+            parts=self.parts,
+            fields=self.fields.finished(self.records, roles),
+            fields_left_out=self.fields.left_out,
+            events=dict(events),
+            events_left_out=self.profile.events_left_out + self.profile.events.total() - shown,
+            time_field=clock.path if clock else "",
+            time_unit=clock.unit if clock else "",
+            first=first,
+            last=last,
+            hours=tuple(self.profile.hours),
+            months=self.profile.month_counts(),
+            unread_times=self.unread_times,
+            zone=judge(self.profile.offsets, received),
+            broken=self.broken,
+            warnings=dict(self.warnings.most_common()),
+            notices=[(one.code, one.where, one.detail) for one in (*self.source.notes, *self.notices)],
+        )
+
+
+def _winner(votes: Counter[str]) -> str:
+    """The one with the most votes, "" when two share them."""
+    best = votes.most_common(2)
+    return best[0][0] if best and (len(best) == 1 or best[0][1] > best[1][1]) else ""

@@ -1,0 +1,151 @@
+"""The wheel holds what the command needs, and the repository is what `make` says it is."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PIN = re.compile(r"([A-Za-z0-9._-]+)==([^\s;]+)")
+
+
+def pins() -> dict[str, str]:
+    """The constraints file as normalised name to version."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    return {plain(found[1]): found[2] for found in map(PIN.fullmatch, lines) if found}
+
+
+def plain(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed(extras: set[str]) -> set[str]:
+    """The names of everything installed that the project needs here, directly or not."""
+    waiting = list(PROJECT["dependencies"])
+    for extra in extras:
+        waiting += PROJECT["optional-dependencies"][extra]
+    found: set[str] = set()
+    while waiting:
+        requirement, _, marker = waiting.pop().partition(";")
+        name = plain(re.match(r"[A-Za-z0-9._-]+", requirement)[0])  # type: ignore[index]
+        try:
+            requires = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            assert marker, f"{name} is not installed"
+            continue
+        if name not in found:
+            found.add(name)
+            waiting += [one for one in requires if "extra ==" not in one]
+    return found
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The project's wheel, built offline by the backend that pyproject.toml names."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = f"import hatchling.build as b; print(b.build_wheel({str(folder)!r}))"
+    done = subprocess.run([sys.executable, "-c", build], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return zipfile.ZipFile(folder / done.stdout.split()[-1])
+
+
+def below(folder: str) -> set[str]:
+    """The files of a folder that belong in the wheel, relative to the repository."""
+    paths = [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {str(path.relative_to(ROOT)) for path in paths}
+
+
+@pytest.mark.parametrize("folder", ["mappings", "sample_data"])
+def test_the_wheel_holds_the_bundled_folder_byte_for_byte(wheel: zipfile.ZipFile, folder: str) -> None:
+    """Each file of `mappings/` and `sample_data/` stands below `pipeline/_bundled/` unchanged."""
+    prefix = "pipeline/_bundled/"
+    held = {name.removeprefix(prefix) for name in wheel.namelist() if name.startswith(f"{prefix}{folder}/")}
+    assert held == below(folder)
+    assert all(wheel.read(prefix + name) == (ROOT / name).read_bytes() for name in held)
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    """Beside its metadata the wheel holds all of `pipeline` and no test, benchmark or other top folder."""
+    names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert {name.split("/")[0] for name in names} == {"pipeline"}
+    assert {name for name in below("pipeline") if name.endswith(".py")} <= names
+
+
+def test_the_wheel_gives_the_backcast_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
+    """The wheel names `backcast` as its one command and carries the licence text."""
+    texts = {name.split(".dist-info/")[-1]: name for name in wheel.namelist() if ".dist-info/" in name}
+    assert wheel.read(texts["entry_points.txt"]).decode().split() == [
+        "[console_scripts]",
+        "backcast",
+        "=",
+        "pipeline.cli:main",
+    ]
+    assert wheel.read(texts["licenses/LICENSE"]) == (ROOT / "LICENSE").read_bytes()
+
+
+def test_every_dependency_is_pinned_to_what_is_installed() -> None:
+    """Direct and indirect, development too: each installed dependency has a pin, and it is the version here."""
+    found = {name: importlib.metadata.version(name) for name in needed({"dev"})}
+    kept = pins()
+    assert {name: kept.get(name) for name in found} == found
+
+
+def test_the_constraints_hold_pins_only() -> None:
+    """The constraints file is comments and `name==version`: no index, address, option or path."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    assert [line for line in lines if line and not line.startswith("#") and not PIN.fullmatch(line)] == []
+    assert [line for line in lines if "/" in line] == []
+
+
+def test_the_classifiers_begin_with_the_required_python() -> None:
+    """The lowest version among the classifiers is the one that `requires-python` asks for."""
+    versions = re.findall(r"Python :: 3\.(\d+)", "\n".join(PROJECT["classifiers"]))
+    assert PROJECT["requires-python"] == f">=3.{min(map(int, versions))}"
+
+
+def test_no_test_imports_the_benchmarks() -> None:
+    """The benchmarks and what they need are strangers to the tests."""
+    strangers = {"benchmarks", "posthog", "requests"}
+    found = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [f"{path.name}: {name}" for name in names if name.split(".")[0] in strangers]
+    assert found == []
+
+
+def test_plain_make_lists_every_target() -> None:
+    """`make` without a target prints each target with a sentence, and makes nothing."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(["make"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    targets = [line.split()[1] for line in done.stdout.splitlines()]
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert phony
+    assert targets == phony[1].split()
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+def test_ci_calls_the_linters_before_the_tests() -> None:
+    """`.ci/run` is executable and ends with the tests, so that pytest's closing line is its last."""
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    calls = [line.split()[-1] for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
+    assert calls == ["lint", "test"]
+
+
+def test_the_changelog_has_an_unreleased_part() -> None:
+    """The changelog's first part is Unreleased."""
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"

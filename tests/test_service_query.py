@@ -1,0 +1,313 @@
+"""The local service answers read-only queries over what landed, and collapses copies as the real one does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline.service import Keyring, LocalService, Settings
+from pipeline.service.keys import Project
+
+NOW = 1_700_000_000_000_000
+KEYS = Keyring(
+    (Project(1, "A", "phc_a"), Project(2, "B", "phc_b")),
+    {
+        "phx_all": frozenset({"*"}),
+        "phx_query": frozenset({"query:read"}),
+        "phx_hog": frozenset({"hog_function:write"}),
+    },
+)
+U1, U2 = "0188a5eb-0000-7000-8000-000000000001", "0188a5eb-0000-7000-8000-000000000002"
+
+
+def made(**changes: Any) -> dict[str, Any]:
+    return {
+        "event": "Signed up",
+        "properties": {"distinct_id": "u1"},
+        "timestamp": "2023-01-02T03:04:05.678901Z",
+        "uuid": U1,
+    } | changes
+
+
+def send(service: LocalService, *events: dict[str, Any], key: str = "phc_a") -> None:
+    body = {"api_key": key, "historical_migration": True, "batch": list(events)}
+    assert httpx.post(service.url + "/batch/", json=body).status_code == 200
+
+
+def ask(
+    service: LocalService, sql: Any, key: str | None = "phx_all", project: object = 1, slash: str = "/"
+) -> httpx.Response:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    body = {"query": {"kind": "HogQLQuery", "query": sql}}
+    return httpx.post(f"{service.url}/api/projects/{project}/query{slash}", json=body, headers=headers)
+
+
+@pytest.fixture
+def service() -> Iterator[LocalService]:
+    with LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW)) as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[LocalService]:
+    """One service with one event, for the tests that only ask."""
+    with LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW)) as one:
+        send(one, made())
+        yield one
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_answers_columns_types_and_results(shared: LocalService, slash: str) -> None:
+    """An answer names its columns and types and gives rows; instants are text with microseconds and Z."""
+    answer = ask(shared, "select * from events", slash=slash)
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "columns": [
+            "uuid",
+            "event",
+            "distinct_id",
+            "timestamp",
+            "properties",
+            "historical_migration",
+            "created_at",
+        ],
+        "types": [
+            ["uuid", "UUID"],
+            ["event", "VARCHAR"],
+            ["distinct_id", "VARCHAR"],
+            ["timestamp", "TIMESTAMP"],
+            ["properties", "VARCHAR"],
+            ["historical_migration", "BOOLEAN"],
+            ["created_at", "TIMESTAMP"],
+        ],
+        "results": [
+            [
+                U1,
+                "Signed up",
+                "u1",
+                "2023-01-02T03:04:05.678901Z",
+                '{"distinct_id":"u1"}',
+                True,
+                "2023-11-14T22:13:20.000000Z",
+            ]
+        ],
+    }
+
+
+VALUES: dict[str, tuple[str, Any]] = {
+    "a count": ("count()", 1),
+    "a sum": ("sum(12)", 12),
+    "a decimal": ("1.5", 1.5),
+    "a double": ("CAST(0.1 AS DOUBLE)", 0.1),
+    "not a number": ("CAST('nan' AS DOUBLE)", None),
+    "null": ("NULL", None),
+    "a day": ("toDate(max(timestamp))", "2023-01-02"),
+    "a day of text": ("toDate('2023-01-02')", "2023-01-02"),
+    "an instant with a zone": ("TIMESTAMPTZ '2023-01-02 03:04:05+02'", "2023-01-02T01:04:05.000000Z"),
+    "an instant in a list": ("[max(timestamp)]", ["2023-01-02T03:04:05.678901Z"]),
+    "a property": ("max(properties->>'distinct_id')", "u1"),
+    "an object": ("{'a': 1}", {"a": 1}),
+    "the time zone": ("current_setting('TimeZone')", "UTC"),
+}
+
+
+@pytest.mark.parametrize(("expression", "value"), VALUES.values(), ids=VALUES.keys())
+def test_answers_values_as_json(shared: LocalService, expression: str, value: Any) -> None:
+    """Each type of value has one JSON form."""
+    assert ask(shared, f"select {expression} from events").json()["results"] == [[value]]
+
+
+def test_days_are_utc_days_whatever_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instant just before midnight UTC belongs to that day in any zone of the host."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    with LocalService(keys=KEYS) as service:
+        send(service, made(timestamp="2023-01-02T23:59:59.999999Z"))
+        found = ask(
+            service,
+            "select toDate(timestamp), timestamp, toDate(TIMESTAMPTZ '2023-01-02 23:00:00Z') from events",
+        )
+        assert found.json()["results"] == [["2023-01-02", "2023-01-02T23:59:59.999999Z", "2023-01-02"]]
+
+
+COPIES: dict[str, tuple[dict[str, Any], int]] = {
+    "equal": ({}, 1),
+    "another time of the same UTC day": ({"timestamp": "2023-01-02T23:59:59Z"}, 1),
+    "another zone, same UTC day": ({"timestamp": "2023-01-03T01:00:00+02:00"}, 1),
+    "other properties": ({"properties": {"distinct_id": "u1", "x": 1}}, 1),
+    "another uuid": ({"uuid": U2}, 2),
+    "another event": ({"event": "Signed in"}, 2),
+    "another distinct_id": ({"properties": {"distinct_id": "u2"}}, 2),
+    "another UTC day": ({"timestamp": "2023-01-03T03:04:05.678901Z"}, 2),
+    "same local day, another UTC day": ({"timestamp": "2023-01-02T00:30:00+02:00"}, 2),
+}
+
+
+@pytest.mark.parametrize(("changes", "left"), COPIES.values(), ids=COPIES.keys())
+def test_collapses_copies(service: LocalService, changes: dict[str, Any], left: int) -> None:
+    """Copies collapse only where uuid, event, distinct_id and UTC day are all equal; every copy stays visible."""
+    send(service, made())
+    send(service, made(**changes))
+    assert ask(service, "select count() from events").json()["results"] == [[left]]
+    assert ask(service, "select count() from raw_events").json()["results"] == [[2]]
+    assert service.count() == left
+
+
+def test_the_copy_received_last_wins(service: LocalService) -> None:
+    """Of several copies the one received last is left, within a batch and across batches, whatever its time."""
+    for number in (1, 3):
+        send(
+            service,
+            made(properties={"distinct_id": "u1", "n": number}, timestamp="2023-01-02T09:00:00Z"),
+            made(properties={"distinct_id": "u1", "n": number + 1}, timestamp="2023-01-02T01:00:00Z"),
+        )
+    found = ask(service, "select properties->>'n', timestamp from events").json()["results"]
+    assert found == [["4", "2023-01-02T01:00:00.000000Z"]]
+    numbers = ask(service, "select properties->>'n', receipt from raw_events order by receipt").json()[
+        "results"
+    ]
+    assert numbers == [["1", 1], ["2", 2], ["3", 3], ["4", 4]]
+
+
+def test_copies_in_two_projects_are_two_events(service: LocalService) -> None:
+    """A query sees its own project only, and equal events of two projects do not collapse."""
+    send(service, made())
+    send(service, made(), made(uuid=U2), key="phc_b")
+    assert ask(service, "select count() from events").json()["results"] == [[1]]
+    assert ask(service, "select count() from events", project=2).json()["results"] == [[2]]
+    assert service.count() == 3
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "with days as (select toDate(timestamp) d from events) select count() from days",
+        "select count() from (select uuid from events union all select uuid from raw_events where false)",
+        "from events select count()",
+        "select count() from events e join raw_events r on e.uuid = r.uuid, unnest([1])",
+        "select /* ; */ count() from EVENTS where event <> ';' -- ;",
+        "select count() from events;",
+    ],
+)
+def test_takes_any_one_select(shared: LocalService, sql: str) -> None:
+    """Joins, subqueries, named subqueries, comments and a last semicolon are all one SELECT."""
+    assert ask(shared, sql).json()["results"] == [[1]]
+
+
+def forbidden(folder: Path) -> dict[str, str]:
+    file = folder / "secret.txt"
+    return {
+        "two statements": "select 1; select 2",
+        "no statement": " ",
+        "a write": "insert into events values (1)",
+        "a write to the table below": "delete from accepted",
+        "a new table": "create table x as select 1",
+        "a drop": "drop view events",
+        "a copy to a file": f"copy (select 1) to '{folder / 'out.csv'}'",
+        "an attached database": f"attach '{folder / 'x.duckdb'}'",
+        "a setting": "set enable_external_access = true",
+        "a setting, second": "select 1; set lock_configuration = false",
+        "a pragma": "pragma database_list",
+        "an extension": "install httpfs",
+        "a file by name": f"select * from '{file}'",
+        "a file by function": f"select * from read_text('{file}')",
+        "a CSV by function": f"select * from read_csv('{file}')",
+        "a folder": f"select * from glob('{folder}/*')",
+        "a file in a subquery": f"select (select content from read_text('{file}'))",
+        "a file in a named subquery": f"with x as (from read_blob('{file}')) select * from x",
+        "a file behind a known name": f'with "{file}" as (select 1) select * from main."{file}"',
+        "memory by address": "select * from arrow_scan(1, 2, 3)",
+        "SQL inside text": "select * from query('select 1')",
+        "a table by text": "select * from query_table('accepted')",
+        "the table below": "select * from accepted",
+        "the table below, with its schema": "select * from main.accepted",
+        "the other project's view": "select * from collapsed",
+        "the catalogue": "select * from duckdb_settings()",
+        "the catalogue as a table": "select * from information_schema.tables",
+        "a list of tables": "show tables",
+        "bad syntax": "selec 1",
+        "an unknown column": "select nothing from events",
+        "an unknown function": "select nothing(1)",
+        "a bad cast": "select CAST(event AS INTEGER) from events",
+    }
+
+
+@pytest.mark.parametrize("name", forbidden(Path("unused")).keys())
+def test_refuses_everything_else(shared: LocalService, tmp_path: Path, name: str) -> None:
+    """Whatever is not one good SELECT over the views is a 400 with the envelope, and changes nothing."""
+    (tmp_path / "secret.txt").write_text("not to be read")
+    answer = ask(shared, forbidden(tmp_path)[name])
+    assert answer.status_code == 400
+    error = answer.json()
+    assert list(error) == ["type", "code", "detail", "attr"]
+    assert (error["type"], error["code"], error["attr"]) == ("validation_error", "invalid_input", "query")
+    assert "not to be read" not in answer.text
+    assert os.listdir(tmp_path) == ["secret.txt"]
+    assert ask(shared, "select count() from events").json()["results"] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "attr"),
+    [
+        (b"no json", "parse_error", None),
+        (b"[]", "required", "query"),
+        (b'{"query": "select 1"}', "required", "query"),
+        (b'{"query": {"kind": "TrendsQuery"}}', "invalid_input", "query__kind"),
+        (b'{"query": {"kind": "HogQLQuery", "query": 1}}', "required", "query__query"),
+    ],
+)
+def test_refuses_bodies_that_are_no_query(
+    shared: LocalService, body: bytes, code: str, attr: str | None
+) -> None:
+    """A body that holds no query is a 400 that names the member."""
+    answer = httpx.post(
+        f"{shared.url}/api/projects/1/query/", content=body, headers={"authorization": "Bearer phx_all"}
+    )
+    error = answer.json()
+    assert (answer.status_code, error["type"]) == (400, "validation_error")
+    assert (error["code"], error["attr"]) == (code, attr)
+
+
+@pytest.mark.parametrize(
+    ("key", "project", "status", "kind", "code"),
+    [
+        (None, 1, 401, "authentication_error", "not_authenticated"),
+        ("phx_other", 1, 401, "authentication_error", "authentication_failed"),
+        ("phc_a", 1, 401, "authentication_error", "authentication_failed"),
+        ("phx_hog", 1, 403, "authentication_error", "permission_denied"),
+        ("phx_all", 9, 404, "invalid_request", "not_found"),
+        ("phx_all", "one", 404, "invalid_request", "not_found"),
+    ],
+)
+def test_lets_in_only_who_may(
+    shared: LocalService, key: str | None, project: object, status: int, kind: str, code: str
+) -> None:
+    """No key and a wrong key are 401, a missing scope 403, an unknown project 404; all with the envelope."""
+    answer = ask(shared, "select 1", key, project)
+    error = answer.json()
+    assert (answer.status_code, error["type"], error["code"], error["attr"]) == (status, kind, code, None)
+    assert "phx_" not in answer.text
+
+
+def test_a_key_for_queries_alone_may_ask(shared: LocalService) -> None:
+    """The scope of queries is enough."""
+    assert ask(shared, "select 1", "phx_query").json()["results"] == [[1]]
+
+
+def test_reads_many_rows_back(service: LocalService) -> None:
+    """Ten thousand events are answered whole, and exactly as they were sent."""
+    sent = [
+        made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}", properties={"distinct_id": f"user {number}"})
+        for number in range(10_000)
+    ]
+    send(service, *sent[:5000])
+    send(service, *sent[5000:])
+    found = ask(service, "select uuid, distinct_id, properties from events order by uuid").json()["results"]
+    assert [(uuid, name, json.loads(text)) for uuid, name, text in found] == [
+        (one["uuid"], one["properties"]["distinct_id"], one["properties"]) for one in sent
+    ]
