@@ -65,6 +65,7 @@ class Totals:
     settled: int = 0
     refused: int = 0
     in_doubt: int = 0
+    batches_made: int = 0
     batches_sent: int = 0
     batches_retried: int = 0
     batches_split: int = 0
@@ -287,6 +288,7 @@ def _totals(database: sqlite3.Connection) -> Totals:
         sent, retried, split = database.execute(
             "select coalesce(sum(sent), 0), coalesce(sum(retried), 0), coalesce(sum(split), 0) from runs"
         ).fetchone()
+        made = database.execute("select count(*) from batches").fetchone()[0]
         outcome = database.execute("select outcome from runs order by id desc limit 1").fetchone()
     except sqlite3.OperationalError:
         return Totals()
@@ -294,6 +296,7 @@ def _totals(database: sqlite3.Connection) -> Totals:
         states.get("settled", 0),
         states.get("refused", 0),
         states.get("begun", 0),
+        made,
         sent,
         retried,
         split,

@@ -128,7 +128,7 @@ class Draft(msgspec.Struct, gc=False):
 
     event: str | None
     distinct_id: str | None
-    time: int | None | Fault
+    time: int | Fault | None
     properties: dict[str, Any]
     key: str | None = None
     uuid: str | None = None

@@ -1,9 +1,9 @@
 """The steps of a migration, composed: what the commands call and what `import pipeline` offers.
 
-    plan_export(["exports/"], "plan", mapping="mixpanel", zones=["America/New_York"])
-    rehearse("plan")
-    apply_plan("plan", to="us", project_key=...)
-    verify_plan("plan", to="us", personal_key=...)
+plan_export(["exports/"], "plan", mapping="mixpanel", zones=["America/New_York"])
+rehearse("plan")
+apply_plan("plan", to="us", project_key=...)
+verify_plan("plan", to="us", personal_key=...)
 """
 
 from __future__ import annotations
@@ -119,9 +119,7 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
         excluded_ids=digest_file(directory.path / EXCLUDED) if excluded else "",
     )
     recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, source.parts, excluded)
-    seal = MappingSeal(
-        request.mapping or mapping.tool, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text
-    )
+    seal = MappingSeal(request.mapping or mapping.tool, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
     return build(
         Request(
             source,
@@ -260,7 +258,9 @@ def check_applicable(plan: Plan, target: str) -> None:
     """Raise UnsafePlan unless the plan is ready and made for this target's dialect."""
     if not plan.ready:
         stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
-        raise UnsafePlan(f"the plan is not ready: {stops}", hint="mend that and plan again; it can be rehearsed as it is")
+        raise UnsafePlan(
+            f"the plan is not ready: {stops}", hint="mend that and plan again; it can be rehearsed as it is"
+        )
     if target in ("us", "eu") and plan.options.dialect != "posthog":
         raise UnsafePlan(
             f"the plan speaks the dialect {plan.options.dialect!r}, {target} speaks 'posthog'",
@@ -382,9 +382,7 @@ def rehearse(
         (place / EXCLUDED).symlink_to(Path("..") / EXCLUDED)
     inner = Directory(place)
     with LocalService(place / "store.duckdb") as service:
-        request = ApplyRequest(
-            service.url, Secret(service.capture_key), source_root=source_root, workers=workers
-        )
+        request = ApplyRequest(service.url, Secret(service.capture_key), source_root=source_root, workers=workers)
         outcome = _run(plan, inner, request, None, progress, warn)
         verification = verify_plan(
             plan, inner, to=service.url, personal_key=Secret(service.personal_key),

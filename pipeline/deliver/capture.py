@@ -61,7 +61,9 @@ class CaptureSink:
             try:
                 verify = ssl.create_default_context(cafile=ca_file)
             except (OSError, ssl.SSLError) as error:
-                raise UsageError(f"cannot read the certificates in {ca_file}: {error}", hint="give a PEM file") from None
+                raise UsageError(
+                    f"cannot read the certificates in {ca_file}: {error}", hint="give a PEM file"
+                ) from None
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
             verify=verify if self._url.startswith("https") else False,

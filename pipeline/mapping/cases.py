@@ -46,7 +46,7 @@ def run_case(mapping: Mapping, case: Case) -> Outcome:
     """Run one case. Raises UsageError when its settings do not fit the mapping."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = Options(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
-    made = compile_mapping(mapping, options).map_row(_record(case.row))
+    made = compile_mapping(mapping, options).map_row(read_row(case.row))
     outcomes = made if isinstance(made, list) else [made]
     wanted = case.gives
     differences: list[str] = []
@@ -60,7 +60,7 @@ def run_case(mapping: Mapping, case: Case) -> Outcome:
     return Outcome(case, tuple(differences))
 
 
-def _record(text: str) -> Record:
+def read_row(text: str) -> Record:
     """The row as a reader of JSON lines gives it."""
     return {**_decode(text.encode())}
 

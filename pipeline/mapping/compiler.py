@@ -121,7 +121,7 @@ _NAMES: dict[str, Any] = {
     "is_junk": is_junk,
     "item_of": runtime.item_of,
     "members_of": runtime.members_of,
-    "opened": values.opened,
+    "opened": runtime.opened,
     "read_form": runtime.read_form,
     "read_iso": read_iso,
     "renamed": runtime.renamed,
@@ -258,7 +258,7 @@ def _write_key(code: Code, mapping: Mapping) -> None:
         return
     parts = [code.text(part).name for part in mapping.key.of]
     needs = [code.text(part).name for part in mapping.key.needs]
-    whole = identity.SEPARATOR.join("{" + part + " or ''}" for part in parts)
+    whole = "\\x1f".join("{" + part + " or ''}" for part in parts)
     tests = " and ".join(f"{need} and not {need}.isspace()" for need in needs) or "True"
     code.line(f'key = f"{whole}" if {tests} else None')
 

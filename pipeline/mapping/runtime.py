@@ -40,10 +40,17 @@ def text_of(value: Value) -> str | None:
         raise BadValue(f"not a text: {error}") from None
 
 
+def opened(value: Any) -> Record | None:
+    """An object's members (`values.opened`), also of one that the reader has opened already."""
+    if type(value) is dict:
+        return value
+    return values.opened(value)
+
+
 def members_of(value: Value) -> Record:
     """An object's members, for reading only: none when it is missing or no object."""
     try:
-        return values.opened(value) or {}
+        return opened(value) or {}
     except BadValue:
         return {}
 
@@ -277,7 +284,7 @@ class Spreader:
         """The members under their new names. Raises BadValue when the value is no object."""
         spread: Record = {}
         names = self._names
-        for name, member in (values.opened(value) or {}).items():
+        for name, member in (opened(value) or {}).items():
             try:
                 new = names[name]
             except KeyError:
@@ -315,8 +322,8 @@ def add_groups(found: dict[str, Value], properties: dict[str, Any]) -> None:
 def group_drafts(draft: Draft, value: Value) -> list[Draft] | Skip:
     """One group update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
     drafts: list[Draft] = []
-    for kind, keyed in (values.opened(value) or {}).items():
-        for key, held in (values.opened(keyed) or {}).items():
+    for kind, keyed in (opened(value) or {}).items():
+        for key, held in (opened(keyed) or {}).items():
             named = {"$group_type": kind, "$group_key": key, "$group_set": held}
             told = msgspec.structs.replace(
                 draft, properties={**draft.properties, **named}, distinct_id=f"${kind}_{key}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipeline import values
 from pipeline.errors import MappingError, UsageError
+from pipeline.mapping import runtime
 from pipeline.mapping.language import Call, Mapping
 from pipeline.mapping.loader import parse
 from pipeline.values import Record, Value
@@ -89,6 +90,6 @@ def _find(call: Call, record: Record, held: Record) -> Value:
 
 def _members(value: Value) -> Record:
     try:
-        return values.opened(value) or {}
+        return runtime.opened(value) or {}
     except values.BadValue:
         return {}

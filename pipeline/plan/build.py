@@ -28,8 +28,8 @@ from pipeline.plan.cells import Cells
 from pipeline.plan.copies import Decisions, Keys, decide
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.links import Links
-from pipeline.plan.sealed import Example, Gate, MappingSeal, PartSeal, Plan, RowCounts, save, seal
 from pipeline.plan.sealed import EventCounts as EventTotals
+from pipeline.plan.sealed import Example, Gate, MappingSeal, PartSeal, Plan, RowCounts, save, seal
 from pipeline.plan.zone import ZoneVerdict, judge
 from pipeline.schema import Part, Source
 from pipeline.workers import Workers

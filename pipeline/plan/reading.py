@@ -162,6 +162,8 @@ def _file_size(size: int, member: str) -> int:
     return -1 if member else size
 
 
-def recipe_of(plan: Plan, parts: tuple[Part, ...], compile_: Callable[[Options], Mapper], excluded: frozenset[str]) -> Recipe:
+def recipe_of(
+    plan: Plan, parts: tuple[Part, ...], compile_: Callable[[Options], Mapper], excluded: frozenset[str]
+) -> Recipe:
     """The recipe that the plan was made with."""
     return Recipe(compile_, plan.options, plan.limits, parts, excluded)

@@ -40,17 +40,21 @@ class YearTable(NamedTuple):
 def render(report: Report) -> str:
     """The page as text. The same report gives the same page."""
     plan = report.plan
-    return _environment().get_template("plan.html.j2").render(
-        report=report,
-        plan=plan,
-        verdict=VERDICTS.get(plan.verdict, plan.verdict),
-        phases=[(name, PHASES[name], count) for name, count in phases_of(plan).items()],
-        parts=[(part, describe(part.part(index))) for index, part in enumerate(plan.parts[:MOST_PARTS])],
-        parts_left_out=max(0, len(plan.parts) - MOST_PARTS),
-        years=years(report),
-        gates=[(gate, advice(gate.name)) for gate in plan.gates],
-        zones=list(map(_zone_row, plan.zone_evidence)),
-        options=list(options_shown(plan)),
+    return (
+        _environment()
+        .get_template("plan.html.j2")
+        .render(
+            report=report,
+            plan=plan,
+            verdict=VERDICTS.get(plan.verdict, plan.verdict),
+            phases=[(name, PHASES[name], count) for name, count in phases_of(plan).items()],
+            parts=[(part, describe(part.part(index))) for index, part in enumerate(plan.parts[:MOST_PARTS])],
+            parts_left_out=max(0, len(plan.parts) - MOST_PARTS),
+            years=years(report),
+            gates=[(gate, advice(gate.name)) for gate in plan.gates],
+            zones=list(map(_zone_row, plan.zone_evidence)),
+            options=list(options_shown(plan)),
+        )
     )
 
 
@@ -121,4 +125,10 @@ def _environment() -> Environment:
     )
     environment.filters["n"] = lambda number: f"{number:,}"
     environment.filters["plainly"] = lambda text, limit=NAME_CHARACTERS: printable(str(text), limit)
+    environment.filters["by_line"] = _by_line
     return environment
+
+
+def _by_line(text: str) -> str:
+    """A whole file as it stands but for characters that would turn the page round."""
+    return "\n".join(printable(line.expandtabs(4), 1_000) for line in text.splitlines())

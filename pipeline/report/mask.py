@@ -7,7 +7,9 @@ so it is masked token by token and never parsed.
 from __future__ import annotations
 
 import csv
+import io
 import re
+from typing import Literal
 
 from pipeline.printable import printable
 from pipeline.schema import Dialect
@@ -60,11 +62,11 @@ def _masked_json(text: str) -> str:
 
 
 def _masked_cells(text: str, dialect: Dialect) -> str:
-    quoting = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
     try:
         cells = next(
             csv.reader(
-                [text],
+                io.StringIO(text, newline=""),
                 delimiter=dialect.delimiter,
                 quotechar=dialect.quote or None,
                 escapechar=dialect.escape or None,

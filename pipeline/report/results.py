@@ -5,7 +5,22 @@ Delivery and verification fill these; the terminal, report.json and report.html 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from typing import TYPE_CHECKING
+
 import msgspec
+
+from pipeline.verify.reconcile import Difference
+
+if TYPE_CHECKING:
+    from pipeline.deliver.apply import Outcome
+    from pipeline.plan.sealed import Plan
+    from pipeline.verify.reconcile import Verification
+    from pipeline.workflow import Standing
+
+if TYPE_CHECKING:
+    from pipeline.deliver.apply import Outcome
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
@@ -18,17 +33,14 @@ class BatchCounts(msgspec.Struct, frozen=True):
 
 
 class SentCounts(msgspec.Struct, frozen=True):
-    """Events of a run. `made` is the sum of the others and `unsent` (law 1)."""
+    """Events of a run. `made` is the sum of the next four; with `unsent` it is what was planned (law 1)."""
 
     made: int
     accepted: int = 0
     refused: int = 0
     in_doubt: int = 0
     already_settled: int = 0
-
-    @property
-    def unsent(self) -> int:
-        return self.made - self.accepted - self.refused - self.in_doubt - self.already_settled
+    unsent: int = 0
 
 
 class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +53,19 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     batches: BatchCounts
     events: SentCounts
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> ApplyResult:
+        """What `deliver.apply` gave, in the shape that is shown."""
+        counts = outcome.counts
+        return cls(
+            digest=outcome.digest,
+            dry_run=outcome.dry_run,
+            balanced=outcome.balanced,
+            seconds=round(outcome.seconds, 3),
+            batches=BatchCounts(counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split),
+            events=SentCounts(counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled),
+        )
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +89,14 @@ class CellCounts(msgspec.Struct, frozen=True):
 
 
 class FoundCounts(msgspec.Struct, frozen=True):
-    """Events: `expected` by the ledger, `found` at the service."""
+    """Events: `expected` by the ledger, `found` at the service; `copies` are raw ones that collapsed."""
 
     expected: int = 0
     found: int = 0
     missing: int = 0
     extra: int = 0
+    different: int = 0
+    copies: int = 0
 
 
 class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,3 +106,49 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     cells: CellCounts
     events: FoundCounts
     proved: bool
+    differences: list[Difference] = []
+
+
+def apply_result(outcome: Outcome) -> ApplyResult:
+    """A run's outcome as the machine contract shows it."""
+    counts = outcome.counts
+    return ApplyResult(
+        digest=outcome.digest,
+        dry_run=outcome.dry_run,
+        balanced=outcome.balanced,
+        seconds=round(outcome.seconds, 3),
+        batches=BatchCounts(
+            counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split
+        ),
+        events=SentCounts(
+            counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled, outcome.unsent
+        ),
+    )
+
+
+def status_result(plan: Plan, standing: Standing) -> StatusResult:
+    """Where a plan stands as the machine contract shows it."""
+    totals = standing.totals
+    return StatusResult(
+        digest=plan.digest,
+        state=standing.state,
+        batches=BatchCounts(totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split),
+        events=SentCounts(
+            totals.settled + totals.refused + totals.in_doubt,
+            totals.settled,
+            totals.refused,
+            totals.in_doubt,
+            0,
+            standing.unsent,
+        ),
+    )
+
+
+def verify_result(found: Verification) -> VerifyResult:
+    """A verification as the machine contract shows it."""
+    return VerifyResult(
+        cells=CellCounts(**found.cells),
+        events=FoundCounts(**found.events),
+        proved=found.proved,
+        differences=found.differences,
+    )

@@ -19,7 +19,8 @@ NAME_CHARACTERS = 200
 class Profile:
     """Running counts over all rows. Call `add` for each row and `flush` once at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_events: int = MOST_EVENTS) -> None:
+        self._most_events = most_events
         self.events: Counter[str] = Counter()
         self.events_left_out = 0
         self.hours = [0] * 24
@@ -48,7 +49,7 @@ class Profile:
 
         if self._names:
             for name, count in pd.Series(self._names, dtype=object).value_counts(sort=False).items():
-                if name in self.events or len(self.events) < MOST_EVENTS:
+                if name in self.events or len(self.events) < self._most_events:
                     self.events[str(name)] += int(count)
                 else:
                     self.events_left_out += int(count)

@@ -16,7 +16,9 @@ import xxhash
 
 from pipeline.make import Maker, Task
 
-SIGHT = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("index", "<u4")])
+SIGHT = np.dtype(
+    [("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("index", "<u4")]
+)
 """One event seen: its uuid, a hash of (event, distinct_id, timestamp), and where it was made (block -1: landed)."""
 
 

@@ -55,9 +55,7 @@ class Verification(msgspec.Struct, frozen=True):
         return not (counts["missing"] or counts["extra"] or counts["different"] or self.cells["duplicated"])
 
 
-def verify(
-    plan: Plan, directory: Directory, recipe: Recipe, client: ManagementClient, *, workers: int
-) -> Verification:
+def verify(plan: Plan, directory: Directory, recipe: Recipe, client: ManagementClient, *, workers: int) -> Verification:
     """Compare the service behind `client` with the plan's ledger."""
     scratch = Path(tempfile.mkdtemp(prefix="verify-", dir=directory.path))
     try:
@@ -187,5 +185,3 @@ def _uuids(sights: NDArray[np.void]) -> set[tuple[int, int]]:
 def _text(hi: int, lo: int) -> str:
     digits = f"{hi:016x}{lo:016x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-

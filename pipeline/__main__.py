@@ -1,0 +1,5 @@
+"""`python -m pipeline` is `backcast`."""
+
+from pipeline.cli import main
+
+main()

@@ -1,0 +1,130 @@
+"""The command line: parse → call → render → exit code. Nothing is decided here.
+
+Each command is a file of its own, imported only when it is called: `backcast --help` loads none of the heavy libraries.
+Every error is two lines, `Error: …` and `Try: …`; a traceback is a bug.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from pipeline.errors import BackcastError
+
+COMMANDS = {
+    "demo": ("demo:demo", "The whole job on the bundled sample data: offline, no keys."),
+    "survey": ("survey:survey", "Look at an export before mapping it."),
+    "plan": ("plan:plan", "Read everything, send nothing, write the sealed plan and its report."),
+    "rehearse": ("rehearse:rehearse", "Apply a plan to the embedded local service and verify it there."),
+    "apply": ("apply:apply", "Send exactly the plan; run again to resume."),
+    "verify": ("verify:verify", "Compare what landed with the ledger, event by event."),
+    "status": ("status:status", "Where a plan stands, and what is in doubt."),
+    "rejects": ("rejects:rejects", "The rows that could not be sent, with place, code and text."),
+    "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
+    "service": ("service:service", "The local service, which stands in for the real one."),
+}
+"""name: (where it is, what `--help` says)"""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(import_module(f"pipeline.cli.{module}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if near:
+                error.message += f" Did you mean {near[0]!r}?"
+            raise
+
+
+def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"backcast {version('backcast')}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def cli() -> None:
+    """Move product-analytics history into PostHog, or any service that speaks its capture API: once and correctly.
+
+    \b
+    Start here:   backcast demo
+    Then:         backcast survey EXPORT
+                  backcast plan EXPORT -m mixpanel -o plan/
+                  backcast rehearse plan/
+                  backcast apply plan/ --to eu
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command and exit with its code (DESIGN 4)."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    try:
+        result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.Abort:
+        return _say("Interrupted: nothing is lost", "run the same command again", 130)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "backcast"
+        return _say(error.format_message(), f"{command} --help", 2)
+    except click.ClickException as error:
+        return _say(error.format_message(), "check the command's arguments", 2)
+    except BackcastError as error:
+        return _say(error.message, error.hint, error.exit_code)
+    except KeyboardInterrupt:
+        return _say("interrupted; a run that was sending resumes", "run the same command again", 130)
+    except BrokenPipeError:
+        # Somebody closed our output (`| head`): that is no error, and nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _say(
+            f"the system refused: {error}", "make room or mend the permission, then run the same command again", 1
+        )
+    except Exception as error:
+        if os.environ.get("BACKCAST_TRACEBACK"):
+            raise
+        return _say(
+            f"a defect of backcast: {type(error).__name__}: {error}",
+            "run again with BACKCAST_TRACEBACK=1 and report what it prints",
+            1,
+        )
+
+
+def _say(message: str, hint: str, code: int) -> int:
+    click.echo(f"Error: {message}", err=True)
+    if hint:
+        click.echo(f"Try: {hint}", err=True)
+    return code

@@ -1,0 +1,135 @@
+"""`backcast apply`: send exactly the plan."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from pipeline.cli import options
+from pipeline.cli.options import console
+from pipeline.cli.progress import Sending
+from pipeline.errors import UsageError
+
+
+@click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
+@options.directory
+@options.target
+@click.option("--dry-run", is_flag=True, help="Make and pack every request, and send none.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY.")
+@click.option(
+    "--max-concurrency",
+    type=click.IntRange(1, 256),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Requests in flight at most.",
+)
+@click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Tries after the first, for each batch.")
+@click.option("--retry-for", default="1h", show_default=True, metavar="TIME", help="How long a batch is tried.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, metavar="SECONDS")
+@click.option(
+    "--max-refused",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Events the service may refuse before the run stops.",
+)
+@click.option("--ca-file", metavar="FILE", help="Certificates to trust, as PEM.")
+@click.option(
+    "--allow-redirect-host",
+    "redirect_hosts",
+    multiple=True,
+    metavar="HOST",
+    help="A host the key may be redirected to.",
+)
+@options.source_root
+@options.workers
+@options.as_json
+@options.quiet
+def apply(
+    directory: Path, to: str, dry_run: bool, yes: bool, project_key_file: str | None, max_concurrency: int,
+    max_retries: int | None, retry_for: str, timeout: float, max_refused: int, ca_file: str | None,
+    redirect_hosts: tuple[str, ...], source_root: Path | None, workers: int | None, as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Send exactly the plan; run again to resume.
+
+    The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. Exit 5: the service refused events
+    or refused us. Exit 6: not finished, run again. Exit 130: interrupted, run again.
+    """
+    from pipeline import config, workflow
+    from pipeline.deliver.apply import Pace
+    from pipeline.deliver.capture import address_of, is_loopback
+    from pipeline.deliver.retry import Patience
+    from pipeline.report import terminal
+    from pipeline.report.results import apply_result
+
+    address = address_of(to)
+    plan, place = workflow.load_plan(directory)
+    key = config.Secret("phc_dry_run") if dry_run else config.project_key(project_key_file)
+    workflow.check_applicable(plan, to)
+    if not (dry_run or yes or is_loopback(address)):
+        _confirm(plan.events.made, address, plan.sentence)
+    pace = Pace(max_concurrency, Patience(seconds=seconds(retry_for), tries=max_retries), max_refused)
+    request = workflow.ApplyRequest(to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts)
+    with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
+        outcome = workflow.apply_plan(
+            plan, place, request, interrupted=interrupted, progress=progress,
+            warn=lambda line: click.echo(f"Warning: {line}", err=True),
+        )  # fmt: skip
+    result = apply_result(outcome)
+    if as_json:
+        options.emit(result)
+    else:
+        terminal.show_apply(console(), result)
+    if outcome.counts.refused:
+        return 5
+    return 0 if outcome.balanced else 6
+
+
+def _confirm(events: int, address: str, sentence: str) -> None:
+    click.echo(sentence, err=True)
+    click.echo(f"To: {address}. Imported events cannot be deleted.", err=True)
+    answer = click.prompt(
+        f"Type the number of events ({events}) to send them", err=True, default="", show_default=False
+    )
+    if answer.replace(",", "").replace("_", "").strip() != str(events):
+        raise UsageError("that is not the number of events; nothing was sent", hint=f"type {events}, or give --yes")
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `15m`, `1h`, `2d` as seconds. Raises UsageError."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        found = float(number) * unit
+    except ValueError:
+        raise UsageError(f"not a length of time: {text!r}", hint="write 90s, 15m, 1h or 2d") from None
+    if not 0 <= found < float("inf"):
+        raise UsageError(f"not a length of time: {text!r}", hint="write 90s, 15m, 1h or 2d")
+    return found
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """The first Ctrl-C asks for an orderly end; the second one ends at once, safely: the ledger was written ahead."""
+    interrupted = threading.Event()
+
+    def ask(number: int, frame: object) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+        click.echo("\nFinishing what is in flight; press Ctrl-C again to stop at once.", err=True)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,115 @@
+"""`backcast mapping`: the mapping files."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from pipeline.cli import options
+from pipeline.errors import UsageError
+
+
+@click.group(epilog="Example: backcast mapping test mappings/mine.yaml")
+def mapping() -> None:
+    """The mapping files: what becomes of a tool's rows."""
+
+
+@mapping.command("list", epilog="Example: backcast mapping list")
+@options.as_json
+def list_(as_json: bool) -> int:
+    """The shipped mappings."""
+    from pipeline.mapping import available, load
+
+    found = [{"name": name, "tool": load(name).tool, "title": load(name).title} for name in available()]
+    if as_json:
+        options.emit({"format": "backcast.mappings/1", "mappings": found})
+    else:
+        for one in found:
+            click.echo(f"{one['name']:12} {one['title']}")
+    return 0
+
+
+@mapping.command(epilog="Example: backcast mapping show mixpanel > mine.yaml")
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--compiled", is_flag=True, help="Show what it compiles to instead.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the mapping.")
+def show(name: str, compiled: bool, settings: tuple[str, ...]) -> int:
+    """Print a mapping file."""
+    from pipeline.mapping import compile as compile_mapping
+    from pipeline.mapping import load
+    from pipeline.schema import Options
+
+    found = load(name)
+    if compiled:
+        click.echo(compile_mapping(found, Options(as_of=0, settings=options.settings(settings))).source)
+    else:
+        click.echo(found.text, nl=False)
+    return 0
+
+
+@mapping.command(epilog="Example: backcast mapping check mine.yaml")
+@click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
+def check(names: tuple[str, ...]) -> int:
+    """Read mapping files; an error says file:line:column and the nearest valid name."""
+    from pipeline.mapping import load
+
+    for name in names:
+        found = load(name)
+        click.echo(f"{name}: good ({len(found.cases)} cases)")
+    return 0
+
+
+@mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
+@click.argument("names", metavar="NAME|FILE...", nargs=-1)
+@options.as_json
+def test(names: tuple[str, ...], as_json: bool) -> int:
+    """Run the cases inside mapping files (all shipped ones when none is named). Exit 7 when a case fails."""
+    from pipeline.mapping import available, load
+    from pipeline.mapping.cases import run_cases
+
+    failed = total = 0
+    results = []
+    for name in names or available():
+        for outcome in run_cases(load(name)):
+            total += 1
+            failed += not outcome.passed
+            results.append({"mapping": name, "case": outcome.name, "passed": outcome.passed, "diff": outcome.diff})
+            if not outcome.passed and not as_json:
+                click.echo(f"{name}: {outcome.name}\n{outcome.diff}\n")
+    if as_json:
+        options.emit({"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "results": results})
+    else:
+        click.echo(f"{total - failed} cases passed, {failed} failed")
+    return 7 if failed else 0
+
+
+@mapping.command(epilog="Example: backcast mapping new exports/ > mine.yaml")
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of stdout.")
+def new(sources: tuple[str, ...], output: Path | None) -> int:
+    """Write a commented starting mapping from a look at an export."""
+    from pipeline.extract import open_source
+    from pipeline.mapping.scaffold import starting_mapping
+    from pipeline.survey import survey
+
+    with tempfile.TemporaryDirectory() as spool:
+        text = starting_mapping(survey(open_source(sources, spool=Path(spool))))
+    if output is None:
+        click.echo(text, nl=False)
+        return 0
+    if output.exists():
+        raise UsageError(f"{output} exists already", hint="choose another -o FILE")
+    output.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {output}; next: backcast mapping test {output}", err=True)
+    return 0
+
+
+@mapping.command(epilog="Example: backcast mapping schema > mapping.schema.json")
+def schema() -> int:
+    """The JSON Schema of mapping files, for editors."""
+    from pipeline.mapping.editor_schema import editor_schema
+
+    options.emit(editor_schema())
+    return 0

@@ -1,0 +1,47 @@
+"""`backcast rehearse`: the whole run against the local service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.cli import options
+from pipeline.cli.options import console
+from pipeline.cli.progress import Sending
+
+
+@click.command(epilog="Example: backcast rehearse plan/")
+@options.directory
+@options.source_root
+@options.workers
+@options.as_json
+@options.quiet
+def rehearse(directory: Path, source_root: Path | None, workers: int | None, as_json: bool, quiet: bool) -> int:
+    """Apply a plan to the embedded local service and verify it there.
+
+    Nothing leaves this machine. A plan that is not ready can be rehearsed too. What landed stays in
+    DIR/rehearsal/store.duckdb, and the result goes into the report. Exit 7 when what landed is not what was planned.
+    """
+    from pipeline import workflow
+    from pipeline.report import machine, terminal
+    from pipeline.report.results import apply_result, verify_result
+
+    plan, place = workflow.load_plan(directory)
+    with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:
+        done = workflow.rehearse(
+            plan, place, workers=workers, source_root=source_root, progress=progress,
+            warn=lambda line: click.echo(f"Warning: {line}", err=True),
+        )  # fmt: skip
+    applied, verified = apply_result(done.outcome), verify_result(done.verification)
+    machine.write_report(place, plan, applied, verified)
+    if as_json:
+        options.emit({"format": "backcast.rehearse/1", "apply": applied, "verify": verified})
+    else:
+        terminal.show_apply(console(), applied)
+        terminal.show_verification(console(), verified)
+    if not done.verification.proved:
+        return 7
+    if done.outcome.counts.refused:
+        return 5
+    return 0 if done.outcome.balanced else 6

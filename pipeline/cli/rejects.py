@@ -1,0 +1,43 @@
+"""`backcast rejects`: the rows that could not be sent."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import click
+
+from pipeline.cli import options
+from pipeline.cli.options import console
+
+
+@click.command(epilog="Example: backcast rejects plan/ --code bad_json --format jsonl > mend.jsonl")
+@options.directory
+@click.option("--code", metavar="CODE", help="Only rejects with this code.")
+@click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
+def rejects(directory: Path, code: str | None, form: str, as_json: bool) -> int:
+    """The rows that could not be sent, with file, row, byte offset, code and text.
+
+    `row` counts records from 1; `offset` is in bytes of the decompressed part.
+    """
+    import msgspec
+
+    from pipeline import workflow
+    from pipeline.plan.directory import read_lines
+    from pipeline.report import terminal
+    from pipeline.schema import Reject
+
+    plan, place = workflow.load_plan(directory)
+    found = (one for one in read_lines(place.rejects, Reject) if code is None or one.code == code)
+    if as_json or form == "jsonl":
+        for one in found:
+            click.echo(msgspec.json.encode(one))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(Reject.__struct_fields__)
+        writer.writerows(msgspec.structs.astuple(one) for one in found)
+    else:
+        terminal.show_rejects(console(), found)
+    return 0

@@ -1,0 +1,51 @@
+"""`backcast verify`: compare what landed with the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.cli import options
+from pipeline.cli.options import console
+from pipeline.errors import UsageError
+
+
+@click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… backcast verify plan/ --to eu --project 12345")
+@options.directory
+@options.target
+@click.option("--project", default="1", show_default=True, metavar="ID", help="The project's id.")
+@click.option("--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY.")
+@options.source_root
+@options.workers
+@options.as_json
+@options.quiet
+def verify(
+    directory: Path, to: str, project: str, personal_key_file: str | None, source_root: Path | None,
+    workers: int | None, as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Compare what landed with the ledger, event by event.
+
+    Two sets of (uuid, event, distinct_id, timestamp) are compared exactly. Exit 7 when they differ.
+    """
+    from pipeline import config, workflow
+    from pipeline.report import machine, terminal
+    from pipeline.report.results import verify_result
+
+    plan, place = workflow.load_plan(directory)
+    key = config.personal_key(personal_key_file)
+    if not key:
+        raise UsageError(
+            "there is no personal key to read with",
+            hint="set BACKCAST_PERSONAL_KEY, or give --personal-key-file FILE; it begins with phx_",
+        )
+    found = workflow.verify_plan(
+        plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=source_root
+    )
+    result = verify_result(found)
+    machine.write_report(place, plan, verification=result)
+    if as_json:
+        options.emit(result)
+    else:
+        terminal.show_verification(console(), result)
+    return 0 if found.proved else 7

@@ -1,0 +1,134 @@
+"""A survey on a terminal: what the export is, its fields, its events, its hours, and what the clock says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.offsets import offset_name
+from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
+from pipeline.survey.shape import Survey
+
+MOST_PARTS = 20
+MOST_FIELDS = 200
+MOST_EVENTS = 20
+MOST_MONTHS = 36
+BAR_CHARACTERS = 40
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+def show_survey(console: Console, survey: Survey) -> None:
+    """Everything that a survey says, and its one counted line last."""
+    heading(console, "Survey", _about(survey))
+    _parts(console, survey)
+    _fields(console, survey)
+    show_counts(console, "event", "rows", survey.events, MOST_EVENTS)
+    _hours(console, survey)
+    _zone(console, survey)
+    _broken(console, survey)
+    show_counts(console, "warning", "rows", survey.warnings, MOST_EVENTS)
+    show_notices(console, survey.notices)
+    console.print(Text(survey.sentence, style="bold"))
+
+
+def _about(survey: Survey) -> str:
+    if survey.tool:
+        return f"looks like {survey.tool}"
+    if survey.candidates:
+        return "looks like " + " or ".join(survey.candidates)
+    return "looks like no tool that is known"
+
+
+def _parts(console: Console, survey: Survey) -> None:
+    made = table("part", "stored as", "#bytes", "#rows", "")
+    for part in survey.parts[:MOST_PARTS]:
+        state = (
+            Text(part.problem and "cannot be read", style="red")
+            if part.problem
+            else Text("" if part.whole else "first rows", style="dim")
+        )
+        made.add_row(text(part.path, 200), text(part.storage, 120), number(part.bytes), number(part.rows), state)
+    left = survey.parts[MOST_PARTS:]
+    if left:
+        sums = number(sum(part.bytes for part in left)), number(sum(part.rows for part in left))
+        made.add_row(Text(f"{len(left):,} more parts", style="dim"), "", *sums, "")
+    console.print(made)
+
+
+def _fields(console: Console, survey: Survey) -> None:
+    if not survey.fields:
+        return
+    made = table("field", "looks like", "types", "#empty", "examples")
+    for field in survey.fields[:MOST_FIELDS]:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in field.types.items())
+        made.add_row(
+            text(field.path, 120),
+            Text(field.role_guess, style="bold cyan"),
+            kinds,
+            f"{field.null_rate:.1%}",
+            text(" · ".join(field.examples[:3]), 140),
+        )
+    console.print(made)
+    left = len(survey.fields) - MOST_FIELDS
+    if left > 0:
+        console.print(Text(f"{left:,} more fields; all of them: --json", style="dim"))
+    if survey.fields_left_out:
+        console.print(Text(f"{survey.fields_left_out:,} values stand in fields beyond those counted", style="yellow"))
+
+
+def _hours(console: Console, survey: Survey) -> None:
+    if not survey.time_field or survey.first is None:
+        console.print(Text("No field of times was found.", style="yellow"))
+        return
+    console.print(
+        Text.assemble((_time_field(survey), "bold"), f"  {survey.first} to {survey.last}, as the clock reads")
+    )
+    if survey.unread_times:
+        console.print(Text(f"{survey.unread_times:,} values of it cannot be read as times", style="yellow"))
+    for line in histogram(survey.hours):
+        console.print(Text(line))
+    show_counts(console, "month", "rows", survey.months, MOST_MONTHS)
+
+
+def _time_field(survey: Survey) -> str:
+    """The time field and its unit."""
+    return f"{text(survey.time_field, 120).plain} ({survey.time_unit})"
+
+
+def histogram(hours: Sequence[int]) -> list[str]:
+    """24 lines, one an hour of day: `09 1,234 ████████▌`. The fullest hour is 40 characters long."""
+    most = max(hours, default=0)
+    width = len(f"{most:,}")
+    return [f"{hour:02d} {f'{count:,}':>{width}} {_bar(count, most)}".rstrip() for hour, count in enumerate(hours)]
+
+
+def _bar(count: int, most: int) -> str:
+    """A bar in eighths of a character; what is not nothing is at least an eighth."""
+    if not count:
+        return ""
+    eighths = max(1, round(count * BAR_CHARACTERS * 8 / most))
+    return "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
+
+
+def _zone(console: Console, survey: Survey) -> None:
+    zone = survey.zone
+    console.print(Text(zone.sentence, style="bold" if zone.months else "yellow"))
+    if not any(month.offset for month in zone.months):
+        return
+    made = table("month", "clock", "#rows", "#of")
+    for month in zone.months[-MOST_MONTHS:]:
+        made.add_row(month.month, offset_name(month.offset), number(month.rows), number(month.of))
+    console.print(made)
+    if zone.names:
+        console.print(Text("Zones with these offsets: " + ", ".join(zone.names), style="dim"))
+
+
+def _broken(console: Console, survey: Survey) -> None:
+    if not survey.broken:
+        return
+    made = table("broken rows", "#count", "the first of them")
+    for code, one in survey.broken.items():
+        made.add_row(code, number(one.count), text(f"{one.part}, row {one.row:,}: {one.detail}", 300))
+    console.print(made)

@@ -1,0 +1,62 @@
+"""The pieces that every table on a terminal is made of.
+
+Text of an export goes through `text`, never through rich's markup: a name such as `[red]` stays a name, and an
+escape sequence is shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.printable import printable
+
+
+def text(found: str, limit: int) -> Text:
+    """Text of an export: printable, cut, without markup."""
+    return Text(printable(found, limit), overflow="fold")
+
+
+def number(count: int) -> str:
+    """A count as people read it."""
+    return f"{count:,}"
+
+
+def heading(console: Console, what: str, about: str) -> None:
+    """A line that begins a screen."""
+    console.print(Text.assemble((what, "bold"), "  ", (printable(about, 400), "dim")))
+
+
+def table(*columns: str) -> Table:
+    """A plain table; a column whose name begins with # holds numbers. Cells fold on a narrow terminal."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        if name.startswith("#"):
+            made.add_column(name[1:], justify="right", no_wrap=True)
+        else:
+            made.add_column(name, overflow="fold")
+    return made
+
+
+def show_counts(console: Console, what: str, unit: str, counts: Mapping[str, int], most: int) -> None:
+    """Names with their counts, the first `most` of them, and the sum of the others."""
+    if not counts:
+        return
+    made = table(what, f"#{unit}")
+    for name, count in list(counts.items())[:most]:
+        made.add_row(text(name, 120), number(count))
+    left = list(counts.values())[most:]
+    if left:
+        made.add_row(Text(f"{len(left):,} others", style="dim"), number(sum(left)))
+    console.print(made)
+
+
+def show_notices(console: Console, notices: Sequence[tuple[str, str, str]], most: int = 20) -> None:
+    """What was noticed while reading, a line each."""
+    for code, where, detail in notices[:most]:
+        console.print(Text.assemble((f"{code}: ", "yellow"), printable(f"{where}: {detail}", 400)))
+    if len(notices) > most:
+        console.print(Text(f"{len(notices) - most:,} more notices", style="dim"))

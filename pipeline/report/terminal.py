@@ -1,0 +1,191 @@
+"""What people read on a terminal: rich tables on a Console that the command made.
+
+Text of an export goes through `_text`, never through rich's markup: a name such as `[red]` stays a name, and an
+escape sequence is shown, not obeyed. Tables fold on a narrow terminal and lose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.errors import BackcastError
+from pipeline.plan.sealed import Gate, Plan
+from pipeline.printable import printable
+from pipeline.report.contents import phases_of
+from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
+from pipeline.report.wording import PHASES, VERDICTS, advice, meaning
+from pipeline.schema import Reject
+
+MOST_PARTS = 20
+MOST_EVENTS = 20
+MOST_REJECTS = 50
+_LEVELS = {"stop": "bold red", "warning": "yellow"}
+_VERDICTS = {"ready": "bold green", "warnings": "bold yellow", "not-ready": "bold red"}
+_STATES = {"done": "bold green", "stopped": "bold yellow"}
+
+
+def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
+    """A plan: counts, codes with one example each, gates with what to do, and its one counted line last.
+
+    `directory` is where the plan lies, for the commands that follow.
+    """
+    heading(console, "Plan", f"{plan.tool}, times in {plan.zone}" + (f", for {plan.target}" if plan.target else ""))
+    if plan.first:
+        console.print(Text(f"{plan.first} to {plan.last}"))
+    _parts(console, plan)
+    phases = table("phase", "#events", "")
+    for name, count in phases_of(plan).items():
+        phases.add_row(name, number(count), Text(PHASES[name], style="dim"))
+    console.print(phases)
+    show_counts(console, "event", "events", plan.names, MOST_EVENTS)
+    _codes(console, "Skipped", plan.skips, plan)
+    _codes(console, "Rejected", plan.rejects, plan)
+    if plan.rejects:
+        console.print(Text(f"The rows: backcast rejects {directory or 'DIR'}", style="dim"))
+    _codes(console, "Warnings", plan.warnings, plan)
+    show_notices(console, plan.notices)
+    _gates(console, plan.gates)
+    console.print(Text(VERDICTS.get(plan.verdict, plan.verdict), style=_VERDICTS.get(plan.verdict, "")))
+    console.print(Text(plan.sentence, style="bold"))
+
+
+def _parts(console: Console, plan: Plan) -> None:
+    made = table("part", "#rows", "#mapped", "#skipped", "#rejected")
+    for part in plan.parts[:MOST_PARTS]:
+        made.add_row(
+            text(part.path, 200), number(part.rows), number(part.mapped), number(part.skipped), number(part.rejected)
+        )
+    if len(plan.parts) > MOST_PARTS:
+        rest = plan.parts[MOST_PARTS:]
+        sums = (sum(getattr(part, name) for part in rest) for name in ("rows", "mapped", "skipped", "rejected"))
+        made.add_row(Text(f"{len(rest):,} more parts", style="dim"), *map(number, sums))
+    rows = plan.rows
+    made.add_row(
+        "all", number(rows.read), number(rows.mapped), number(rows.skipped), number(rows.rejected), style="bold"
+    )
+    console.print(made)
+
+
+def _codes(console: Console, title: str, counts: Mapping[str, int], plan: Plan) -> None:
+    if not counts:
+        return
+    made = table(title, "#count", "what it means", "example")
+    for code, count in counts.items():
+        example = plan.examples.get(code)
+        place = Text("")
+        if example is not None:
+            place = text(f"{example.part}, row {example.row:,}: {example.detail}", 240)
+        made.add_row(text(code, 80), number(count), Text(meaning(code), style="dim"), place)
+    console.print(made)
+
+
+def _gates(console: Console, gates: Sequence[Gate]) -> None:
+    for gate in gates:
+        console.print(
+            Text.assemble(
+                (f"{gate.level.upper()} {gate.name}: ", _LEVELS.get(gate.level, "")), printable(gate.detail, 1_000)
+            )
+        )
+        if advice(gate.name):
+            console.print(Text(f"  What to do: {advice(gate.name)}.", style="dim"))
+
+
+def show_apply(console: Console, result: ApplyResult) -> None:
+    """One run of apply or of a rehearsal."""
+    heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} seconds")
+    _sent(console, result.events, result.batches)
+    if result.balanced:
+        console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
+    else:
+        what = f"Not finished: {result.events.in_doubt:,} events in doubt, {result.events.unsent:,} unsent."
+        console.print(Text(f"{what} Run the same command again to resume.", style="bold yellow"))
+
+
+def show_status(console: Console, result: StatusResult) -> None:
+    """Where a plan stands."""
+    console.print(Text(f"State: {result.state}", style=_STATES.get(result.state, "bold")))
+    _sent(console, result.events, result.batches)
+    if result.events.in_doubt:
+        console.print(
+            Text(f"{result.events.in_doubt:,} events are in doubt: apply sends them again with the same uuids.")
+        )
+
+
+def _sent(console: Console, events: SentCounts, batches: BatchCounts) -> None:
+    made = table("events", "#count")
+    for name in ("made", "accepted", "already_settled", "refused", "in_doubt"):
+        count = getattr(events, name)
+        style = "red" if count and name == "refused" else "yellow" if count and name == "in_doubt" else ""
+        made.add_row(name.replace("_", " "), number(count), style=style)
+    made.add_row("unsent", number(events.unsent))
+    console.print(made)
+    console.print(
+        Text(
+            f"{batches.made:,} batches made, {batches.sent:,} sent,"
+            f" {batches.retried:,} retried, {batches.split:,} split",
+            style="dim",
+        )
+    )
+
+
+def show_verification(console: Console, result: VerifyResult) -> None:
+    """What landed against what was settled."""
+    made = table("", "#cells", "#events")
+    found = result.events
+    rows = (
+        ("expected", None, found.expected),
+        ("found", None, found.found),
+        ("match", result.cells.match, None),
+        ("missing", result.cells.missing, found.missing),
+        ("extra", result.cells.extra, found.extra),
+        ("duplicated", result.cells.duplicated, None),
+        ("different", result.cells.different, None),
+    )
+    for name, cells, events in rows:
+        bad = name in ("missing", "extra", "duplicated", "different") and bool(cells or events)
+        made.add_row(
+            name,
+            "" if cells is None else number(cells),
+            "" if events is None else number(events),
+            style="red" if bad else "",
+        )
+    console.print(made)
+    if result.proved:
+        console.print(Text("Proved: every event that was settled was found once.", style="bold green"))
+    elif found.missing:
+        console.print(
+            Text(f"Not proved: {found.missing:,} events are missing. Send them again with --repair.", style="bold red")
+        )
+    else:
+        console.print(Text("Not proved.", style="bold red"))
+
+
+def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOST_REJECTS) -> int:
+    """Rows that cannot be sent, as they stand in the export, and a line on those beyond `most`. Gives their number."""
+    made = table("code", "place", "why", "row")
+    count = 0
+    iterator = iter(rejects)
+    for reject in islice(iterator, most):
+        count += 1
+        place = text(f"{reject.part}, row {reject.row:,}, byte {reject.offset:,}", 240)
+        made.add_row(text(reject.code, 80), place, text(reject.detail, 240), text(reject.record, 200))
+    if count:
+        console.print(made)
+    more = sum(1 for _ in iterator)
+    if more:
+        console.print(Text(f"{more:,} more rows; all of them in full: --format jsonl", style="dim"))
+    if not count:
+        console.print(Text("No row was rejected."))
+    return count + more
+
+
+def show_error(console: Console, error: BackcastError) -> None:
+    """Two lines: what happened, and what to do."""
+    console.print(Text(f"Error: {printable(error.message, 2_000)}"), soft_wrap=True)
+    if error.hint:
+        console.print(Text(f"Try: {printable(error.hint, 2_000)}"), soft_wrap=True)
