@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
@@ -226,7 +226,7 @@ def test_either_side_of_a_change() -> None:
 def test_every_instant_comes_back_from_its_wall_time(name: str, us: int) -> None:
     """The wall time of any instant, received then, gives that instant again, whatever was asked before."""
     us -= us % SECOND
-    wall = wall_of((moment_of(us).replace(tzinfo=timezone.utc)).astimezone(zone(name)).replace(tzinfo=None))
+    wall = wall_of((moment_of(us).replace(tzinfo=UTC)).astimezone(zone(name)).replace(tzinfo=None))
     assert ZoneClock(((name, ""),)).to_utc(wall, us)[0] == us
 
 

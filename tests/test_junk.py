@@ -7,7 +7,9 @@ import pytest
 from pipeline.junk import is_junk
 
 
-@pytest.mark.parametrize("word", ["anonymous", "GUEST", "Distinct_Id", "distinctid", "id", "not_authenticated", "email"])
+@pytest.mark.parametrize(
+    "word", ["anonymous", "GUEST", "Distinct_Id", "distinctid", "id", "not_authenticated", "email"]
+)
 def test_words_of_the_first_list_are_junk_in_any_case(word: str) -> None:
     """A word that the service refuses in any case is junk in any case."""
     assert is_junk(word)

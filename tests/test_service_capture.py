@@ -148,9 +148,7 @@ REFUSED: list[tuple[str, bytes, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@pytest.mark.parametrize(("body", "status", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_refuses(shared: LocalService, body: bytes, status: int, text: str) -> None:
     """What does not fit is refused with the status and the plain text of the real service, and not stored."""
     before = shared.store.raw_count()
@@ -204,9 +202,7 @@ SHAPES = {
     "a list, token": json.dumps([event(token=KEY)]).encode(),
     "a list, $token": json.dumps([event(**{"$token": KEY})]).encode(),
     "a list, api_key": json.dumps([event(api_key=KEY)]).encode(),
-    "a list, token in properties": json.dumps(
-        [event(properties={"distinct_id": "u1", "token": KEY})]
-    ).encode(),
+    "a list, token in properties": json.dumps([event(properties={"distinct_id": "u1", "token": KEY})]).encode(),
     "one event": json.dumps(event(api_key=KEY)).encode(),
     "a field repeated inside properties": batch().replace(b'"u1"', b'"u1", "x": 1, "x": 2'),
     "properties named as fields": batch(event(properties={"distinct_id": "u1", "event": 1, "uuid": 2})),
@@ -281,9 +277,7 @@ ENCODED: dict[str, tuple[bytes, str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("body", "query", "headers"), ENCODED.values(), ids=ENCODED.keys())
-def test_takes_every_encoding(
-    service: LocalService, body: bytes, query: str, headers: dict[str, str]
-) -> None:
+def test_takes_every_encoding(service: LocalService, body: bytes, query: str, headers: dict[str, str]) -> None:
     """Each documented encoding lands as the same event."""
     assert post(service, body, "/batch/" + query, headers).text == '{"status":"Ok"}'
     assert [one.uuid for one in service.events()] == [UUID]
@@ -328,12 +322,15 @@ def test_takes_data_in_the_query_of_a_get(service: LocalService) -> None:
     assert service.count() == 1
 
 
-@pytest.mark.parametrize(
-    "path", ["/batch", "/batch/", "/i/v0/e", "/i/v0/e/", "/e/", "/capture", "/track/", "/engage"]
-)
+@pytest.mark.parametrize("path", ["/batch", "/batch/", "/i/v0/e", "/i/v0/e/", "/e/", "/capture", "/track/", "/engage"])
 def test_every_route_answers_itself(shared: LocalService, path: str) -> None:
     """Each route is served with and without its last slash, without a redirect."""
     assert post(shared, batch(), path).text == '{"status":"Ok"}'
+
+
+def test_redirects_nothing(shared: LocalService) -> None:
+    """A path that is not served is 404; a slash too many is never a redirect, which would lose a body."""
+    assert httpx.get(shared.url + "/_stats/").status_code == 404
 
 
 def test_beacon_is_answered_empty(shared: LocalService) -> None:
@@ -555,9 +552,7 @@ def test_merges_a_set_beside_the_properties(service: LocalService) -> None:
     """A `$set` at the top of an event joins the one in its properties, and wins by key."""
     changes = {"properties": {"distinct_id": "u", "$set": {"a": 1, "b": 1}}, "$set": {"b": 2}}
     assert post(service, batch(event(**changes))).status_code == 200
-    assert [json.loads(one.properties) for one in service.events()] == [
-        {"distinct_id": "u", "$set": {"a": 1, "b": 2}}
-    ]
+    assert [json.loads(one.properties) for one in service.events()] == [{"distinct_id": "u", "$set": {"a": 1, "b": 2}}]
 
 
 def test_an_unknown_key_is_answered_ok_and_dropped(service: LocalService) -> None:
@@ -580,9 +575,7 @@ def test_each_project_has_its_own_events() -> None:
     keys = Keyring((Project(1, "A", "phc_a"), Project(2, "B", "phc_b")), KEYS.personal)
     with LocalService(keys=keys) as service:
         assert post(service, batch(api_key="phc_b")).status_code == 200
-        assert (
-            post(service, batch(event(), event(uuid=str(uuids.uuid4())), api_key="phc_a")).status_code == 200
-        )
+        assert post(service, batch(event(), event(uuid=str(uuids.uuid4())), api_key="phc_a")).status_code == 200
         assert (len(service.events(1)), len(service.events(2)), service.count()) == (2, 1, 3)
 
 
@@ -596,6 +589,14 @@ def test_remembers_refused_bodies_without_keys(service: LocalService) -> None:
     assert payload.startswith('{"api_key": "***", "historical_migration": true')
     assert "phc_" not in payload
     assert "phx_" not in payload
+
+
+def test_remembers_no_key_of_any_shape() -> None:
+    """A key that does not look like one is replaced too, wherever it stands in a refused body."""
+    keys = Keyring((Project(1, "A", "plain"),), {})
+    with LocalService(keys=keys) as service:
+        assert post(service, b"[not json, plain, of course]").status_code == 400
+        assert service.select("SELECT payload FROM rejections") == [("[not json, ***, of course]",)]
 
 
 def test_keys_are_in_no_repr_and_no_log(service: LocalService, capfd: pytest.CaptureFixture[str]) -> None:
@@ -621,9 +622,7 @@ def test_makes_keys_of_its_own() -> None:
 def test_reads_a_keys_file(tmp_path: Path) -> None:
     """The keys file of the command line is read."""
     file = tmp_path / "keys.json"
-    file.write_text(
-        '{"projects": [{"id": 7, "name": "P", "capture_key": "phc_x"}], "keys": {"phx_y": ["query:read"]}}'
-    )
+    file.write_text('{"projects": [{"id": 7, "name": "P", "capture_key": "phc_x"}], "keys": {"phx_y": ["query:read"]}}')
     keys = load(file)
     assert (keys.project_of("phc_x"), keys.project_of("phc_z")) == (7, None)
     assert (keys.scopes_of("phx_y"), keys.scopes_of("phc_x")) == (frozenset({"query:read"}), None)
@@ -743,9 +742,7 @@ def test_any_good_batch_reads_back_the_same(shared: LocalService, made: list[dic
     ]
     first = shared.select("SELECT coalesce(max(receipt), 0) FROM raw_events")[0][0]
     assert post(shared, batch(*sent)).status_code == 200
-    landed = shared.select(
-        f"SELECT uuid, event, distinct_id, timestamp FROM raw_events WHERE receipt > {first}"
-    )
+    landed = shared.select(f"SELECT uuid, event, distinct_id, timestamp FROM raw_events WHERE receipt > {first}")
     assert set(landed) == {
         (str(one["uuid"]), one["event"], one["distinct_id"], micros(one["timestamp"].isoformat() + "+00:00"))
         for one in made

@@ -168,9 +168,7 @@ def test_the_copy_received_last_wins(service: LocalService) -> None:
         )
     found = ask(service, "select properties->>'n', timestamp from events").json()["results"]
     assert found == [["4", "2023-01-02T01:00:00.000000Z"]]
-    numbers = ask(service, "select properties->>'n', receipt from raw_events order by receipt").json()[
-        "results"
-    ]
+    numbers = ask(service, "select properties->>'n', receipt from raw_events order by receipt").json()["results"]
     assert numbers == [["1", 1], ["2", 2], ["3", 3], ["4", 4]]
 
 
@@ -261,9 +259,7 @@ def test_refuses_everything_else(shared: LocalService, tmp_path: Path, name: str
         (b'{"query": {"kind": "HogQLQuery", "query": 1}}', "required", "query__query"),
     ],
 )
-def test_refuses_bodies_that_are_no_query(
-    shared: LocalService, body: bytes, code: str, attr: str | None
-) -> None:
+def test_refuses_bodies_that_are_no_query(shared: LocalService, body: bytes, code: str, attr: str | None) -> None:
     """A body that holds no query is a 400 that names the member."""
     answer = httpx.post(
         f"{shared.url}/api/projects/1/query/", content=body, headers={"authorization": "Bearer phx_all"}

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -81,6 +81,11 @@ def test_types_are_counted_by_what_each_value_is(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_scalars_of_columns_have_kinds() -> None:
+    """Values that a Parquet column gives are told apart as their JSON would be."""
+    assert [kind_of(value) for value in (True, 1, 1.5, None, "x")] == ["boolean", "integer", "number", "null", "text"]
+
+
 def test_absent_null_and_blank_are_empty(tmp_path: Path) -> None:
     """The null rate is the share of rows whose field is missing, null or blank; zero and false are values."""
     rows = [{"v": 0}, {"v": False}, {"v": None}, {"v": " "}, {}]
@@ -123,6 +128,8 @@ def test_members_beyond_the_most_are_only_counted() -> None:
     for number in range(10):
         fields.add(record({"properties": {f"id-{number}": 1}}))
     assert (len(fields.finished(10, {})), fields.left_out) == (3, 8)
+    fields.add(record({"traits": {"a": 1, "b": 2}}))
+    assert fields.left_out == 8 + 3
 
 
 def test_event_names_beyond_the_most_are_only_counted() -> None:
@@ -166,6 +173,11 @@ def test_a_utc_clock_names_no_zones() -> None:
         [],
         "The clock stands at UTC over 1 month, measured against received_at.",
     )
+
+
+def test_latency_does_not_round_to_another_offset() -> None:
+    """A row that arrives seven minutes and forty seconds late still shows the clock's own offset."""
+    assert count_offsets([(0, 460 * SECOND), (0, -460 * SECOND)]) == Counter({(0, 0): 1, (0, 900): 1})
 
 
 def test_late_rows_are_only_a_tail() -> None:
@@ -236,10 +248,11 @@ def test_broken_rows_are_counted_by_code(tmp_path: Path) -> None:
     assert (found.rows, field(found, "a").rows, field(found, "a").null_rate) == (5, 2, 0.0)
 
 
-def test_a_damaged_part_does_not_hide_the_others(tmp_path: Path) -> None:
-    """A truncated file is told in its entry and by a notice; the other part is surveyed."""
-    whole = b"".join(json.dumps({"event": f"{n}" * 50}).encode() + b"\n" for n in range(5_000))
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(whole)[:-200])
+@pytest.mark.parametrize("rows", [1_000, 5_000])
+def test_a_damaged_part_does_not_hide_the_others(tmp_path: Path, rows: int) -> None:
+    """A file truncated early or late is told in its entry and by a notice; the other part is surveyed."""
+    whole = b"".join(json.dumps({"event": f"{n}" * 50}).encode() + b"\n" for n in range(rows))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(whole, 0)[:-200])
     written(tmp_path / "b.jsonl", [{"event": "B"}])
     found = surveyed(tmp_path)
     assert [(part.path, part.whole, bool(part.problem)) for part in found.parts] == [
@@ -327,6 +340,7 @@ def test_every_value_is_counted_once(rows: list[dict[str, Any]]) -> None:
 
 
 @given(st.text(), st.integers(1, 60))
+@example("\u202e\u2028\x9b\x1b", 60)
 def test_printable_text_is_short_and_drives_nothing(text: str, limit: int) -> None:
     """Any text becomes at most so many characters, each of them printable."""
     shown = printable(text, limit)

@@ -75,9 +75,9 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
         for outcome in run_cases(load(name)):
             total += 1
             failed += not outcome.passed
-            results.append({"mapping": name, "case": outcome.name, "passed": outcome.passed, "diff": outcome.diff})
+            results.append({"mapping": name, "case": outcome.case.name, "passed": outcome.passed, "differences": list(outcome.differences)})
             if not outcome.passed and not as_json:
-                click.echo(f"{name}: {outcome.name}\n{outcome.diff}\n")
+                click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
     if as_json:
         options.emit({"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "results": results})
     else:

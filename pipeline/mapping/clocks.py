@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.errors import UsageError
-from pipeline.instants import MILLISECONDS_FROM, UNITS
+from pipeline.instants import MILLISECONDS_FROM, SECOND, UNITS
 from pipeline.mapping import grammar, verbs
 from pipeline.mapping.code import Code
 from pipeline.mapping.language import Call, Clock, Mapping
 from pipeline.mapping.timeformat import TimeFormat
 
+END_OF_TIME = 253_402_300_800 * SECOND
+"""The first instant of the year 10000."""
+
 
 def write_clocks(code: Code, mapping: Mapping) -> None:
-    """Write `received`, `time` and `wall`. `time` may be a Fault; `received` that cannot be read is absent."""
+    """Write `received`, `time` and `wall`. `time` may be a Fault; `received` that cannot be read, or lies outside
+    the years 1970 to 9999, is absent: it proves nothing, and no event is lost for it."""
     _write(code, "received", mapping.received)
     if mapping.received:
-        code.line("if received.__class__ is Fault: received = None")
+        code.line(f"if received is not None and not 0 <= received < {END_OF_TIME}: received = None")
     code.line("wall = None")
     _write(code, "time", mapping.time)
 
@@ -46,7 +50,10 @@ def _write_clock(code: Code, target: str, clock: Clock) -> None:
         source = code.value(clock.source).name
         with code.block(f"if {source} is not None:"):
             code.line(f"try: {_number(target, source, unit)}")
-            code.line(f"except (MsgspecError, TypeError): {target}, w = epoch_of({source}, {unit!r}, w)")
+            with code.block("except (MsgspecError, TypeError):"):
+                code.line(f"{target}, w = epoch_of({source}, {unit!r}, w)")
+                if target == "received":
+                    code.line("if received.__class__ is Fault: received = None")
             if clock.zone == "project":
                 with code.block(f"if {target}.__class__ is int:"):
                     _write_zone(code, target, clock)
@@ -83,7 +90,10 @@ def _write_text(code: Code, target: str, clock: Clock, form: TimeFormat | None) 
             if clock.zone != "utc":
                 with code.block(f"if not {utc}:"):
                     _write_zone(code, target, clock)
-        code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")
+        if target == "received":
+            code.line("except BadTime: received = None")
+        else:
+            code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")
 
 
 def _write_zone(code: Code, target: str, clock: Clock) -> None:

@@ -113,7 +113,7 @@ class Code:
             if known := self.known(key):
                 return known
             name = self.local()
-            self.line(f"{name} = None if {local.name} == NULL else {local.name}")
+            self.line(f"{name} = {local.name} if {local.name} is None or {local.name} != NULL else None")
             return self.remember(key, Local(name, "value"))
         return local
 
@@ -129,13 +129,13 @@ class Code:
             return local
         name = self.local("t")
         source = local.name
-        with self.block(f"if {source}.__class__ is Raw:"):
+        self.line(f"if {source} is None: {name} = None")
+        with self.block(f"elif {source}.__class__ is Raw:"):
             decode = "decode_text({})"
             if call.verb == "ref" and call.given["ref"] in self.numbers:
                 decode = "str(decode_int({}))"
             self.line(f"try: {name} = {decode.format(source)}")
             self.line(f"except MsgspecError: {name} = text_of({source})")
-        self.line(f"elif {source} is None: {name} = None")
         self.line(f"else: {name} = text_of({source})")
         result = Local(name, "text")
         return self.remember(key, result) if key is not None else result

@@ -109,6 +109,7 @@ _NAMES: dict[str, Any] = {
     "MsgspecError": msgspec.MsgspecError,
     "NULL": values.NULL,
     "Raw": msgspec.Raw,
+    "Skip": schema.Skip,
     "TRUNCATED": runtime.TRUNCATED,
     "add_groups": runtime.add_groups,
     "clean_uuid": runtime.clean_uuid,
@@ -228,22 +229,20 @@ def _write_event(code: Code, mapping: Mapping) -> None:
     code.line(f"event = {code.text(mapping.event).name}")
     if not mapping.events:
         return
-    hits: dict[str, tuple[str, int]] = {}
-    skips: dict[str, schema.Skip] = {}
+    hits: dict[str, tuple[str, int] | schema.Skip] = {}
     for number, (name, rule) in enumerate(mapping.events.items(), 1):
         if rule.skip:
-            skips[name] = schema.Skip(rule.skip)
+            hits[name] = schema.Skip(rule.skip)
         else:
             hits[name] = (rule.name or name, number)
-    if skips:
-        table = code.const(skips)
-        code.line(f"if event in {table}: return {table}[event]")
     code.line(f"hit = {code.const(hits)}.get(event)")
     with code.block("if hit is None:"):
         if mapping.unlisted == "reject":
             code.line("if event is not None: return Fault('unmapped_event', event)")
         code.line("rule = 0")
     with code.block("else:"):
+        if any(rule.skip for rule in mapping.events.values()):
+            code.line("if hit.__class__ is Skip: return hit")
         code.line("event, rule = hit")
 
 

@@ -93,7 +93,7 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self.wrong(key, "a name must be a plain text", "")
-            if key.value == "<<" and key.style is None:
+            if key.value == "<<" and not key.style:
                 raise self.wrong(key, "merges (<<) are not part of the language", "write the entries out")
             if key.value in entries:
                 raise self.wrong(key, f"{key.value!r} stands here twice", "keep one of the two")

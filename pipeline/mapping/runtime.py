@@ -29,6 +29,7 @@ encode = msgspec.json.Encoder().encode
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_MILLISECONDS = re.compile(r"[0-9]{1,15}")
 _NIL = "00000000-0000-0000-0000-000000000000"
 
 
@@ -73,7 +74,7 @@ def clean_uuid(text: str | None) -> str | None:
 
 def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
     """The UUIDv7 of a session that began at `start` ms; None for a missing or negative start."""
-    if start is None or not start.isascii() or not start.isdecimal() or not 0 < int(start) < 1 << 48:
+    if start is None or not _MILLISECONDS.fullmatch(start) or not 0 < int(start) < 1 << 48:
         return None
     return identity.session_uuid(int(start), tool, *(part or "" for part in parts), start)
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from pipeline.verify.reconcile import Difference
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from pipeline.plan.sealed import Plan
     from pipeline.verify.reconcile import Verification
     from pipeline.workflow import Standing
-
-if TYPE_CHECKING:
-    from pipeline.deliver.apply import Outcome
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
@@ -53,19 +48,6 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     batches: BatchCounts
     events: SentCounts
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> ApplyResult:
-        """What `deliver.apply` gave, in the shape that is shown."""
-        counts = outcome.counts
-        return cls(
-            digest=outcome.digest,
-            dry_run=outcome.dry_run,
-            balanced=outcome.balanced,
-            seconds=round(outcome.seconds, 3),
-            batches=BatchCounts(counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split),
-            events=SentCounts(counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled),
-        )
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,9 +99,7 @@ def apply_result(outcome: Outcome) -> ApplyResult:
         dry_run=outcome.dry_run,
         balanced=outcome.balanced,
         seconds=round(outcome.seconds, 3),
-        batches=BatchCounts(
-            counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split
-        ),
+        batches=BatchCounts(counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split),
         events=SentCounts(
             counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled, outcome.unsent
         ),

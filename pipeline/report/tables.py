@@ -57,6 +57,6 @@ def show_counts(console: Console, what: str, unit: str, counts: Mapping[str, int
 def show_notices(console: Console, notices: Sequence[tuple[str, str, str]], most: int = 20) -> None:
     """What was noticed while reading, a line each."""
     for code, where, detail in notices[:most]:
-        console.print(Text.assemble((f"{code}: ", "yellow"), printable(f"{where}: {detail}", 400)))
+        console.print(Text.assemble((f"{printable(code, 80)}: ", "yellow"), printable(f"{where}: {detail}", 400)))
     if len(notices) > most:
         console.print(Text(f"{len(notices) - most:,} more notices", style="dim"))

@@ -20,10 +20,12 @@ from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, Status
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
 from pipeline.report.wording import PHASES, VERDICTS, advice, meaning
 from pipeline.schema import Reject
+from pipeline.verify.reconcile import Difference
 
 MOST_PARTS = 20
 MOST_EVENTS = 20
 MOST_REJECTS = 50
+MOST_DIFFERENCES = 20
 _LEVELS = {"stop": "bold red", "warning": "yellow"}
 _VERDICTS = {"ready": "bold green", "warnings": "bold yellow", "not-ready": "bold red"}
 _STATES = {"done": "bold green", "stopped": "bold yellow"}
@@ -88,7 +90,8 @@ def _gates(console: Console, gates: Sequence[Gate]) -> None:
     for gate in gates:
         console.print(
             Text.assemble(
-                (f"{gate.level.upper()} {gate.name}: ", _LEVELS.get(gate.level, "")), printable(gate.detail, 1_000)
+                (f"{gate.level.upper()} {printable(gate.name, 80)}: ", _LEVELS.get(gate.level, "")),
+                printable(gate.detail, 1_000),
             )
         )
         if advice(gate.name):
@@ -143,8 +146,8 @@ def show_verification(console: Console, result: VerifyResult) -> None:
         ("match", result.cells.match, None),
         ("missing", result.cells.missing, found.missing),
         ("extra", result.cells.extra, found.extra),
-        ("duplicated", result.cells.duplicated, None),
-        ("different", result.cells.different, None),
+        ("duplicated", result.cells.duplicated, found.copies),
+        ("different", result.cells.different, found.different),
     )
     for name, cells, events in rows:
         bad = name in ("missing", "extra", "duplicated", "different") and bool(cells or events)
@@ -155,6 +158,7 @@ def show_verification(console: Console, result: VerifyResult) -> None:
             style="red" if bad else "",
         )
     console.print(made)
+    _differences(console, result.differences)
     if result.proved:
         console.print(Text("Proved: every event that was settled was found once.", style="bold green"))
     elif found.missing:
@@ -162,7 +166,19 @@ def show_verification(console: Console, result: VerifyResult) -> None:
             Text(f"Not proved: {found.missing:,} events are missing. Send them again with --repair.", style="bold red")
         )
     else:
-        console.print(Text("Not proved.", style="bold red"))
+        console.print(Text("Not proved: what landed is not what was settled.", style="bold red"))
+
+
+def _differences(console: Console, differences: Sequence[Difference]) -> None:
+    if not differences:
+        return
+    made = table("difference", "uuid", "landed as (event, person, time)")
+    for one in differences[:MOST_DIFFERENCES]:
+        landed = "; ".join(", ".join(copy) for copy in one.landed)
+        made.add_row(text(one.kind, 40), text(one.uuid, 40), text(landed, 240))
+    console.print(made)
+    if len(differences) > MOST_DIFFERENCES:
+        console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more; all of them: --json", style="dim"))
 
 
 def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOST_REJECTS) -> int:

@@ -47,9 +47,7 @@ def create_app(store: Store, keys: Keyring, settings: Settings | None = None) ->
     ]
     routes += [Route(path, _ready) for path in ("/_readiness", "/_liveness")]
     routes += [Route("/", service.summary), Route("/_stats", service.stats)]
-    routes += [
-        Route("/api/projects/{project}/query" + slash, service.query, methods=["POST"]) for slash in ("", "/")
-    ]
+    routes += [Route("/api/projects/{project}/query" + slash, service.query, methods=["POST"]) for slash in ("", "/")]
     app = Starlette(routes=routes, lifespan=service.lifespan)
     app.router.redirect_slashes = False  # the real service answers both spellings and redirects neither
     return app
@@ -101,9 +99,7 @@ class _Service:
         try:
             if body is None:
                 raise too_large(f"request body over {limit} bytes")
-            landing = received(
-                body, path=path, query=query, headers=headers, keys=self._keys, settings=self._settings
-            )
+            landing = received(body, path=path, query=query, headers=headers, keys=self._keys, settings=self._settings)
             if landing.project is not None:
                 self._store.append(landing.project, landing.rows)
             elif landing.rows.uuid:

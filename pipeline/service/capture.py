@@ -220,9 +220,7 @@ def _properties(event: RawEvent, text: bytes) -> bytes:
     return _encode(merged)
 
 
-def _oversize(
-    event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int
-) -> Refusal | None:
+def _oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int) -> Refusal | None:
     """A refusal where the event, encoded once more inside JSON, is over the queue's limit."""
     inner: dict[str, Any] = {"uuid": event.uuid or None, "event": event.event, "properties": properties}
     outer: dict[str, Any] = {

@@ -39,11 +39,7 @@ def payload(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], l
     hint = query.get("compression", "").lower()
     if headers.get("content-type") == FORM:
         form = _form(_unwrapped(given))
-        given = (
-            form.get("data", "").replace(" ", "+").encode()
-            if _spaced(form)
-            else form.get("data", "").encode()
-        )
+        given = form.get("data", "").replace(" ", "+").encode() if _spaced(form) else form.get("data", "").encode()
         hint = hint or form.get("compression", "").lower()
     hint = hint or headers.get("content-encoding", "").lower()
     given = _decoded(given) if hint in _BASE64 else _unwrapped(given)

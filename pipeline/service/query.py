@@ -27,9 +27,7 @@ from .store import VIEWS, Answer, BadQuery, Store
 SCOPE = "query:read"
 
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
-_TABLE_KINDS = frozenset(
-    {"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"}
-)
+_TABLE_KINDS = frozenset({"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
 
 
 class ApiError(Exception):
@@ -59,9 +57,7 @@ def authorised(header: str | None, project: str, keys: Keyring, scope: str) -> i
     if not (project.isascii() and project.isdigit() and keys.has_project(int(project))):
         raise ApiError(404, "invalid_request", "not_found", "Not found.")
     if not allows(scopes, scope):
-        raise ApiError(
-            403, "authentication_error", "permission_denied", f"API key missing required scope '{scope}'"
-        )
+        raise ApiError(403, "authentication_error", "permission_denied", f"API key missing required scope '{scope}'")
     return int(project)
 
 
@@ -129,9 +125,7 @@ def _check_table(node: dict[str, Any], names: frozenset[str]) -> None:
     if kind not in _TABLE_KINDS:
         raise _invalid("only a plain SELECT is accepted")
     if kind == "BASE_TABLE":
-        name = ".".join(
-            part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part
-        )
+        name = ".".join(part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part)
         if name.lower() not in names:
             raise _invalid(f"unknown table '{name}'; there are: {', '.join(sorted(VIEWS))}")
     if kind == "TABLE_FUNCTION":

@@ -160,9 +160,7 @@ class Store:
 
     def tally(self, expression: str) -> dict[str, int]:
         """How many collapsed events there are for each value of an SQL expression of our own."""
-        rows = self._rows(
-            f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k"
-        )
+        rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
         return {str(name): int(count) for name, count in rows}
 
     def syntax(self, sql: str) -> str:

@@ -21,9 +21,7 @@ _FIRST = -62_167_219_200 * SECOND
 _LAST = 253_402_300_800 * SECOND
 """Years 0 to 9999, half-open: outside them a time becomes 1970-01-01."""
 
-_RFC3339 = re.compile(
-    r"(?!0000)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII
-).fullmatch
+_RFC3339 = re.compile(r"(?!0000)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 _DATE = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
 _SLASHED = r"(?P<year>\d{4})/(?P<month>\d{1,2})/(?P<day>\d{1,2})"
 _AMERICAN = r"(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4}|\d\d)"
