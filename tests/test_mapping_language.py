@@ -12,7 +12,7 @@ from small_mappings import record
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapping import available, load, recognise
 from pipeline.mapping.editor_schema import editor_schema
-from pipeline.mapping.grammar import FAMILIES
+from pipeline.mapping.kinds import FAMILIES
 from pipeline.mapping.language import Call
 from pipeline.mapping.loader import parse
 from pipeline.mapping.shelf import folder

@@ -253,6 +253,15 @@ def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:
     assert not mapper("", HEAD.replace(", zone: project", "")).zone_evidence
 
 
+@pytest.mark.parametrize("received", ["99999999999999999999", "-1", '"soon"', "true", "null"])
+def test_a_receive_time_that_is_none_is_absent(received: str) -> None:
+    """A broken receive time proves nothing and costs no event."""
+    sections = f"received: {{from: got, unit: ms}}\n{DROP}"
+    draft = drafted(sections, f'"got":{received}')
+    assert (draft.received, draft.time) == (None, 1_609_329_600_000_000)
+    assert drafted(sections, '"got":1609329601000').received == 1_609_329_601_000_000
+
+
 def test_imported_mixpanel_rows_prove_nothing() -> None:
     """A row with $import has no wall time."""
     made = compile_mapping(load("mixpanel"), Options(as_of=0))

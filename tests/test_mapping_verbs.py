@@ -9,7 +9,7 @@ import pytest
 from small_mappings import drafted, mapper, properties, record
 
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapping.grammar import FAMILIES
+from pipeline.mapping.kinds import FAMILIES
 from pipeline.schema import Skip
 
 SET = "properties:\n  drop: [name, user, at]\n  set:\n    out: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 
-from pipeline.mapping import runtime, verbs
+from pipeline.mapping import conversions, runtime, verbs
 from pipeline.mapping.code import Code
 from pipeline.mapping.language import Call, EventRule, Mapping, Spread
 
@@ -164,7 +164,7 @@ def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
         code.line(f"if late is not None: w = {code.const(runtime.Late(mapping.tool))}(p, late, w)")
     for name, kind in properties.types.items():
         with code.block(f"if (v := p.get({name!r})) is not None and v != NULL:"):
-            code.line(f"try: p[{name!r}] = {code.const(runtime.CONVERT[kind])}(v)")
+            code.line(f"try: p[{name!r}] = {code.const(conversions.CONVERT[kind])}(v)")
             code.line(f"except BadValue as error: w += (('bad_value', {name + ': '!r} + str(error)),)")
     for name, key in properties.hash.items():
         hashed = verbs.keyed_hash(code, key)
@@ -236,16 +236,19 @@ def _write_person(code: Code, read: Read) -> None:
             continue
         if table and not spreads and len(table) <= 4:
             _write_joined(code, target, table)
-            head = "else:"
+            with code.block("else:"):
+                _write_encoded(code, target, table, spreads)
         else:
-            head = "if True:"
-        with code.block(head):
-            code.line("d = {}")
-            for spread in spreads:
-                code.line(f"if {spread}: d.update({spread})")
-            for name, held in table.items():
-                code.line(f"if {held} is not None: d[{name!r}] = {held}")
-            code.line(f"if d: p[{target!r}] = Raw(encode(d))")
+            _write_encoded(code, target, table, spreads)
+
+
+def _write_encoded(code: Code, target: str, table: dict[str, str], spreads: list[str]) -> None:
+    code.line("d = {}")
+    for spread in spreads:
+        code.line(f"if {spread}: d.update({spread})")
+    for name, held in table.items():
+        code.line(f"if {held} is not None: d[{name!r}] = {held}")
+    code.line(f"if d: p[{target!r}] = Raw(encode(d))")
 
 
 def _write_joined(code: Code, target: str, table: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from pipeline.mapping.grammar import FAMILIES
+from pipeline.mapping.kinds import FAMILIES
 from pipeline.mapping.language import Call
 from pipeline.schema import Options
 
@@ -66,6 +66,15 @@ class Code:
             self.line("pass")
         self._scopes.pop()
         self.depth -= 1
+
+    @contextmanager
+    def when(self, test: str) -> Iterator[None]:
+        """A block for rows of which an expression holds; no block at all where it is plainly true."""
+        if test == "True":
+            yield
+            return
+        with self.block(f"if {test}:"):
+            yield
 
     @property
     def at_top(self) -> bool:

@@ -20,11 +20,11 @@ from pipeline import identity, schema, values
 from pipeline.errors import UsageError
 from pipeline.instants import BadTime, ZoneClock, read_iso
 from pipeline.junk import is_junk
-from pipeline.mapping import changes, runtime, verbs
+from pipeline.mapping import changes, ids, runtime, verbs
 from pipeline.mapping.clocks import write_clocks
 from pipeline.mapping.code import Code
-from pipeline.mapping.grammar import FAMILIES
-from pipeline.mapping.language import Call, EventRule, LinkRule, Mapping
+from pipeline.mapping.kinds import FAMILIES
+from pipeline.mapping.language import EventRule, Mapping
 from pipeline.schema import Options, Outcome
 from pipeline.values import Record
 
@@ -192,10 +192,10 @@ def _write(code: Code, mapping: Mapping) -> None:
     _write_event(code, mapping)
     write_clocks(code, mapping)
     _write_key(code, mapping)
-    _write_who(code, mapping)
-    _write_links(code, mapping)
+    ids.write_who(code, mapping)
+    ids.write_links(code, mapping)
     written = changes.read_changes(code, mapping)
-    _write_rule_links(code, mapping)
+    ids.write_rule_links(code, mapping)
     extras = _read_extras(code, mapping)
     changes.write_changes(code, mapping, written)
     _write_updates(code, mapping)
@@ -262,70 +262,6 @@ def _write_key(code: Code, mapping: Mapping) -> None:
     code.line(f'key = f"{whole}" if {tests} else None')
 
 
-def _write_who(code: Code, mapping: Mapping) -> None:
-    extra = frozenset(word.lower() for word in mapping.distinct_id.junk)
-    bad = "who is None or is_junk(who)"
-    if extra:
-        bad += f" or who.lower() in {code.const(extra)}"
-    code.line("junk = False")
-    code.line("passed = None")
-    _write_candidate(code, list(mapping.distinct_id.first), bad)
-    with code.block("if passed is not None:"):
-        code.line("if who is None: junk = True")
-        code.line("else: w += (('junk_distinct_id', passed),)")
-
-
-def _write_candidate(code: Code, candidates: list[Call], bad: str) -> None:
-    code.line(f"who = {code.text(candidates[0]).name}")
-    with code.block(f"if {bad}:"):
-        code.line("if who and passed is None and not who.isspace(): passed = who")
-        if len(candidates) > 1:
-            _write_candidate(code, candidates[1:], bad)
-        else:
-            code.line("who = None")
-
-
-def _write_links(code: Code, mapping: Mapping) -> None:
-    for rule in mapping.links:
-        test = code.test(rule.when) if rule.when is not None else "True"
-        with code.block(f"if {test}:"):
-            link = _link(code, rule)
-            with code.block(f"if {link[0]}:"):
-                code.line(f"more = [{link[1]}] if more is None else [*more, {link[1]}]")
-
-
-def _link(code: Code, rule: LinkRule) -> tuple[str, str]:
-    into = code.text(rule.distinct_id).name
-    other = code.text(rule.other).name
-    sound = "" if into == "who" else f" and ({into} == who or not is_junk({into}))"
-    test = f"{into} and {other} and {into} != {other}{sound} and not is_junk({other})"
-    return test, f"Link({rule.kind!r}, {into}, {other}, time if time.__class__ is int else None)"
-
-
-def _write_rule_links(code: Code, mapping: Mapping) -> None:
-    """Rows that state a merge and nothing else end here; those that also say something of a person go on."""
-    linking = [(number, rule) for number, rule in _numbered(mapping) if rule.link is not None]
-    if not linking:
-        return
-    with code.block("if rule:"):
-        for number, rule in linking:
-            _write_rule_link(code, number, rule)
-
-
-def _write_rule_link(code: Code, number: int, rule: EventRule) -> None:
-    if rule.link is not None:
-        with code.block(f"if rule == {number}:"):
-            test = code.test(rule.link.when) if rule.link.when is not None else "True"
-            with code.block(f"if {test}:"):
-                holds, made = _link(code, rule.link)
-                if rule.update == "person":
-                    code.line(f"more = [{made}] if {holds} else None")
-                    code.line("if more is not None and '$set' not in p and '$set_once' not in p: return more[0]")
-                else:
-                    code.line(f"if {holds}: return {made}")
-                    code.line(f"return {code.const(schema.Skip('incomplete_merge'))}")
-
-
 def _numbered(mapping: Mapping) -> Iterable[tuple[int, EventRule]]:
     return enumerate(mapping.events.values(), 1)
 
@@ -335,8 +271,7 @@ def _read_extras(code: Code, mapping: Mapping) -> list[str]:
     for number, extra in enumerate(mapping.also, 1):
         held = code.local("x")
         code.line(f"{held} = None")
-        test = code.test(extra.when) if extra.when is not None else "True"
-        with code.block(f"if {test}:"):
+        with code.when(code.test(extra.when) if extra.when is not None else "True"):
             name = code.text(extra.event).name
             members = [(key, code.present(call).name) for key, call in extra.properties.items()]
             pairs = ", ".join(f"({key!r}, {member})" for key, member in members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pipeline.mapping.code import Code
-from pipeline.mapping.grammar import CONDITION, CONDITIONS, NAMES, TEXT, VALUE, VALUES, Field, verb
+from pipeline.mapping.kinds import CONDITION, CONDITIONS, NAMES, TEXT, VALUE, VALUES, Field, verb
 from pipeline.mapping.language import Call
 
 condition = partial(verb, "condition")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 from pipeline import values
-from pipeline.mapping.grammar import TEXT, Field, verb
+from pipeline.mapping.kinds import TEXT, Field, verb
 from pipeline.mapping.language import Call
 from pipeline.values import BadValue, Record
 

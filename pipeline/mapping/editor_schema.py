@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.mapping import conditions, decoders, verbs  # noqa: F401  (declares the verbs)
-from pipeline.mapping.grammar import (
+from pipeline.mapping.grammar import MAPPING
+from pipeline.mapping.kinds import (
     FAMILIES,
-    MAPPING,
     Choice,
     Either,
     Field,

@@ -16,9 +16,9 @@ import yaml
 
 from pipeline.errors import MappingError
 from pipeline.mapping import conditions, decoders, verbs  # noqa: F401  (declares the verbs)
-from pipeline.mapping.grammar import (
+from pipeline.mapping.grammar import MAPPING
+from pipeline.mapping.kinds import (
     FAMILIES,
-    MAPPING,
     Choice,
     Either,
     Field,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from pipeline import identity, values
 from pipeline.instants import BadTime, Reading, read_epoch, read_iso
 from pipeline.mapping.timeformat import TimeFormat
 from pipeline.schema import Draft, Fault, Skip
-from pipeline.values import FALSE, NULL, TRUE, BadValue, Record, Value
+from pipeline.values import NULL, BadValue, Record, Value
 
 Warnings: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -27,7 +27,6 @@ TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were left 
 
 encode = msgspec.json.Encoder().encode
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
 _NIL = "00000000-0000-0000-0000-000000000000"
@@ -203,63 +202,6 @@ class Rest:
         for name, value in row.items():
             if name not in self._named and value is not None and value != NULL:
                 properties.setdefault(self._prefix + name, value)
-
-
-# --- types ------------------------------------------------------------------------------------------------
-
-
-def as_number(value: Value) -> Value:
-    """Text that is a JSON number, as that number, digit for digit."""
-    text = (values.text(value) or "").strip()
-    if not _NUMBER.fullmatch(text):
-        raise BadValue(f"not a number: {text[:60]!r}")
-    return value if type(value) is not str and not _is_text(value) else Raw(text.encode())
-
-
-def as_text(value: Value) -> Value:
-    """Anything as a text: a number's own digits, an object's JSON."""
-    return value if _is_text(value) else text_of(value)
-
-
-def as_boolean(value: Value) -> Value:
-    """true/false, 1/0, yes/no, t/f, in any case."""
-    text = (values.text(value) or "").strip().lower()
-    if text in {"true", "1", "yes", "t"}:
-        return TRUE
-    if text in {"false", "0", "no", "f"}:
-        return FALSE
-    raise BadValue(f"neither true nor false: {text[:60]!r}")
-
-
-def as_json(value: Value) -> Value:
-    """Text that holds JSON, as that JSON."""
-    if not _is_text(value):
-        return value
-    text = (values.text(value) or "").strip()
-    try:
-        held: Raw = msgspec.json.decode(text.encode(), type=Raw)
-        msgspec.json.decode(held)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise BadValue(f"not JSON: {error}") from None
-    return held
-
-
-def as_list(value: Value) -> Value:
-    """A list; a single value becomes a list of one."""
-    return Raw(encode(values.items(value) or []))
-
-
-CONVERT: dict[str, Callable[[Value], Value]] = {
-    "number": as_number,
-    "text": as_text,
-    "boolean": as_boolean,
-    "json": as_json,
-    "list": as_list,
-}
-
-
-def _is_text(value: Value) -> bool:
-    return type(value) is str or (type(value) is Raw and bytes(value)[:1] == b'"')
 
 
 # --- objects ----------------------------------------------------------------------------------------------

@@ -15,13 +15,13 @@ from functools import partial
 import msgspec
 
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapping import runtime
+from pipeline.mapping import conversions, runtime
 from pipeline.mapping.code import Code, Local
-from pipeline.mapping.grammar import (
+from pipeline.mapping.grammar import TYPES
+from pipeline.mapping.kinds import (
     CONDITION,
     NAMES,
     TEXT,
-    TYPES,
     VALUE,
     VALUES,
     YES,
@@ -214,7 +214,7 @@ def type_(code: Code, call: Call) -> Local:
     name = code.local()
     code.line(f"{name} = {source}")
     with code.block(f"if {source} is not None:"):
-        code.line(f"try: {name} = {code.const(runtime.CONVERT[call.given['type']])}({source})")
+        code.line(f"try: {name} = {code.const(conversions.CONVERT[call.given['type']])}({source})")
         quiet = call.given.get("else") == "keep"
         code.line("except BadValue: pass" if quiet else "except BadValue as error: w += (('bad_value', str(error)),)")
     return Local(name, "value")

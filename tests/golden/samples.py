@@ -1,0 +1,93 @@
+"""What every sample export becomes, event by event: golden files, written by a command and read as a diff.
+
+    python -m tests.golden.samples
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipeline.make import Maker
+from pipeline.plan.reading import link_blocks, planned_blocks, task_of, tasks
+from pipeline.workflow import PlanRequest, load_plan, plan_export, recipe_for
+
+HERE = Path(__file__).parent
+SAMPLES = HERE.parent.parent / "sample_data"
+AS_OF = 1_767_225_600_000_000
+"""2026-01-01: the instant of every golden plan."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One golden file: the sample's files, and what `plan` is asked besides."""
+
+    files: tuple[str, ...]
+    asked: dict[str, Any] = field(default_factory=dict)
+
+
+GENERIC = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp", "uuid": "uuid"}
+GENERIC_WITHOUT_UUID = {key: value for key, value in GENERIC.items() if key != "uuid"}
+GOLDEN = {
+    "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "zones": (("America/New_York", ""),)}),
+    "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
+    "posthog": Sample(("posthog",), {"mapping": "posthog"}),
+    "generic-csv": Sample(("generic/orders.csv",), {"mapping": "generic", "settings": GENERIC}),
+    "generic-parquet": Sample(("generic/orders.parquet",), {"mapping": "generic", "settings": GENERIC}),
+    "rejects": Sample(
+        ("rejects/broken.jsonl", "rejects/broken.csv"), {"mapping": "generic", "settings": GENERIC_WITHOUT_UUID}
+    ),
+}
+
+
+def golden(name: str) -> str:
+    """The whole story of a sample: counts first, then merges, events as sent, rejects; a line each."""
+    sample = GOLDEN[name]
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch) / "plan"
+        plan = plan_export(
+            PlanRequest(
+                sources=[str(SAMPLES / file) for file in sample.files], directory=place, as_of=AS_OF, **sample.asked
+            )
+        )
+        _, directory = load_plan(place)
+        recipe = recipe_for(plan, directory)
+        maker = Maker(recipe)
+        lines = [
+            msgspec.json.encode(
+                {
+                    "sentence": plan.sentence,
+                    "verdict": plan.verdict,
+                    "skips": plan.skips,
+                    "rejects": plan.rejects,
+                    "warnings": plan.warnings,
+                    "gates": [[gate.name, gate.level] for gate in plan.gates],
+                }
+            )
+        ]
+        for _, events in link_blocks(plan, directory, maker.mapper, recipe.options):
+            lines.extend(events)
+        assert sum(planned.events for planned in planned_blocks(directory)) == plan.events.phases["events"]
+        for task in tasks(plan, directory, recipe.parts, lambda planned: task_of(plan, planned)):
+            lines.extend(maker.tabled(task)[1])
+        lines.extend(directory.rejects.read_bytes().splitlines())
+    return b"\n".join(lines).decode() + "\n"
+
+
+def path_of(name: str) -> Path:
+    return HERE / "samples" / f"{name}.jsonl"
+
+
+def regenerate() -> None:
+    """Write every golden file again."""
+    for name in GOLDEN:
+        path_of(name).parent.mkdir(exist_ok=True)
+        path_of(name).write_text(golden(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    regenerate()

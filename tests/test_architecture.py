@@ -1,0 +1,136 @@
+"""The house is built as drawn: a room imports only rooms above it, and each library lives in its own rooms."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "pipeline"
+
+ROOMS = (
+    "errors", "schema", "identity", "config", "values", "junk", "printable", "instants", "offsets", "extract",
+    "mapping", "validate", "events", "batch", "survey", "ledger", "make", "workers", "plan", "deliver", "management",
+    "verify", "report", "service", "workflow", "demonstration", "cli",
+)  # fmt: skip
+"""Top to bottom; data flows down this list and imports look up it."""
+
+LIBRARIES = {
+    "click": {"cli"},
+    "httpx": {"deliver.capture", "management.client"},
+    "tenacity": {"deliver.retry"},
+    "sqlite3": {"ledger"},
+    "duckdb": {"service.store"},
+    "yaml": {"mapping.loader"},
+    "pyarrow": {"extract.parquet", "extract.parquet_values", "extract.sniff", "service.store", "service.query"},
+    "pandas": {"survey", "verify", "report"},
+    "jinja2": {"report.html"},
+    "starlette": {"service"},
+    "uvicorn": {"service.server"},
+    "rich": {"report", "cli.progress", "cli.options"},
+    "isal": {"batch", "extract.containers", "service.encodings"},
+    "zstandard": {"extract.containers"},
+}
+"""A library may be imported in these rooms (or files) alone."""
+
+HEAVY = ("numpy", "pandas", "pyarrow", "duckdb", "httpx", "starlette", "uvicorn", "jinja2", "rich", "tenacity", "yaml")
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if "_bundled" not in path.parts)
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
+    """(module, line, whether only for types) of every import in a file, wherever it stands."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            typing_only.update(inner.lineno for inner in ast.walk(node) if hasattr(inner, "lineno"))
+    package = ("pipeline." + name_of(path)).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, node.lineno in typing_only
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*package[: len(package) - node.level + 1], *([base] if base else [])])
+            if base == "pipeline":
+                for alias in node.names:
+                    yield f"pipeline.{alias.name}", node.lineno, node.lineno in typing_only
+            else:
+                yield base, node.lineno, node.lineno in typing_only
+
+
+def test_every_module_stands_in_a_room_that_is_drawn() -> None:
+    """A new top-level module or package has to be given its place in the list."""
+    rooms = {name_of(path).split(".")[0] for path in modules()} - {"", "__main__"}
+    assert rooms == set(ROOMS)
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
+    """Imports for types alone may look down; nothing else may."""
+    own = name_of(path).split(".")[0]
+    if own in ("", "__main__"):
+        return
+    wrong = []
+    for module, line, typing_only in imports(path):
+        if not module.startswith("pipeline.") or typing_only:
+            continue
+        room = module.split(".")[1]
+        if room != own and ROOMS.index(room) > ROOMS.index(own):
+            wrong.append(f"line {line}: {module}")
+    assert wrong == []
+
+
+def test_the_local_service_judges_by_code_of_its_own() -> None:
+    """The service imports nothing of ours, so that it can judge the rest."""
+    wrong = [
+        f"{name_of(path)}:{line} {module}"
+        for path in modules()
+        if name_of(path).startswith("service")
+        for module, line, _ in imports(path)
+        if module.startswith("pipeline.") and not module.startswith(("pipeline.service", "pipeline.management.models"))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_lives_in_its_own_rooms(library: str) -> None:
+    """Each third-party library is imported in one place, or in the few that are drawn."""
+    allowed = LIBRARIES[library]
+    found = {
+        name_of(path)
+        for path in modules()
+        for module, _, typing_only in imports(path)
+        if module.split(".")[0] == library and not typing_only
+    }
+    assert {name for name in found if not any(name == room or name.startswith(f"{room}.") for room in allowed)} == set()
+
+
+@pytest.mark.parametrize("statement", ["import pipeline", "import pipeline.cli; pipeline.cli.run(['--help'])"])
+def test_starting_is_cheap(statement: str) -> None:
+    """`import pipeline` and `backcast --help` load none of the heavy libraries."""
+    script = f"import sys; {statement}; print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stderr.strip() == "[]"
+
+
+def test_modules_are_no_longer_than_a_person_reads() -> None:
+    """About 350 lines at most, so that a file holds one thing."""
+    long = {name_of(path): lines for path in modules() if (lines := path.read_text().count("\n")) > 420}
+    assert long == {}

@@ -1,0 +1,33 @@
+"""Every sample export becomes just what its golden file says, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.golden import samples
+
+
+@pytest.mark.parametrize("name", samples.GOLDEN)
+def test_a_sample_becomes_what_its_golden_file_says(name: str) -> None:
+    """Counts, merges, events as sent and rejects are those that were read and agreed to."""
+    assert samples.golden(name) == samples.path_of(name).read_text(encoding="utf-8")
+
+
+def test_each_broken_row_is_rejected_with_the_code_it_names() -> None:
+    """The rows of `sample_data/rejects` say themselves what is wrong with them."""
+    story = samples.path_of("rejects").read_text(encoding="utf-8").splitlines()
+    rejects = [json.loads(line) for line in story if line.startswith('{"part"')]
+    told = [re.search(r'expect":"(\w+)', reject["record"]) for reject in rejects]
+    codes = [reject["code"] for reject, found in zip(rejects, told, strict=True) if found]
+    assert codes == [found.group(1) for found in told if found]
+    assert len(codes) == 15
+
+
+def test_every_sample_folder_has_a_golden_file() -> None:
+    """A new sample cannot be added without its golden."""
+    folders = {path.name for path in samples.SAMPLES.iterdir() if path.is_dir() and path.name != "generator"}
+    covered = {file.split("/")[0] for sample in samples.GOLDEN.values() for file in sample.files}
+    assert folders - {"__pycache__"} == covered
