@@ -10,6 +10,7 @@ from pipeline.mapping import grammar, verbs
 from pipeline.mapping.code import Code
 from pipeline.mapping.language import Call, Clock, Mapping
 from pipeline.mapping.timeformat import TimeFormat
+from pipeline.schema import Fault
 
 END_OF_TIME = 253_402_300_800 * SECOND
 """The first instant of the year 10000."""
@@ -59,6 +60,9 @@ def _write_clock(code: Code, target: str, clock: Clock) -> None:
                     _write_zone(code, target, clock)
 
 
+_NO_ZONE = Fault("bad_timestamp", "a time without an offset; name the zone of its clock with --timezone")
+
+
 def _word(code: Code, given: Call | str | None) -> str | None:
     """A word of the mapping, or what the operator set it to."""
     if not isinstance(given, Call):
@@ -97,6 +101,10 @@ def _write_text(code: Code, target: str, clock: Clock, form: TimeFormat | None) 
 
 
 def _write_zone(code: Code, target: str, clock: Clock) -> None:
+    if clock.zone == "local" and not code.options.zones:
+        # Nothing proves this clock, so nothing is assumed: without a named zone the row cannot be sent.
+        code.line(f"{target} = {code.const(_NO_ZONE)}" if target == "time" else f"{target} = None")
+        return
     if target == "time":
         exempt = code.test(clock.proof_unless) if clock.proof_unless is not None else None
         code.line(f"if not {exempt}: wall = time" if exempt else "wall = time")

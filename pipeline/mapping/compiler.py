@@ -87,7 +87,7 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
         hasher=identity.Hasher(space),
         opens=_opens(mapping),
         map_row=map_row,
-        zone_evidence=any(clock.zone != "utc" for clock in mapping.time),
+        zone_evidence=any(clock.zone == "project" for clock in mapping.time),
         hash_fingerprint=runtime.hash_fingerprint(os.environ[verbs.HASH_KEY]) if code.used_hash else "",
         source=source,
     )
