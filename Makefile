@@ -46,7 +46,7 @@ golden: $(VENV)/.dev  ## write the golden files again, to be read as a diff
 	$(VENV)/bin/python tests/golden/regenerate.py
 
 samples: $(VENV)/.installed  ## write sample_data again from its seed
-	$(VENV)/bin/python sample_data/generate.py
+	$(VENV)/bin/python -m sample_data.generate
 
 clean:  ## remove the environments and caches
 	rm -rf .venv .venv-3.* .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

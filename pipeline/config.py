@@ -1,6 +1,7 @@
-"""Settings from outside: keys and secrets, found in the environment or a file and never shown.
+"""Settings from outside: keys and secrets, found in a file or the environment and never shown.
 
-Flags come before the environment. A key never stands in argv, since every user of the machine can read that (law 9).
+A file that a flag names comes before the environment. A key never stands in argv, since every user of the machine can
+read that (law 9). What is wrong with a key is said without saying the key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pipeline.errors import UsageError
 
 PROJECT_KEY = "BACKCAST_PROJECT_KEY"
 PERSONAL_KEY = "BACKCAST_PERSONAL_KEY"
+LONGEST = 64
+"""Characters of a project key; capture refuses a longer one (service-behaviour 1.3)."""
 
 
 class Secret:
@@ -24,12 +27,16 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
+        """The text itself, for the one line that sends it."""
         return self._text
 
     def __repr__(self) -> str:
         return "***"
 
     __str__ = __repr__
+
+    def __format__(self, _: str) -> str:
+        return "***"
 
     def __bool__(self) -> bool:
         return bool(self._text)
@@ -51,14 +58,29 @@ def project_key(file: str | None = None, environment: Mapping[str, str] = os.env
             "the project key given is a personal key (phx_…), which capture refuses",
             hint="take the project's own key, which begins with phc_",
         )
-    if not text.isascii() or len(text) > 64 or any(c.isspace() for c in text):
+    if len(text) > LONGEST or not _is_token(text):
         raise UsageError("the project key has a shape that capture refuses", hint="copy it again: phc_ and letters")
     return key
 
 
 def personal_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret:
-    """The management key, from the file or the environment; empty when there is none."""
-    return _read(file, PERSONAL_KEY, "--personal-key-file", environment)
+    """The management key, from the file or the environment; empty when there is none. Raises UsageError."""
+    key = _read(file, PERSONAL_KEY, "--personal-key-file", environment)
+    text = key.reveal()
+    if text.startswith("phc_"):
+        raise UsageError(
+            "the personal key given is a project key (phc_…), which the management API refuses",
+            hint="make a personal key, which begins with phx_, in the settings of your user",
+        )
+    if text and not _is_token(text):
+        raise UsageError(
+            "the personal key has a shape that no header can carry", hint="copy it again: phx_ and letters"
+        )
+    return key
+
+
+def _is_token(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def _read(file: str | None, variable: str, flag: str, environment: Mapping[str, str]) -> Secret:

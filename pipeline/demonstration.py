@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -14,17 +15,32 @@ from pipeline.report import machine
 from pipeline.report.results import apply_result, verify_result
 
 _PACKAGE = Path(__file__).resolve().parent
+MARK = "written-by-backcast-demo"
 
-SAMPLES: tuple[tuple[str, tuple[str, ...], dict[str, object]], ...] = (
-    ("mixpanel", ("mixpanel",), {"mapping": "mixpanel", "zones": (("America/New_York", ""),)}),
-    ("amplitude", ("amplitude",), {"mapping": "amplitude"}),
-    ("posthog", ("posthog",), {"mapping": "posthog"}),
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One bundled export: where it lies under sample_data, and what `plan` is asked besides."""
+
+    name: str
+    files: tuple[str, ...]
+    mapping: str
+    zones: tuple[tuple[str, str], ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+_COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
+
+SAMPLES = (
+    Sample("mixpanel", ("mixpanel",), "mixpanel", zones=(("America/New_York", ""),)),
+    Sample("amplitude", ("amplitude",), "amplitude"),
+    Sample("posthog", ("posthog",), "posthog"),
+    Sample("generic", ("generic",), "generic", settings=_COLUMNS),
 )
-"""name, files under sample_data, what `plan` is asked besides"""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One sample's way through the whole job."""
+    """One sample's way through the whole job. `report` is a path."""
 
     name: str
     sentence: str
@@ -40,34 +56,46 @@ def samples() -> Path:
 
 
 def run(output: Path) -> Iterator[Step]:
-    """Plan, rehearse and verify each sample into a folder of its own under `output`."""
-    if output.exists() and not (output / MARK).exists() and any(output.iterdir()):
+    """Plan, rehearse and verify each sample into a folder of its own under `output`. Raises UsageError."""
+    _make_room(output)
+    for sample in SAMPLES:
+        yield _one(sample, output / sample.name)
+
+
+def _make_room(output: Path) -> None:
+    foreign = output.exists() and not (
+        output.is_dir() and ((output / MARK).exists() or next(output.iterdir(), None) is None)
+    )
+    if foreign:
         raise UsageError(f"{output} holds something that no demo wrote", hint="choose another place with -o DIR")
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir(parents=True)
-    (output / MARK).write_text("Written by `backcast demo`, which replaces this folder.\n", encoding="utf-8")
-    for name, files, asked in SAMPLES:
-        directory = output / name
-        plan = workflow.plan_export(
-            workflow.PlanRequest(
-                sources=[str(samples() / file) for file in files],
-                directory=directory,
-                **asked,  # type: ignore[arg-type]
-            )
-        )
-        _, place = workflow.load_plan(directory)
-        machine.write_report(place, plan)
-        done = workflow.rehearse(plan, place)
-        applied, verified = apply_result(done.outcome), verify_result(done.verification)
-        machine.write_report(place, plan, applied, verified)
-        yield Step(
-            name,
-            plan.sentence,
-            f"Verified: {verified.events.expected:,} expected, {verified.events.found:,} found,"
-            f" {verified.events.missing:,} missing, {verified.events.extra:,} extra.",
-            plan.ready and done.outcome.balanced and verified.proved,
-            str(place.report_html),
-        )
+    try:
+        shutil.rmtree(output, ignore_errors=True)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / MARK).write_text("Written by `backcast demo`, which replaces this folder.\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}", hint="choose another place with -o DIR") from None
 
 
-MARK = "written-by-backcast-demo"
+def _one(sample: Sample, folder: Path) -> Step:
+    plan = workflow.plan_export(
+        workflow.PlanRequest(
+            sources=[str(samples() / file) for file in sample.files],
+            directory=folder,
+            mapping=sample.mapping,
+            zones=sample.zones,
+            settings=sample.settings,
+        )
+    )
+    _, directory = workflow.load_plan(folder)
+    machine.write_report(directory, plan)
+    done = workflow.rehearse(plan, directory)
+    applied, verified = apply_result(done.outcome), verify_result(done.verification)
+    machine.write_report(directory, plan, applied, verified)
+    return Step(
+        sample.name,
+        plan.sentence,
+        f"Verified: {verified.events.expected:,} expected, {verified.events.found:,} found,"
+        f" {verified.events.missing:,} missing, {verified.events.extra:,} extra.",
+        plan.ready and done.outcome.balanced and verified.proved,
+        str(directory.report_html),
+    )

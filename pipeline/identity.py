@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-try:  # the interpreter's own sha1 costs half of what a call into OpenSSL does; the digest is the same
-    from _sha1 import sha1 as _sha1
-except ImportError:  # pragma: no cover
+_sha1: Callable[[bytes], Any] = hashlib.sha1
+"""OpenSSL's, which uses the processor's own instructions: half of what the interpreter's costs."""
+try:
+    _sha1(b"")
+except ValueError:  # pragma: no cover - a system that allows sha1 for nothing it could be security
     _sha1 = partial(hashlib.sha1, usedforsecurity=False)
 
 
@@ -59,7 +62,8 @@ class Hasher:
 
     def digest(self, key: str) -> bytes:
         """The 20 bytes that `uuid5_bytes` makes a uuid of."""
-        return _sha1(self._prefix + key.encode("utf-8", "surrogatepass")).digest()
+        digest: bytes = _sha1(self._prefix + key.encode("utf-8", "surrogatepass")).digest()
+        return digest
 
     def digests(self, keys: list[str]) -> list[bytes]:
         """`digest` of each key."""
@@ -87,8 +91,8 @@ def uuid5_bytes(digests: list[bytes]) -> NDArray[np.uint8]:
     return raw
 
 
-def uuid_texts(raw: NDArray[np.uint8]) -> list[bytes]:
-    """Each row of an (n, 16) array as the 36 characters of a uuid."""
+def uuid_digits(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Each row of an (n, 16) array as the 36 characters of a uuid: shape (n, 36)."""
     import numpy as np
 
     pairs = _hex_pairs()[raw].view(np.uint8).reshape(len(raw), 32)
@@ -96,7 +100,12 @@ def uuid_texts(raw: NDArray[np.uint8]) -> list[bytes]:
     for start, stop in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)):
         shift = {0: 0, 8: 1, 12: 2, 16: 3, 20: 4}[start]
         text[:, start + shift : stop + shift] = pairs[:, start:stop]
-    whole = text.tobytes()
+    return text
+
+
+def uuid_texts(raw: NDArray[np.uint8]) -> list[bytes]:
+    """Each row of an (n, 16) array as the text of a uuid."""
+    whole = uuid_digits(raw).tobytes()
     return [whole[at : at + 36] for at in range(0, len(whole), 36)]
 
 
@@ -114,7 +123,7 @@ def session_uuid(start_ms: int, *parts: str) -> str:
     """A UUIDv7 for a session: its time is the session's start, its rest a hash of `parts`.
 
     The service leaves out of its session metrics any `$session_id` that is not a UUIDv7 whose time is at
-    or before the session's first event (export-formats 0.4).
+    or before the session's first event (export-formats 0.4). `start_ms` lies between 1970 and the year 10889.
     """
     rest = hashlib.sha256(SEPARATOR.join(parts).encode("utf-8", "surrogatepass")).digest()
     raw = bytearray(start_ms.to_bytes(6, "big") + rest[:10])

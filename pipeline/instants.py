@@ -34,7 +34,8 @@ RECEIVED_TOLERANCE = 60 * SECOND
 UNITS = {"s": SECOND, "ms": 1_000, "us": 1}
 """Microseconds in one of each unit; `ns` and `auto` are handled apart."""
 
-_QUARTER = 15 * MINUTE
+QUARTER = 15 * MINUTE
+"""Offsets are remembered by the quarter of an hour."""
 _CACHED = 1 << 16
 
 
@@ -54,7 +55,10 @@ class Reading(NamedTuple):
 
 _MINUTE_TEXT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)", re.ASCII)
 _REST_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?(Z|([+-])(\d\d)(?::([0-5]\d))?)?", re.ASCII)
-_minutes: dict[str, int] = {}
+_days: dict[str, int] = {}
+_CLOCK = {f"{minute // 60:02d}:{minute % 60:02d}": minute * MINUTE for minute in range(1_440)}
+_SECOND_TEXT = {f":{second:02d}": second * SECOND for second in range(60)}
+_THREE_DIGITS = {f"{number:03d}": number for number in range(1_000)}
 
 
 def read_iso(text: str, space: bool = False) -> Reading:
@@ -62,9 +66,13 @@ def read_iso(text: str, space: bool = False) -> Reading:
 
     Strict, because a lenient reader turns a broken time into a plausible wrong one. Raises BadTime.
     """
-    start = _minutes.get(text[:16])
-    if start is None:
+    day, clock = _days.get(text[:10]), _CLOCK.get(text[11:16])
+    if day is None or clock is None or text[10] not in "T ":
         start = _read_minute(text)
+    else:
+        start = day + clock
+        if (found := _usual_rest(text[16:])) is not None and (space or text[10] == "T"):
+            return Reading(start + found[0], found[1], False)
     rest = _REST_TEXT.fullmatch(text, 16)
     if rest is None or (text[10] == " " and not space):
         raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
@@ -86,6 +94,24 @@ def read_iso(text: str, space: bool = False) -> Reading:
     return Reading(us, True, truncated)
 
 
+def _usual_rest(rest: str) -> tuple[int, bool] | None:
+    """(µs, whether in UTC) of `:SS`, `:SS.fff` or `:SS.ffffff`, each with or without `Z`, by looking up; else None."""
+    us = _SECOND_TEXT.get(rest[:3])
+    if us is None:
+        return None
+    utc = rest[-1] == "Z"
+    digits = rest[3:-1] if utc else rest[3:]
+    if not digits:
+        return us, utc
+    thousandths = _THREE_DIGITS.get(digits[1:4])
+    if thousandths is None or digits[0] != ".":
+        return None
+    if len(digits) == 4:
+        return us + thousandths * 1_000, utc
+    millionths = _THREE_DIGITS.get(digits[4:])
+    return None if millionths is None else (us + thousandths * 1_000 + millionths, utc)
+
+
 def _read_minute(text: str) -> int:
     found = _MINUTE_TEXT.match(text)
     if found is None:
@@ -95,9 +121,9 @@ def _read_minute(text: str) -> int:
         start = wall_of(datetime(year, month, day, hour, minute))
     except ValueError as error:
         raise BadTime(f"no such time: {text[:60]!r} ({error})") from None
-    if len(_minutes) >= _CACHED:
-        _minutes.clear()
-    _minutes[text[:16]] = start
+    if len(_days) >= _CACHED:
+        _days.clear()
+    _days[text[:10]] = start - hour * HOUR - minute * MINUTE
     return start
 
 
@@ -234,7 +260,7 @@ class ZoneClock:
     holds. No zones at all is UTC. Offsets are remembered by quarter of an hour, where they cannot change.
     """
 
-    __slots__ = ("_first_walls", "_offsets", "_zones", "zones")
+    __slots__ = ("_first_walls", "_zones", "offsets", "zones")
 
     def __init__(self, zones: Sequence[tuple[str, str]] = ()) -> None:
         self.zones = tuple(zones)
@@ -245,7 +271,8 @@ class ZoneClock:
                 "the time zones must be given in the order of the dates they hold from",
                 hint="for example --timezone America/New_York --timezone Europe/Berlin@2021-03-01",
             )
-        self._offsets: dict[int, int | None] = {}
+        self.offsets: dict[int, int | None] = {}
+        """What is known so far by number of the quarter: wall less UTC, or None where it takes more to tell."""
 
     def to_utc(self, wall: int, received: int | None = None) -> tuple[int, str]:
         """The instant, and a warning's code or "".
@@ -257,9 +284,9 @@ class ZoneClock:
         """
         if not self._zones:
             return wall, ""
-        quarter = wall // _QUARTER
+        quarter = wall // QUARTER
         try:
-            offset = self._offsets[quarter]
+            offset = self.offsets[quarter]
         except KeyError:
             offset = self._offset(quarter)
         if offset is not None:
@@ -276,13 +303,13 @@ class ZoneClock:
         return late, "ambiguous_time" if received - late >= HOUR else ""
 
     def _offset(self, quarter: int) -> int | None:
-        first = quarter * _QUARTER
-        last = first + _QUARTER - 1
+        first = quarter * QUARTER
+        last = first + QUARTER - 1
         offsets = {first - utc for utc in self._candidates(first)} | {last - utc for utc in self._candidates(last)}
         offset = offsets.pop() if len(offsets) == 1 else None
-        if len(self._offsets) >= _CACHED:
-            self._offsets.clear()
-        self._offsets[quarter] = offset
+        if len(self.offsets) >= _CACHED:
+            self.offsets.clear()
+        self.offsets[quarter] = offset
         return offset
 
     def _candidates(self, wall: int) -> tuple[int, int]:

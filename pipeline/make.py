@@ -15,7 +15,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from pipeline.batch import Batch, Envelope, pack
+from pipeline.batch import Batch, Envelope, pack, pack_runs
 from pipeline.errors import StalePlan
 from pipeline.events import Encoder, Events, Mapper, make_events
 from pipeline.extract import rows as read_rows
@@ -140,8 +140,8 @@ class Maker:
         )
         return made, rows.canonical
 
-    def tabled(self, task: Task, *, observe: bool = False) -> tuple[Events, list[bytes], Counter[str]]:
-        """The events of a block with the plan's tables applied: what is sent. Raises StalePlan on a drift."""
+    def sealed(self, task: Task, *, observe: bool = False) -> tuple[Events, Callable[[int], bytes]]:
+        """`events`, held against the plan's seal. Raises StalePlan on a drift."""
         made, canonical = self.events(task, observe=observe)
         if task.seal and made.digest != task.seal:
             part = self.recipe.parts[task.block.part]
@@ -150,6 +150,11 @@ class Maker:
                 differences=[f"{part.path}, block {task.block.index}: sealed {task.seal}, now {made.digest}"],
                 hint="plan again: the file, a library or the program changed since",
             )
+        return made, canonical
+
+    def tabled(self, task: Task, *, observe: bool = False) -> tuple[Events, list[bytes], Counter[str]]:
+        """The events of a block with the plan's tables applied: what is sent. Raises StalePlan on a drift."""
+        made, canonical = self.sealed(task, observe=observe)
         if not task.copies:
             return made, made.events, Counter()
         decided = {(copy.row, copy.nth): copy for copy in task.copies}
@@ -178,8 +183,8 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
     return BlockNotes(
         made.rows,
         made.mapped,
-        len(made.events),
-        sum(map(len, made.events)),
+        made.count,
+        int(made.sizes.sum()),
         made.digest,
         made.skips,
         made.rejects,
@@ -195,13 +200,17 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
 
 def make_batches(maker: Maker, task: Task) -> Made:
     """Make a block's requests: the events, the tables applied, packed to bytes. The one line of every apply."""
+    if not (task.copies or task.ended or task.doubtful):
+        made, _ = maker.sealed(task)
+        batches = list(pack_runs(made.runs, made.sizes, maker.envelope, maker.recipe.limits))
+        return Made(made.digest, made.rows, made.count, batches)
     made, kept, skipped = maker.tabled(task)
     batches = list(pack(kept, maker.envelope, maker.recipe.limits, task.ended, task.doubtful))
     return Made(made.digest, made.rows, len(kept), batches, skipped)
 
 
 def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
-    keys = np.zeros(len(made.events), KEY)
+    keys = np.zeros(made.count, KEY)
     if not len(keys):
         return keys
     raw = made.uuids
@@ -209,8 +218,7 @@ def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
     keys["lo"] = raw[:, 8:].copy().view(">u8")[:, 0]
     keys["received"] = made.received
     keys["time"] = made.times
-    digest = xxhash.xxh3_128_digest
-    content = np.frombuffer(b"".join([digest(event) for event in made.events]), "<u8").reshape(-1, 2)
+    content = np.frombuffer(b"".join(made.digests), "<u8").reshape(-1, 2)
     keys["content_hi"] = content[:, 0]
     keys["content_lo"] = content[:, 1]
     short = xxhash.xxh3_64_intdigest

@@ -47,8 +47,8 @@ class Part:
     `path` is what people see: relative to the source's root, members after `!` (`jan.zip!1/1_2024-01-01_0#1.json.gz`).
     `file` is where it lies on this machine; `member` the name inside the archive or "".
     `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`).
-    `bytes` and `mtime_ns` are the file's own; `digest` is the sha256 of the part's stored bytes (of the member's,
-    in an archive), as lower-case hex, "" until it was read to its end.
+    `bytes` and `mtime_ns` are the file's own (the archive's, for a member); `digest` is the sha256 of the part's
+    stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its end.
     """
 
     index: int

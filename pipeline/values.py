@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,13 +28,21 @@ TRUE = Raw(b"true")
 FALSE = Raw(b"false")
 
 _decode_text = msgspec.json.Decoder(str).decode
-_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_object: Callable[[Any], Record] = msgspec.json.Decoder(dict[str, Raw]).decode  # type: ignore[assignment]
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class BadValue(ValueError):
     """A value is not what the mapping says it is; becomes the reject `bad_value`."""
+
+
+def _characters(literal: bytes) -> str:
+    """What a JSON string says."""
+    try:
+        return _decode_text(literal)
+    except msgspec.MsgspecError as error:
+        raise BadValue(f"not a text: {error}") from None
 
 
 def is_absent(value: Value) -> bool:
@@ -44,7 +53,7 @@ def is_absent(value: Value) -> bool:
 def text(value: Value) -> str | None:
     """The value as text: a string's characters, a number's own digits, `true`/`false`; None when absent.
 
-    An object or a list gives its JSON text.
+    An object or a list gives its JSON text. Raises BadValue for a text that is not Unicode (a lone surrogate).
     """
     if type(value) is str:
         return value
@@ -53,7 +62,7 @@ def text(value: Value) -> str | None:
     if type(value) is Raw:
         raw = bytes(value)
         if raw[:1] == b'"':
-            return _decode_text(raw)
+            return _characters(raw)
         if raw == b"null":
             return None
         return raw.decode()
@@ -78,20 +87,19 @@ def opened(value: Value) -> Record | None:
             if raw == b"null":
                 return None
             if raw[:1] == b'"':
-                return opened(_decode_text(raw))
+                return opened(_characters(raw))
     else:
         raise BadValue(f"an object was expected, not {value!r}")
     try:
-        members: Record = _decode_object(source)
+        return _decode_object(source)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadValue(f"an object was expected: {error}") from None
-    return members
 
 
 def items(value: Value) -> list[Value] | None:
     """A list's members, untouched; text that holds a JSON list is opened too. None when absent.
 
-    A single scalar counts as a list of one.
+    A single scalar counts as a list of one. Raises BadValue as `text` does.
     """
     if is_absent(value):
         return None
@@ -101,7 +109,7 @@ def items(value: Value) -> list[Value] | None:
         if raw[:1] == b"[":
             source = raw
         elif raw[:1] == b'"' and raw[1:].lstrip()[:1] == b"[":
-            source = _decode_text(raw).encode("utf-8", "surrogatepass")
+            source = _characters(raw).encode("utf-8", "surrogatepass")
     elif type(value) is str and value.lstrip()[:1] == "[":
         source = value.encode("utf-8", "surrogatepass")
     if source is None:
@@ -146,10 +154,12 @@ def _canonical_value(value: Value) -> bytes:
     text_ = bytes(value)
     head = text_[:1]
     if head == b"{":
-        members: Record = _decode_object(text_)
-        return canonical(members)
+        return canonical(_decode_object(text_))
     if head == b"[":
         return b"[" + b",".join(_canonical_value(member) for member in _decode_list(text_)) + b"]"
     if head == b'"':
-        return _encode(_decode_text(text_))
+        try:
+            return _encode(_decode_text(text_))
+        except msgspec.MsgspecError:  # a lone surrogate: it has but one spelling worth telling apart, its own
+            return text_
     return text_

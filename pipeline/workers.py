@@ -56,6 +56,8 @@ class Workers:
         if self._count == 0:
             self._maker = Maker(self._recipe, self._project_key)
             return self
+        # numpy would start a thread for each processor, for algebra that nobody does here.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         context = multiprocessing.get_context("spawn")
         with _anonymous_main():
             for _ in range(self._count):
@@ -65,10 +67,15 @@ class Workers:
                 theirs.close()
                 self._members.append((process, ours))
         for _, pipe in self._members:
-            pipe.send((self._recipe, self._project_key))
+            try:
+                pipe.send((self._recipe, self._project_key))
+            except (BrokenPipeError, ConnectionResetError):
+                died = self._died(pipe)
+                self.__exit__()
+                raise died from None
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         for _, pipe in self._members:
             pipe.close()
         for process, _ in self._members:
@@ -131,7 +138,7 @@ class Workers:
             size = len(content)
             memory = self._slot(size)
             if memory is not None:
-                memory.buf[:size] = content
+                memory.buf[:size] = content  # type: ignore[index]
                 task = task._replace(block=_with_content(task, _Shared(memory.name, size)))
         try:
             pipe.send((function, task))
@@ -236,7 +243,7 @@ def _attach(task: Task, attached: dict[str, shared_memory.SharedMemory]) -> Task
     memory = attached.get(content.name)
     if memory is None:
         memory = attached[content.name] = shared_memory.SharedMemory(content.name)
-    return task._replace(block=_with_content(task, bytes(memory.buf[: content.length])))
+    return task._replace(block=_with_content(task, bytes(memory.buf[: content.length])))  # type: ignore[index]
 
 
 def _portable(error: Exception) -> Exception:

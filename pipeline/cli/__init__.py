@@ -55,9 +55,19 @@ class Commands(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if near:
-                error.message += f" Did you mean {near[0]!r}?"
-            raise
+            if not near:
+                raise
+            raise click.UsageError(f"{error.format_message()} Did you mean {near[0]!r}?", ctx) from None
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _OutputClosed from None
+
+
+class _OutputClosed(Exception):
+    """Somebody closed our output (`| head`): no error, and nothing more can be said."""
 
 
 def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -84,7 +94,13 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit with its code (DESIGN 4)."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    if code == 130:
+        # At once: Python would wait for requests in flight. The ledger was written ahead, so nothing is lost.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -95,7 +111,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.Abort:
-        return _say("Interrupted: nothing is lost", "run the same command again", 130)
+        return _say("interrupted; nothing is lost", "run the same command again", 130)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "backcast"
         return _say(error.format_message(), f"{command} --help", 2)
@@ -104,14 +120,15 @@ def run(arguments: list[str] | None = None) -> int:
     except BackcastError as error:
         return _say(error.message, error.hint, error.exit_code)
     except KeyboardInterrupt:
-        return _say("interrupted; a run that was sending resumes", "run the same command again", 130)
-    except BrokenPipeError:
-        # Somebody closed our output (`| head`): that is no error, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say("interrupted; nothing is lost", "run the same command again", 130)
+    except _OutputClosed:
+        from pipeline.cli.options import let_go_of_stdout
+
+        let_go_of_stdout()
         return 0
     except OSError as error:
         return _say(
-            f"the system refused: {error}", "make room or mend the permission, then run the same command again", 1
+            f"the system refused: {error}", "make room or mend the permission, then run the same command again", 2
         )
     except Exception as error:
         if os.environ.get("BACKCAST_TRACEBACK"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,7 +76,7 @@ def apply(
     plan, place = workflow.load_plan(directory)
     key = config.Secret("phc_dry_run") if dry_run else config.project_key(project_key_file)
     workflow.check_applicable(plan, to)
-    if not (dry_run or yes or is_loopback(address)):
+    if plan.events.made and not (dry_run or yes or is_loopback(address)):
         _confirm(plan.events.made, address, plan.sentence)
     pace = Pace(max_concurrency, Patience(seconds=seconds(retry_for), tries=max_retries), max_refused)
     request = workflow.ApplyRequest(to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts)
@@ -84,21 +86,32 @@ def apply(
             warn=lambda line: click.echo(f"Warning: {line}", err=True),
         )  # fmt: skip
     result = apply_result(outcome)
-    if as_json:
-        options.emit(result)
-    else:
-        terminal.show_apply(console(), result)
-    if outcome.counts.refused:
-        return 5
-    return 0 if outcome.balanced else 6
+    with options.output():
+        if as_json:
+            options.emit(result)
+        else:
+            terminal.show_apply(console(), result)
+    if outcome.problem is not None:
+        raise outcome.problem
+    if not outcome.balanced:
+        return 6
+    return 5 if outcome.counts.refused else 0
 
 
 def _confirm(events: int, address: str, sentence: str) -> None:
     click.echo(sentence, err=True)
     click.echo(f"To: {address}. Imported events cannot be deleted.", err=True)
-    answer = click.prompt(
-        f"Type the number of events ({events}) to send them", err=True, default="", show_default=False
-    )
+    try:
+        answer = click.prompt(
+            f"Type the number of events ({events}) to send them", err=True, default="", show_default=False
+        )
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise UsageError(
+            "nobody typed the number of events; nothing was sent", hint=f"type {events}, or give --yes"
+        ) from None
     if answer.replace(",", "").replace("_", "").strip() != str(events):
         raise UsageError("that is not the number of events; nothing was sent", hint=f"type {events}, or give --yes")
 
@@ -116,16 +129,23 @@ def seconds(text: str) -> float:
     return found
 
 
+_SHOW_CURSOR = b"\x1b[?25h\n"
+
+
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
     """The first Ctrl-C asks for an orderly end; the second one ends at once, safely: the ledger was written ahead."""
     interrupted = threading.Event()
 
     def ask(number: int, frame: object) -> None:
+        # Straight to the descriptor: the interrupted code may be in the middle of writing to the stream.
         if interrupted.is_set():
-            raise KeyboardInterrupt
+            # No exception: it would surface anywhere, and unwinding would wait for requests in flight.
+            os.write(2, _SHOW_CURSOR * os.isatty(2) + b"Error: interrupted; nothing is lost\n")
+            os.write(2, b"Try: run the same command again\n")
+            os._exit(130)
         interrupted.set()
-        click.echo("\nFinishing what is in flight; press Ctrl-C again to stop at once.", err=True)
+        os.write(2, b"\nFinishing what is in flight; press Ctrl-C again to stop at once.\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

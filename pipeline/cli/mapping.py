@@ -75,7 +75,14 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
         for outcome in run_cases(load(name)):
             total += 1
             failed += not outcome.passed
-            results.append({"mapping": name, "case": outcome.case.name, "passed": outcome.passed, "differences": list(outcome.differences)})
+            results.append(
+                {
+                    "mapping": name,
+                    "case": outcome.case.name,
+                    "passed": outcome.passed,
+                    "differences": list(outcome.differences),
+                }
+            )
             if not outcome.passed and not as_json:
                 click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
     if as_json:
@@ -89,18 +96,16 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of stdout.")
 def new(sources: tuple[str, ...], output: Path | None) -> int:
-    """Write a commented starting mapping from a look at an export."""
-    from pipeline.extract import open_source
-    from pipeline.mapping.scaffold import starting_mapping
-    from pipeline.survey import survey
+    """Write a commented starting mapping from a look at an export: of a known tool, the shipped one."""
+    from pipeline import workflow
 
+    if output is not None and output.exists():
+        raise UsageError(f"{output} exists already", hint="choose another -o FILE")
     with tempfile.TemporaryDirectory() as spool:
-        text = starting_mapping(survey(open_source(sources, spool=Path(spool))))
+        text = workflow.starting_mapping(sources, Path(spool))
     if output is None:
         click.echo(text, nl=False)
         return 0
-    if output.exists():
-        raise UsageError(f"{output} exists already", hint="choose another -o FILE")
     output.write_text(text, encoding="utf-8")
     click.echo(f"Wrote {output}; next: backcast mapping test {output}", err=True)
     return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,11 +73,30 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+@contextlib.contextmanager
+def output() -> Iterator[None]:
+    """What is printed inside may find its reader gone (`| head`); the command's exit code stays what it is."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        let_go_of_stdout()
+
+
+def let_go_of_stdout() -> None:
+    """Send what is still to be printed nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def console() -> Console:
     """Where people read: stdout, as wide as their terminal, 110 columns elsewhere."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Terminal(width=None if sys.stdout.isatty() else 110, highlight=False)
 
 
 def emit(value: object) -> None:

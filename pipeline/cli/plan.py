@@ -102,8 +102,9 @@ def plan(
     with Reading(None, quiet=quiet) as progress:
         made = workflow.plan_export(request, progress)
     machine.write_report(Directory(directory), made)
-    if as_json:
-        options.emit(machine.plan_object(made, directory))
-    else:
-        terminal.show_plan(console(), made, directory=str(directory))
+    with options.output():
+        if as_json:
+            options.emit(machine.plan_object(made, directory))
+        else:
+            terminal.show_plan(console(), made, directory=str(directory))
     return 0 if made.ready else 4

@@ -35,13 +35,14 @@ def rehearse(directory: Path, source_root: Path | None, workers: int | None, as_
         )  # fmt: skip
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
     machine.write_report(place, plan, applied, verified)
-    if as_json:
-        options.emit({"format": "backcast.rehearse/1", "apply": applied, "verify": verified})
-    else:
-        terminal.show_apply(console(), applied)
-        terminal.show_verification(console(), verified)
+    with options.output():
+        if as_json:
+            options.emit({"format": "backcast.rehearse/1", "apply": applied, "verify": verified})
+        else:
+            terminal.show_apply(console(), applied)
+            terminal.show_verification(console(), verified)
     if not done.verification.proved:
         return 7
-    if done.outcome.counts.refused:
-        return 5
-    return 0 if done.outcome.balanced else 6
+    if not done.outcome.balanced:
+        return 6
+    return 5 if done.outcome.counts.refused else 0

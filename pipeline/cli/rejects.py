@@ -29,15 +29,18 @@ def rejects(directory: Path, code: str | None, form: str, as_json: bool) -> int:
     from pipeline.report import terminal
     from pipeline.schema import Reject
 
-    plan, place = workflow.load_plan(directory)
+    _, place = workflow.load_plan(directory)
     found = (one for one in read_lines(place.rejects, Reject) if code is None or one.code == code)
-    if as_json or form == "jsonl":
-        for one in found:
-            click.echo(msgspec.json.encode(one))
-    elif form == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(Reject.__struct_fields__)
-        writer.writerows(msgspec.structs.astuple(one) for one in found)
-    else:
-        terminal.show_rejects(console(), found)
+    with options.output():
+        if as_json or form == "jsonl":
+            sys.stdout.flush()
+            for one in found:
+                sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
+            sys.stdout.buffer.flush()
+        elif form == "csv":
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(Reject.__struct_fields__)
+            writer.writerows(msgspec.structs.astuple(one) for one in found)
+        else:
+            terminal.show_rejects(console(), found)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import click
@@ -32,10 +33,24 @@ def service(port: int, store: Path | None, keys_file: Path | None) -> int:
         running = LocalService(store, port=port, keys=keys)
     except (OSError, ValueError) as error:
         raise UsageError(f"the service cannot start: {error}", hint="choose another --port, or mend the file") from None
-    click.echo(f"Local service at {running.url}")
-    if keys_file is None:
-        click.echo(f"BACKCAST_PROJECT_KEY={running.capture_key}")
-        click.echo(f"BACKCAST_PERSONAL_KEY={running.personal_key}")
-    click.echo("Press Ctrl-C to stop.", err=True)
-    running.serve()
+    # The server gives a signal back once it has ended: being asked to stop is no error here.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        click.echo(f"Local service at {running.url}")
+        if keys_file is None:
+            click.echo(f"BACKCAST_PROJECT_KEY={running.capture_key}")
+            click.echo(f"BACKCAST_PERSONAL_KEY={running.personal_key}")
+        click.echo("Press Ctrl-C to stop.", err=True)
+        running.serve()
+    except _Stopped:
+        running.close()
     return 0
+
+
+class _Stopped(BaseException):
+    """Somebody asked the service to end."""
+
+
+def _stop(*_: object) -> None:
+    raise _Stopped

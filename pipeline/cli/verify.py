@@ -14,14 +14,14 @@ from pipeline.errors import UsageError
 @click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… backcast verify plan/ --to eu --project 12345")
 @options.directory
 @options.target
-@click.option("--project", default="1", show_default=True, metavar="ID", help="The project's id.")
+@click.option("--project", metavar="ID", help="The project's id.  [default: 1 on this machine]")
 @click.option("--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY.")
 @options.source_root
 @options.workers
 @options.as_json
 @options.quiet
 def verify(
-    directory: Path, to: str, project: str, personal_key_file: str | None, source_root: Path | None,
+    directory: Path, to: str, project: str | None, personal_key_file: str | None, source_root: Path | None,
     workers: int | None, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Compare what landed with the ledger, event by event.
@@ -43,9 +43,10 @@ def verify(
         plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=source_root
     )
     result = verify_result(found)
+    with options.output():
+        if as_json:
+            options.emit(result)
+        else:
+            terminal.show_verification(console(), result)
     machine.write_report(place, plan, verification=result)
-    if as_json:
-        options.emit(result)
-    else:
-        terminal.show_verification(console(), result)
     return 0 if found.proved else 7

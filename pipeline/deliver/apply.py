@@ -12,83 +12,46 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
 from pipeline.batch import Batch, Envelope, pack, seal_batch, unpack
-from pipeline.deliver.retry import Patience, Sent, send_patiently
-from pipeline.deliver.sink import Answer, Sink
-from pipeline.errors import Interrupted, Refused, Unfinished
-from pipeline.ledger import Ledger, Place
-from pipeline.make import Made, Recipe, Task, make_batches
+from pipeline.deliver.outcome import Counts, Outcome, Pace, too_many_refused, turned_away, unanswered
+from pipeline.deliver.retry import Sent, send_patiently
+from pipeline.deliver.sink import Answer, Receipt, Sink
+from pipeline.errors import BackcastError, Interrupted, Unfinished
+from pipeline.ledger import Ledger, Place, Totals
+from pipeline.make import Recipe, Task, make_batches
 from pipeline.plan.directory import Directory
-from pipeline.plan.reading import Planned, link_blocks, planned_blocks, task_of, tasks
+from pipeline.plan.reading import Planned, link_blocks, task_of, tasks
 from pipeline.plan.sealed import Plan
 from pipeline.workers import Workers
 
-PHASES = ("identities", "groups", "events", "persons")
+__all__ = ["Apply", "Counts", "Outcome", "Pace"]
 
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How hard to push: requests in flight, patience with each, refused events before giving up."""
-
-    concurrency: int = 8
-    patience: Patience = field(default_factory=Patience)
-    max_refused: int = 100
-
-
-class Counts(msgspec.Struct):
-    """What this run did, in events and in batches; `already_settled` is the work of earlier runs."""
-
-    made: int = 0
-    accepted: int = 0
-    refused: int = 0
-    in_doubt: int = 0
-    already_settled: int = 0
-    batches_made: int = 0
-    batches_sent: int = 0
-    batches_retried: int = 0
-    batches_split: int = 0
-    bytes_sent: int = 0
-    in_flight: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent` (law 1)."""
-
-    digest: str
-    dry_run: bool
-    planned: int
-    counts: Counts
-    seconds: float
-
-    @property
-    def unsent(self) -> int:
-        counts = self.counts
-        return self.planned - counts.already_settled - counts.accepted - counts.refused - counts.in_doubt
-
-    @property
-    def balanced(self) -> bool:
-        return self.unsent == 0 and self.counts.in_doubt == 0
-
-
-class _Flight(NamedTuple):
-    place: Place
-    batch: Batch
+TICK = 0.2
+"""Seconds between two looks at whether somebody asked for an end, while nothing else happens."""
 
 
 class _Landed(NamedTuple):
-    flight: _Flight
+    """What came of one batch: how it was sent, or the error that no answer explains. `ends`: it stops the run."""
+
+    place: Place
+    batch: Batch
     sent: Sent
+    error: Exception | None
+    ends: bool
+
+
+class _Stopping(Exception):
+    """Unwinds the making of batches once the run is to end."""
 
 
 class Apply:
-    """One run over a plan. `run` returns the outcome, or raises after everything in flight is written down.
+    """One run over a plan. `run` returns after everything in flight is written down.
 
     `interrupted` asks for an orderly end: nothing new is begun, what is in flight is settled.
     """
@@ -123,38 +86,61 @@ class Apply:
         self._envelope = Envelope(project_key)
         self._stop = threading.Event()
         self._problem: Exception | None = None
-        self._landed: queue.SimpleQueue[Future[_Landed]] = queue.SimpleQueue()
-        self._children: deque[tuple[Place, Batch]] = deque()
+        self._landed: queue.SimpleQueue[_Landed] = queue.SimpleQueue()
+        self._children: list[tuple[Place, Batch]] = []
+        self._doubted: set[Place] = set()
         self._flying = 0
 
     def run(self) -> Outcome:
+        """Send what is left. Only a defect raises; what else stopped the run is the outcome's `problem`."""
         started = time.monotonic()
         before = self.ledger.totals()
         self.counts.already_settled = before.settled
         self.counts.refused = before.refused
-        outcome = "failed"
+        self._doubted = self.ledger.doubted()
+        senders = ThreadPoolExecutor(self.pace.concurrency, "sender")
         try:
-            with ThreadPoolExecutor(self.pace.concurrency, "sender") as senders:
-                try:
-                    self._phases(senders)
-                    outcome = "done"
-                except BaseException:
-                    self._stop.set()
-                    raise
-                finally:
-                    self._drain(senders)
-                self._raise_problem()
-        except (Interrupted, Unfinished):
-            outcome = "stopped"
+            self._send_all(before, senders)
+        except BaseException:
+            # A second Ctrl-C, or a ledger that takes nothing more: what is in flight stays begun, and is sent again.
+            self._stop.set()
+            senders.shutdown(wait=False, cancel_futures=True)
             raise
-        finally:
-            self.counts.in_doubt = self.ledger.totals().in_doubt
-            if outcome == "done" and (self.counts.in_doubt or self._problem):
-                outcome = "stopped"
-            counts = self.counts
-            self.ledger.finish(outcome, counts.batches_sent, counts.batches_retried, counts.batches_split)
-            counts.made = counts.accepted + counts.refused + counts.in_doubt + counts.already_settled
-        return Outcome(self.plan.digest, self.dry_run, self.plan.events.made, self.counts, time.monotonic() - started)
+        senders.shutdown()
+        return self._finish(before, time.monotonic() - started)
+
+    def _send_all(self, before: Totals, senders: ThreadPoolExecutor) -> None:
+        if before.settled + before.refused == self.plan.events.made:
+            return
+        try:
+            self._phases(senders)
+        except _Stopping:
+            pass
+        except Exception as error:
+            self._fail(error)
+        self._drain(senders)
+
+    def _finish(self, before: Totals, seconds: float) -> Outcome:
+        counts, now = self.counts, self.ledger.totals()
+        # The ledger's word, not what this process remembers of steps that may have failed.
+        counts.accepted = now.settled - before.settled
+        counts.refused = now.refused
+        counts.in_doubt = now.in_doubt
+        counts.in_flight = 0
+        counts.made = counts.accepted + counts.refused + counts.in_doubt + counts.already_settled
+        problem = self._problem
+        if self.interrupted.is_set() and (problem is None or isinstance(problem, Unfinished)):
+            # Workers die with the terminal's whole group; the person's wish came first.
+            problem = Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
+        known = problem if isinstance(problem, BackcastError) else None
+        outcome = Outcome(self.plan.digest, self.dry_run, self.plan.events.made, counts, seconds, known)
+        if outcome.balanced and isinstance(known, Interrupted):
+            outcome = replace(outcome, problem=None)
+        said = "failed" if problem and not known else "stopped" if outcome.problem or not outcome.balanced else "done"
+        self.ledger.finish(said, counts.batches_sent, counts.batches_retried, counts.batches_split)
+        if problem is not None and known is None:
+            raise problem
+        return outcome
 
     # -- making --------------------------------------------------------------------------------------
 
@@ -165,22 +151,19 @@ class Apply:
                 self._send("identities", number, batches, senders)
             # A merge has to be in before the events that need it.
             self._drain(senders)
-            self._raise_problem()
+            self._check()
         if phases.get("events"):
+            begun = self.ledger.blocks_begun("events")
+            work = tasks(self.plan, self.directory, self.recipe.parts, self._chooser(begun))
             with Workers(self.workers, self.recipe, self.project_key) as workers:
-                begun = self.ledger.blocks_begun("events")
-                choose = self._chooser(begun)
-                for task, made in workers.walk(
-                    make_batches, tasks(self.plan, self.directory, self.recipe.parts, choose)
-                ):
-                    self._send_made(task, made, senders)
-                self._drain(senders)
+                for task, made in workers.walk(make_batches, work):
+                    self._send("events", task.number, made.batches, senders)
 
     def _identities(self) -> Iterator[tuple[int, list[Batch]]]:
         mapper = self.recipe.compile(self.recipe.options)
         for number, events in link_blocks(self.plan, self.directory, mapper, self.recipe.options):
-            ended, doubtful = self._known("identities", number)
-            yield number, list(pack(events, self._envelope, self.recipe.limits, ended, doubtful))
+            ended, again = self._known("identities", number)
+            yield number, list(pack(events, self._envelope, self.recipe.limits, ended, again))
 
     def _chooser(self, begun: set[int]) -> Callable[[Planned], Task | None]:
         def choose(planned: Planned) -> Task | None:
@@ -190,23 +173,21 @@ class Apply:
             task = task_of(self.plan, planned)
             if number not in begun:
                 return task
-            ended, doubtful = self._known("events", number)
             rows = self.ledger.rows_of("events", number)
-            done = sum(place.events for place, state in rows if state in ("settled", "refused"))
-            if done == planned.events:
+            if sum(place.events for place, state in rows if state in ("settled", "refused")) == planned.events:
                 return None
-            return task._replace(ended=ended, doubtful=doubtful)
+            ended, again = self._known("events", number)
+            return task._replace(ended=ended, doubtful=again)
 
         return choose
 
     def _known(self, phase: str, number: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        rows = self.ledger.rows_of(phase, number)
-        ended = [(place.first, place.last) for place, state in rows if state != "begun"]
-        doubtful = [(place.first, place.last) for place, state in rows if state == "begun"]
-        return ended, doubtful
-
-    def _send_made(self, task: Task, made: Made, senders: ThreadPoolExecutor) -> None:
-        self._send("events", task.number, made.batches, senders)
+        """Ranges that need no batch any more, and ranges to be sent just as they were begun or left waiting."""
+        ended: list[tuple[int, int]] = []
+        again: list[tuple[int, int]] = []
+        for place, state in self.ledger.rows_of(phase, number):
+            (again if state in ("begun", "waiting") else ended).append((place.first, place.last))
+        return ended, again
 
     # -- sending -------------------------------------------------------------------------------------
 
@@ -215,16 +196,20 @@ class Apply:
         waiting = deque((Place(phase, number, batch.first, batch.last), batch) for batch in batches)
         self.counts.batches_made += len(waiting)
         while waiting or self._children:
-            self._raise_problem()
+            self._check()
             room = self.pace.concurrency * 2 - self._flying
-            if room <= 0:
-                self._step([], senders, wait=True)
-                continue
-            chosen = []
-            while room > 0 and (self._children or waiting):
-                chosen.append(self._children.popleft() if self._children else waiting.popleft())
-                room -= 1
-            self._step(chosen, senders, wait=False)
+            chosen: list[tuple[Place, Batch]] = []
+            while len(chosen) < room and (self._children or waiting):
+                chosen.append(self._children.pop() if self._children else waiting.popleft())
+            self._step(chosen, senders, wait=not chosen)
+
+    def _drain(self, senders: ThreadPoolExecutor) -> None:
+        """Wait for everything in flight; go on with halves of split batches unless the run is stopping."""
+        while self._flying or (self._children and not self._halting()):
+            begin: list[tuple[Place, Batch]] = []
+            while self._children and not self._halting() and len(begin) + self._flying < self.pace.concurrency:
+                begin.append(self._children.pop())
+            self._step(begin, senders, wait=not begin)
 
     def _step(self, begin: list[tuple[Place, Batch]], senders: ThreadPoolExecutor, *, wait: bool) -> None:
         """One durable moment: settle what landed, begin what is about to leave."""
@@ -238,75 +223,77 @@ class Apply:
                 self.ledger.begin(place, batch.bytes)
         for place, batch in begin:
             self._flying += 1
-            future = senders.submit(self._post, _Flight(place, batch))
-            future.add_done_callback(self._landed.put)
+            senders.submit(self._post, place, batch)
         self.counts.in_flight = self._flying
         self.progress(self.counts)
 
-    def _post(self, flight: _Flight) -> _Landed:
-        return _Landed(flight, send_patiently(self.sink, flight.batch.body, self.pace.patience, self._stop))
+    def _post(self, place: Place, batch: Batch) -> None:
+        """Send one batch; runs in a sender thread, and always leaves a word of what came of it."""
+        error: Exception | None = None
+        sent = Sent(Receipt(Answer.DOUBT, 0, "sending failed"), 1, True)
+        try:
+            self._halting()
+            sent = send_patiently(self.sink, batch.body, self.pace.patience, self._stop)
+        except Exception as defect:
+            error = defect
+        ends = sent.receipt.answer is Answer.STOP or (
+            sent.receipt.answer in (Answer.RETRY, Answer.DOUBT) and not self._halting()
+        )
+        if ends:
+            self._stop.set()  # here, so that the batch that waits for this thread does not leave
+        self._landed.put(_Landed(place, batch, sent, error, ends))
 
     def _collect(self, wait: bool) -> list[_Landed]:
-        landed = []
+        """What landed since; with `wait` at least one thing, or a tick without any."""
+        landed: list[_Landed] = []
         while self._flying:
             try:
-                future = self._landed.get(block=wait and not landed, timeout=0.2)
+                landed.append(self._landed.get(block=wait and not landed, timeout=TICK))
             except queue.Empty:
-                if wait and not landed and not self.interrupted.is_set():
-                    continue
+                self._halting()
                 break
             self._flying -= 1
-            landed.append(future.result())
         return landed
+
+    # -- what an answer means --------------------------------------------------------------------------
 
     def _record(self, landed: _Landed) -> None:
         """Write one answer down, and decide what it means for the run."""
-        place, batch = landed.flight
-        sent, receipt = landed.sent, landed.sent.receipt
-        counts = self.counts
-        counts.batches_sent += 1
-        counts.bytes_sent += len(batch.body)
+        place, batch, sent, error, ends = landed
+        receipt, counts = sent.receipt, self.counts
+        counts.batches_sent += sent.tries > 0
+        counts.bytes_sent += len(batch.body) * (sent.tries > 0)
         counts.batches_retried += sent.tries > 1
         match receipt.answer:
             case Answer.SETTLED:
                 self.ledger.settle(place, sent.tries, receipt.status)
+                self._doubted.discard(place)
                 counts.accepted += place.events
             case Answer.POISON | Answer.TOO_LARGE if place.events > 1:
-                self.ledger.split(place, sent.tries, receipt.status, receipt.detail)
+                halves = self._halves(place, batch)
+                sizes = [(half, cut.bytes) for half, cut in halves]
+                self.ledger.split(place, sizes, sent.tries, receipt.status, receipt.detail)
                 counts.batches_split += 1
-                for half in self._halves(place, batch):
-                    self.ledger.begin(*half[:1], half[1].bytes)
-                    self._children.append(half)
+                counts.batches_made += len(halves)
+                # The last one is taken first: one way down to the poison before the next, so few halves are open.
+                self._children.extend(reversed(halves))
             case Answer.POISON | Answer.TOO_LARGE:
-                uuid = unpack(batch.body)[0][-38:-2].decode()
-                self.ledger.refuse(place, uuid, sent.tries, receipt.status, receipt.detail)
+                self.ledger.refuse(place, _uuid_of(batch), sent.tries, receipt.status, receipt.detail)
                 counts.refused += 1
                 if counts.refused > self.pace.max_refused:
-                    self._fail(
-                        Refused(
-                            f"the service refused {counts.refused} events; the last: {receipt.status} {receipt.detail}",
-                            status=receipt.status,
-                            hint="see `backcast status`; raise --max-refused to go on all the same",
-                        )
-                    )
-            case Answer.STOP:
-                self.ledger.doubt(place, sent.tries, receipt.status, receipt.detail)
-                self._fail(
-                    Refused(
-                        f"the service answered {receipt.status}: {receipt.detail}",
-                        status=receipt.status,
-                        hint="nothing is lost; mend the cause and run the same command again",
-                    )
-                )
-            case Answer.RETRY | Answer.DOUBT:
-                self.ledger.doubt(place, sent.tries, receipt.status or None, receipt.detail)
-                self._fail(
-                    Unfinished(
-                        f"no answer that settles a batch after {sent.tries} tries; the last:"
-                        f" {receipt.status or 'none'} {receipt.detail}",
-                        hint="run the same command again to resume",
-                    )
-                )
+                    self._fail(too_many_refused(counts.refused, receipt))
+            case _:
+                status = receipt.status or None
+                if sent.doubtful or place in self._doubted:
+                    self.ledger.doubt(place, sent.tries, status, receipt.detail)
+                else:
+                    self.ledger.withhold(place, sent.tries, status, receipt.detail)
+                if error is not None:
+                    self._fail(error)
+                elif receipt.answer is Answer.STOP:
+                    self._fail(turned_away(self.sink.address, receipt))
+                elif ends:
+                    self._fail(unanswered(self.sink.address, sent))
 
     def _halves(self, place: Place, batch: Batch) -> list[tuple[Place, Batch]]:
         events = unpack(batch.body)
@@ -317,25 +304,27 @@ class Apply:
         ]
         return [(Place(place.phase, place.block, half.first, half.last), half) for half in halves]
 
+    # -- ending --------------------------------------------------------------------------------------
+
     def _fail(self, problem: Exception) -> None:
         self._problem = self._problem or problem
         self._stop.set()
 
-    def _raise_problem(self) -> None:
-        if self._problem is not None:
-            raise self._problem
+    def _halting(self) -> bool:
+        """Whether nothing new may begin; tells the senders to wait no longer."""
         if self.interrupted.is_set():
-            raise Interrupted("stopped by hand; what was in flight is settled", hint="run the same command to resume")
+            self._stop.set()
+        return self._stop.is_set()
 
-    def _drain(self, senders: ThreadPoolExecutor) -> None:
-        """Wait for everything in flight; go on with halves of split batches unless the run is stopping."""
-        while self._flying or (self._children and not self._stop.is_set() and not self.interrupted.is_set()):
-            begin = []
-            while self._children and not self._stop.is_set() and len(begin) < self.pace.concurrency:
-                begin.append(self._children.popleft())
-            self._step(begin, senders, wait=not begin)
+    def _check(self) -> None:
+        if self._halting():
+            raise _Stopping
 
 
-def planned_total(directory: Directory) -> int:
-    """Events of the events phase after the tables, summed from the blocks."""
-    return sum(planned.events for planned in planned_blocks(directory))
+class _Named(msgspec.Struct):
+    uuid: str
+
+
+def _uuid_of(batch: Batch) -> str:
+    """The uuid of a batch's first event."""
+    return msgspec.json.decode(unpack(batch.body)[0], type=_Named).uuid

@@ -8,44 +8,71 @@ from __future__ import annotations
 
 import email.utils
 import json
+import math
+import re
 import ssl
+import time
 from datetime import UTC, datetime
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
+from pipeline.config import Secret
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import UsageError
 
 REGIONS = {"us": "https://us.i.posthog.com", "eu": "https://eu.i.posthog.com"}
 """Capture hosts (service-behaviour 1.1)."""
-RETRIED = frozenset({408, 429, 500, 502, 503, 504})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_HOPS = 5
+MOST_ANSWER = 64 * 1024
+"""Bytes of an answer that are read; whoever sends more is not the service."""
 _SHOWN = 300
+_NO_TARGET = "give us, eu or a URL such as http://127.0.0.1:8100"
 
 
 def address_of(target: str) -> str:
     """The base address of a target: `us`, `eu` or an http(s) URL. Raises UsageError."""
     if target in REGIONS:
         return REGIONS[target]
-    parts = urlsplit(target)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"not a target: {target!r}", hint="give us, eu or a URL such as http://127.0.0.1:8100")
+    try:
+        parts = urlsplit(target)
+        plain = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+    except ValueError:
+        plain = False
+    if not plain or any(character.isspace() or not character.isprintable() for character in target):
+        raise UsageError(f"not a target: {target!r}", hint=_NO_TARGET)
+    if parts.username is not None or parts.password is not None:
+        raise UsageError("a target holds no user or password", hint="a key comes from the environment or a file")
+    if parts.query or parts.fragment:
+        raise UsageError(f"a target has no query and no fragment: {target!r}", hint=_NO_TARGET)
     return target.rstrip("/")
+
+
+def region_of(target: str) -> str:
+    """`us` or `eu` when a target is one of the service's regions, by name or by URL; else ""."""
+    host = urlsplit(address_of(target)).hostname
+    return next((name for name, address in REGIONS.items() if urlsplit(address).hostname == host), "")
 
 
 def is_loopback(address: str) -> bool:
     """Whether a target is this machine."""
-    return urlsplit(address).hostname in ("127.0.0.1", "localhost", "::1")
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
 
 
 class CaptureSink:
-    """Sends to one capture endpoint. Thread-safe."""
+    """Sends to one capture endpoint. Thread-safe.
+
+    `timeout` bounds each wait for bytes, and an answer as a whole, in seconds. `key` is blotted out of every answer
+    that echoes it, since answers are shown and kept.
+    """
 
     def __init__(
         self,
         target: str,
         *,
+        key: Secret | None = None,
         dialect: str = "contract",
         timeout: float = 60.0,
         ca_file: str | None = None,
@@ -54,19 +81,13 @@ class CaptureSink:
     ) -> None:
         self.address = address_of(target)
         self._url = self.address + "/batch/"
+        self._key = key.reveal().encode() if key else b""
         self._dialect = dialect
-        self._redirect_hosts = frozenset(redirect_hosts)
-        verify: ssl.SSLContext | bool = True
-        if ca_file:
-            try:
-                verify = ssl.create_default_context(cafile=ca_file)
-            except (OSError, ssl.SSLError) as error:
-                raise UsageError(
-                    f"cannot read the certificates in {ca_file}: {error}", hint="give a PEM file"
-                ) from None
+        self._redirect_hosts = frozenset(host.lower() for host in redirect_hosts)
+        self._timeout = timeout
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
-            verify=verify if self._url.startswith("https") else False,
+            verify=_trusted(ca_file) if self.address.startswith("https") else False,
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
             headers={
                 "Content-Type": "application/json",
@@ -82,27 +103,53 @@ class CaptureSink:
         url = self._url
         for _ in range(MOST_HOPS + 1):
             try:
-                response = self._client.post(url, content=body)
-            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-                return Receipt(Answer.RETRY, 0, f"no connection: {error}", left=False)
+                status, headers, said = self._post(url, body)
+            except httpx.ConnectError as error:
+                if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                    return Receipt(Answer.STOP, 0, f"its certificate is not trusted: {error}", taken=False)
+                return Receipt(Answer.RETRY, 0, f"no connection: {error}", taken=False)
+            except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+                return Receipt(Answer.RETRY, 0, f"no connection: {type(error).__name__}", taken=False)
             except httpx.TransportError as error:
                 return Receipt(Answer.RETRY, 0, f"no answer: {type(error).__name__}: {error}")
-            except (httpx.InvalidURL, httpx.DecodingError) as error:
+            except httpx.DecodingError as error:
                 return Receipt(Answer.DOUBT, 0, f"an answer nobody can read: {error}")
-            if response.status_code not in (301, 302, 303, 307, 308):
-                return judge(response.status_code, response.content, response.headers, self._dialect)
-            onward = urljoin(url, response.headers.get("location", ""))
-            problem = self._refusal(url, onward)
+            except httpx.InvalidURL as error:
+                return Receipt(Answer.STOP, 0, f"a redirect that leads nowhere: {error}", taken=False)
+            if status not in REDIRECTS:
+                floor = retry_after(headers.get("retry-after", ""), datetime.now(UTC))
+                return judge(status, said, retry_after=floor, dialect=self._dialect)
+            location = headers.get("location", "")
+            if self._key:
+                location = location.replace(self._key.decode(), "***")
+            problem = self._refusal(url, location)
             if problem:
-                return Receipt(Answer.STOP, response.status_code, problem)
-            url = onward
-        return Receipt(Answer.STOP, response.status_code, f"more than {MOST_HOPS} redirects, the last to {url}")
+                return Receipt(Answer.STOP, status, problem, taken=False)
+            url = urljoin(url, location)
+        return Receipt(Answer.STOP, status, f"more than {MOST_HOPS} redirects, the last to {url}", taken=False)
 
-    def _refusal(self, origin: str, onward: str) -> str:
+    def _post(self, url: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
+        """One request: status, headers and the first bytes of the answer, without the key."""
+        until = time.monotonic() + self._timeout
+        said = b""
+        with self._client.stream("POST", url, content=body) as response:
+            for piece in response.iter_bytes():
+                said += piece
+                if len(said) > MOST_ANSWER:
+                    break
+                if time.monotonic() > until:
+                    raise httpx.ReadTimeout("the answer is too slow")
+        return response.status_code, response.headers, said.replace(self._key, b"***") if self._key else said
+
+    def _refusal(self, origin: str, location: str) -> str:
         """Why a redirect is not followed, or "": the project key is in the body and goes where the body goes."""
-        before, after = urlsplit(origin), urlsplit(onward)
-        if after.scheme not in ("http", "https") or onward == origin:
-            return f"a redirect that leads nowhere: {onward!r}"
+        try:
+            onward = urljoin(origin, location)
+            before, after = urlsplit(origin), urlsplit(onward)
+        except ValueError:
+            return f"a redirect that leads nowhere: {location!r}"
+        if after.scheme not in ("http", "https") or not after.hostname or onward == origin:
+            return f"a redirect that leads nowhere: {location!r}"
         if before.scheme == "https" and after.scheme == "http":
             return f"a redirect from https to http: {onward}"
         home = urlsplit(self.address).hostname
@@ -114,18 +161,28 @@ class CaptureSink:
         self._client.close()
 
 
-def judge(status: int, body: bytes, headers: httpx.Headers, dialect: str = "contract") -> Receipt:
-    """What one answer means. Pure."""
+def _trusted(ca_file: str | None) -> ssl.SSLContext | bool:
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"cannot read the certificates in {ca_file}: {error}", hint="give a PEM file") from None
+
+
+def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = "contract") -> Receipt:
+    """What one answer means. Pure. `retry_after` is the floor that the answer asks for, in seconds."""
     text = body[:_SHOWN].decode("utf-8", "replace").strip()
     if 200 <= status < 300:
         return _judge_success(status, body, text, dialect)
-    if status in RETRIED or 500 <= status < 600:
-        return Receipt(Answer.RETRY, status, text, retry_after(headers.get("retry-after", ""), datetime.now(UTC)))
+    if status in (408, 429) or 500 <= status < 600:
+        return Receipt(Answer.RETRY, status, text, retry_after, taken=status != 429)
     if status == 400:
-        return Receipt(Answer.POISON, status, text)
+        return Receipt(Answer.POISON, status, text, taken=False)
     if status == 413:
+        # What stood before the large event may be stored already (service-behaviour 1.5); the halves have its uuids.
         return Receipt(Answer.TOO_LARGE, status, text)
-    return Receipt(Answer.STOP, status, text or "no reason given")
+    return Receipt(Answer.STOP, status, text or "no reason given", taken=not 400 <= status < 500)
 
 
 def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Receipt:
@@ -135,28 +192,25 @@ def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Receipt
         return Receipt(Answer.SETTLED, status)
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Receipt(Answer.DOUBT, status, f"an answer that is no JSON: {text}")
     if isinstance(said, dict) and said.get("quota_limited"):
-        return Receipt(Answer.STOP, status, f"the quota is used up and the events were dropped: {text}")
+        return Receipt(Answer.STOP, status, f"the quota is used up and the events were dropped: {text}", taken=False)
     if dialect == "posthog" and (not isinstance(said, dict) or said.get("status") not in ("Ok", 1)):
         return Receipt(Answer.DOUBT, status, f"an answer the service never gives: {text}")
     return Receipt(Answer.SETTLED, status)
 
 
 def retry_after(text: str, now: datetime) -> float:
-    """Seconds to wait at least, from a Retry-After header in seconds or as a date; 0 when there is none."""
+    """Seconds to wait at least, from a Retry-After header in seconds or as a date; 0 when it says neither."""
     text = text.strip()
-    if not text:
-        return 0.0
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
+    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
+        return float(text)
     try:
         moment = email.utils.parsedate_to_datetime(text)
     except (TypeError, ValueError):
         return 0.0
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
+    seconds = (moment - now).total_seconds()
+    return seconds if seconds > 0 and math.isfinite(seconds) else 0.0

@@ -6,7 +6,6 @@ Exponential back-off with full jitter, Retry-After as a floor, a budget in time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,9 +20,9 @@ DOUBTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to go on: `seconds` in all for one batch, `tries` at most (None: only the time decides).
+    """How long to go on: `seconds` in all for one batch, `tries` after the first at most (None: the time decides).
 
-    `first` and `most` bound the back-off in seconds; `first` 0 waits not at all, for tests.
+    `first` and `most` bound the back-off in seconds; `first` 0 waits only as long as the service asks, for tests.
     """
 
     seconds: float = 3600.0
@@ -51,22 +50,21 @@ class _Wait(wait_base):
         return max(self._jitter(retry_state), receipt.retry_after)
 
 
-def send_patiently(
-    sink: Sink, body: bytes, patience: Patience, stop: threading.Event, before: Callable[[], None] = lambda: None
-) -> Sent:
-    """Send until settled, refused or out of patience. `stop` ends the waiting; `before` runs before each try."""
-    doubts = 0
+def send_patiently(sink: Sink, body: bytes, patience: Patience, stop: threading.Event) -> Sent:
+    """Send until settled, refused or out of patience. Once `stop` is set no request begins, and no wait goes on."""
+    last = Receipt(Answer.UNSENT, 0, "not sent: the run was stopping", taken=False)
+    tries = doubts = 0
     doubtful = False
-    tries = 0
 
     def attempt() -> Receipt:
-        nonlocal tries, doubts, doubtful
-        before()
+        nonlocal last, tries, doubts, doubtful
+        if stop.is_set():
+            return last
         tries += 1
-        receipt = sink.send(body)
-        doubts += receipt.answer is Answer.DOUBT
-        doubtful = doubtful or (receipt.answer in (Answer.RETRY, Answer.DOUBT) and receipt.left)
-        return receipt
+        last = sink.send(body)
+        doubts += last.answer is Answer.DOUBT
+        doubtful = doubtful or (last.answer is not Answer.SETTLED and last.taken)
+        return last
 
     def again(receipt: Receipt) -> bool:
         if stop.is_set():

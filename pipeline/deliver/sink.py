@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Answer(StrEnum):
-    """What a receipt asks us to do; the table of DESIGN 7."""
+    """What a receipt asks us to do; the table of DESIGN 7. `unsent`: the run was stopping, and nothing was asked."""
 
     SETTLED = "settled"
     RETRY = "retry"
@@ -15,24 +15,30 @@ class Answer(StrEnum):
     POISON = "poison"
     TOO_LARGE = "too_large"
     STOP = "stop"
+    UNSENT = "unsent"
 
 
 class Receipt(NamedTuple):
     """What the endpoint said to one request.
 
-    `status` is the HTTP status, 0 when there was no answer. `left` tells whether bytes may have left: then the
-    events may have been taken. `retry_after` is a floor for the next try, in seconds.
+    `status` is the HTTP status, 0 when there was no answer. `taken` tells, of an answer that does not settle, whether
+    the events may have been taken all the same. `retry_after` is a floor for the next try, in seconds.
     """
 
     answer: Answer
     status: int
     detail: str = ""
     retry_after: float = 0.0
-    left: bool = True
+    taken: bool = True
 
 
 class Sink(Protocol):
     """A destination. `send` may be called from several threads at once, and never raises for an answer."""
+
+    @property
+    def address(self) -> str:
+        """What people call it."""
+        ...
 
     def send(self, body: bytes) -> Receipt:
         """Send one gzipped request."""
@@ -45,6 +51,8 @@ class Sink(Protocol):
 
 class NowhereSink:
     """Takes everything and sends nothing: what `--dry-run` applies to. Counts what came."""
+
+    address = "nowhere"
 
     def __init__(self) -> None:
         self.requests = 0

@@ -18,30 +18,33 @@ A duplicate key *inside* a value that the mapping does not open travels on untou
 
 from __future__ import annotations
 
-import bisect
-import codecs
+import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec import Raw
 
-from pipeline.extract.scan import Suspects, scan
+from pipeline.extract.line_places import LinePlaces, pieces
+from pipeline.extract.scan import Suspects, is_utf8, scan
 from pipeline.schema import BrokenRow
 from pipeline.values import Record, canonical
 
 MAX_DEPTH = 64
 SAFE_INTEGER = 2**53
-_PIECE = 1 << 16
+PIECE_BYTES = 1 << 19
+"""Rows are cut, looked over and decoded in pieces of about this size: large enough that the vector passes' own cost
+vanishes, small enough that a piece and what is made of it stay near the processor."""
+_HOLDERS = 16
+"""Members with objects inside that are remembered, to count keys in them first."""
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class JsonlRows:
@@ -52,190 +55,146 @@ class JsonlRows:
         self._offset = offset
         self._observe = observe
         self._opens = tuple(opens)
-        self._lines = data.split(b"\n")
-        if not self._lines[-1]:
-            self._lines.pop()
-        if not all(self._lines) or any(line.isspace() for line in self._lines if len(line) < 3):
-            self._lines = [line for line in self._lines if line and not line.isspace()]
         self._starts: list[int] | None = None
+        self._holders: list[str] = []
         self.warnings: list[tuple[int, str, str]] = []
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        broken, odd_keys = self._inspect()
-        decode = _decode
         opens = self._opens
-        only = opens[0] if len(opens) == 1 else None
-        marks = odd_keys
-        pair = _pair_of(self._lines[0], opens) if self._lines and only else None
+        pair = _pair_of(self._data, opens) if len(opens) == 1 else None
+        holders = self._holders
         row = -1
-        for line in self._lines:
-            row += 1
-            if broken and row in broken:
-                yield broken[row]
-                continue
-            if pair is not None:
+        for piece in pieces(self._data, PIECE_BYTES):
+            lines = list(io.BytesIO(piece))
+            broken, marks = self._look_over(piece, row + 1, max(map(len, lines)))
+            line_number = -1
+            for line in lines:
+                if marks is not None or broken:
+                    line_number += 1
+                    if line_number in broken:
+                        row += 1
+                        yield broken[line_number]
+                        continue
+                if pair is not None:
+                    # The usual case, written out: everything else goes the long way below.
+                    try:
+                        both = pair.decode(line)
+                    except _UNREADABLE:
+                        pass
+                    else:
+                        row += 1
+                        members = both.opened
+                        record: Record = {pair.other: both.other, pair.opened: members}
+                        if marks is not None and (surplus := marks[line_number] - len(members) - 2):
+                            for name in holders:
+                                if name in members:
+                                    surplus -= bytes(members[name]).count(b'":')
+                            if surplus:
+                                self._check_keys(row, line, record, marks[line_number] - len(members) - 2)
+                        yield record
+                        continue
                 try:
-                    both = pair.decode(line)
-                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-                    pass
-                else:
-                    members = both.opened
-                    record = {pair.other: both.other, pair.opened: members}
-                    if marks is not None and marks[row] != len(members) + 2:
-                        self._check_keys(row, line, record, marks[row] - len(members) - 2)
-                    yield record
+                    record = _decode(line)  # type: ignore[assignment]
+                except _UNREADABLE:
+                    if not line.isspace():
+                        row += 1
+                        yield self._diagnose(line)
                     continue
-            try:
-                record: Record = decode(line)  # type: ignore[assignment]
-            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-                yield self._diagnose(line)
-                continue
-            count = len(record)
-            try:
-                if only is not None:
-                    inner = record[only] = decode(record[only])  # type: ignore[arg-type, assignment]
-                    count += len(inner)  # type: ignore[arg-type]
-                else:
-                    for name in opens:
-                        if name in record:
-                            inner = record[name] = decode(record[name])  # type: ignore[arg-type, assignment]
-                            count += len(inner)  # type: ignore[arg-type]
-            except (KeyError, msgspec.MsgspecError, RecursionError):
-                if only is None:
-                    count += self._open_each(record)
-            if marks is not None and marks[row] != count:
-                self._check_keys(row, line, record, marks[row] - count)
-            yield record
+                row += 1
+                count = len(record) + (self._open_each(record) if opens else 0)
+                if marks is not None and marks[line_number] != count:
+                    self._check_keys(row, line, record, marks[line_number] - count)
+                yield record
 
     def offset(self, row: int) -> int:
         """Where row (from 0) begins, in bytes of the decompressed part."""
-        return self._offset + self._line_starts()[row]
+        return self._offset + self._row_starts()[row]
 
     def text(self, row: int) -> str:
         """The row as it stands; bytes that are no UTF-8 appear as `\\xff`."""
-        return self._lines[row].rstrip(b"\r").decode("utf-8", "backslashreplace")
+        return self._line(row).rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
     def canonical(self, row: int) -> bytes:
         """The row's record in one spelling (values.canonical)."""
-        record: Record = _decode(self._lines[row])  # type: ignore[assignment]
+        record: Record = _decode(self._line(row))  # type: ignore[assignment]
         return canonical(record)
 
-    # -- looking at the whole block ------------------------------------------------------------------
+    # -- looking at a piece --------------------------------------------------------------------------
 
-    def _inspect(self) -> tuple[dict[int, BrokenRow], list[int] | None]:
-        """Rows that cannot be sent, and (when observing) how many `":` each row holds."""
+    def _look_over(self, piece: bytes, first_row: int, longest: int) -> tuple[dict[int, BrokenRow], list[int] | None]:
+        """Rows that cannot be sent, by line of the piece, and (when observing) how many `":` each line holds.
+
+        `first_row` is the number of the piece's first row, `longest` the length of its longest line. Warnings about
+        integers are gathered on the way.
+        """
         broken: dict[int, BrokenRow] = {}
-        if not self._data:
-            return broken, None
-        if not self._data.isascii():
-            self._find_bad_utf8(broken)
-        suspects = scan(self._data, observe=self._observe)
-        self._find_deep(suspects, broken)
-        for row in self._rows_at(suspects.exponents, self._is_exponent):
-            problem = _unsendable_number(self._lines[row])
-            if problem and row not in broken:
-                broken[row] = BrokenRow("bad_value", problem)
+        if not is_utf8(piece):
+            _find_bad_utf8(piece, broken)
+        suspects = scan(piece, observe=self._observe)
+        lines = LinePlaces(piece)
+        _find_deep(lines, suspects, longest, broken)
+        for number in lines.holding(place for place in suspects.exponents.tolist() if _is_exponent(piece, place)):
+            problem = _unsendable_number(lines.line(number))
+            if problem:
+                broken.setdefault(number, BrokenRow("bad_value", problem))
         if not self._observe:
             return broken, None
-        for row in self._rows_at(suspects.long_digits):
-            self._warn_integers(row)
-        starts = np.asarray(self._line_starts(), np.int64)
-        cuts = np.searchsorted(suspects.keys, starts)
-        marks = np.diff(np.append(cuts, len(suspects.keys))).tolist()
-        for row in self._rows_at(suspects.loose_colons):
-            marks[row] = -1
+        for number in lines.holding(suspects.long_digits.tolist()):
+            self._warn_integers(first_row + lines.row(number), lines.line(number))
+        marks = lines.count(suspects.keys)
+        for number in lines.holding(suspects.loose_colons.tolist()):
+            marks[number] = -1
         return broken, marks
 
-    def _find_bad_utf8(self, broken: dict[int, BrokenRow]) -> None:
-        if _is_utf8(self._data):
-            return
-        for row, line in enumerate(self._lines):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                broken[row] = BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
-
-    def _find_deep(self, suspects: Suspects, broken: dict[int, BrokenRow]) -> None:
-        openers = suspects.openers
-        if len(openers) <= MAX_DEPTH:
-            return
-        spans = openers[MAX_DEPTH:] - openers[:-MAX_DEPTH]
-        longest = max(map(len, self._lines))
-        crowded = np.flatnonzero(spans < longest)
-        for row in self._rows_at(openers[crowded]):
-            deepest = depth(self._lines[row])
-            if deepest > MAX_DEPTH:
-                broken.setdefault(row, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}"))
-
-    def _is_exponent(self, place: int) -> bool:
-        """Whether this may be a number with an exponent of three digits or more: less stays in range."""
-        data = self._data
-        after = data[place + 2 : place + 6].lstrip(b"+")
-        if len(after) < 3 or not after[:3].isdigit():
-            return False
-        before = data[max(0, place - 40) : place + 1].rstrip(b"0123456789.-")
-        return not before or before[-1:] in b":,[ \t\r\n"
-
-    def _warn_integers(self, row: int) -> None:
-        for match in _NUMBER.finditer(self._lines[row]):
+    def _warn_integers(self, row: int, line: bytes) -> None:
+        for match in _NUMBER.finditer(line):
             digits = match.group(1)
             if digits and len(digits) >= 16 and digits.lstrip(b"-").isdigit() and abs(int(digits)) > SAFE_INTEGER:
                 self.warnings.append((row, "unsafe_integer", f"{digits.decode()} is beyond 2^53"))
 
     def _check_keys(self, row: int, line: bytes, record: Record, surplus: int) -> None:
         """Tell a key written twice from a `":` inside a value or an unusual spelling."""
-        if surplus > 0:
-            for name in self._opens:
-                inner = record.get(name)
-                if type(inner) is dict:
-                    surplus -= b"\0".join(inner.values()).count(b'":')
-            if surplus:
-                closed = [value for value in record.values() if type(value) is Raw]
-                surplus -= b"\0".join(closed).count(b'":')
-            if surplus == 0:
-                return
+        if surplus > 0 and self._is_inside(record, surplus):
+            return
         for key in _repeated_keys(line, self._opens):
             self.warnings.append((row, "duplicate_key", f"{key!r} stands more than once; the last value wins"))
 
+    def _is_inside(self, record: Record, surplus: int) -> bool:
+        """Whether that many `":` stand inside the values of a record, opened members' values included.
+
+        Members that hold some are remembered: nearly always they alone explain it all for later rows.
+        """
+        opened: list[Record] = [record[name] for name in self._opens if isinstance(record.get(name), dict)]  # type: ignore[misc]
+        for members in opened:
+            for name, value in members.items():
+                if type(value) is Raw and (found := bytes(value).count(b'":')):
+                    surplus -= found
+                    if name not in self._holders and len(self._holders) < _HOLDERS:
+                        self._holders.append(name)
+        closed = [value for value in record.values() if type(value) is Raw]
+        return surplus == b"\0".join(closed).count(b'":')
+
     # -- places and rows -----------------------------------------------------------------------------
 
-    def _line_starts(self) -> list[int]:
+    def _row_starts(self) -> list[int]:
         if self._starts is None:
-            lengths = [len(line) + 1 for line in self._lines]
-            if sum(lengths) in (len(self._data), len(self._data) + 1):
-                self._starts = [0, *accumulate(lengths[:-1])] if lengths else []
-            else:  # blank lines were left out
-                starts, place = [], 0
-                for line in self._data.split(b"\n"):
-                    if line and not line.isspace():
-                        starts.append(place)
-                    place += len(line) + 1
-                self._starts = starts
+            self._starts = LinePlaces(self._data).row_starts()
         return self._starts
 
-    def _rows_at(self, places: "np.ndarray[tuple[int], np.dtype[np.int64]]", keep: object = None) -> list[int]:
-        """The rows that hold these places, each once, ascending."""
-        if not len(places):
-            return []
-        chosen = places.tolist()
-        if callable(keep):
-            chosen = [place for place in chosen if keep(place)]
-        starts = self._line_starts() if chosen else []
-        return sorted({bisect.bisect_right(starts, place) - 1 for place in chosen})
+    def _line(self, row: int) -> bytes:
+        start = self._row_starts()[row]
+        end = self._data.find(b"\n", start) + 1
+        return self._data[start : end or len(self._data)]
 
     def _open_each(self, record: Record) -> int:
+        """Open the members that are to be opened and are objects; how many members they have."""
         count = 0
         for name in self._opens:
             value = record.get(name)
-            if type(value) is dict:
-                count += len(value)
-            elif type(value) is Raw:
+            if type(value) is Raw:
                 try:
                     inner = _decode(value)
-                except (msgspec.MsgspecError, RecursionError):
+                except _UNREADABLE:
                     continue
                 record[name] = inner  # type: ignore[assignment]
                 count += len(inner)
@@ -243,7 +202,7 @@ class JsonlRows:
 
     def _diagnose(self, line: bytes) -> BrokenRow:
         """Why a line that could not be decoded cannot be a record."""
-        line = line.rstrip(b"\r")
+        line = line.rstrip(b"\r\n")
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
@@ -269,11 +228,12 @@ class _Pair(NamedTuple):
     decode: Callable[[bytes], Any]
 
 
-def _pair_of(line: bytes, opens: Sequence[str]) -> _Pair | None:
-    """The shape of a row like `{"event": …, "properties": {…}}`, or None if it has another."""
+def _pair_of(data: bytes, opens: Sequence[str]) -> _Pair | None:
+    """The shape of a first row like `{"event": …, "properties": {…}}`, or None if it has another."""
+    end = data.find(b"\n") + 1 or len(data)
     try:
-        names = tuple(_decode(line))
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        names = tuple(_decode(data[:end]))
+    except _UNREADABLE:
         return None
     if len(names) != 2 or opens[0] not in names:
         return None
@@ -293,18 +253,31 @@ def _pair(other: str, opened: str) -> _Pair:
     return _Pair(other, opened, msgspec.json.Decoder(shape).decode)
 
 
-def _is_utf8(data: bytes) -> bool:
-    """Whether all of it is UTF-8; looked at in pieces, since one large text costs more to hold than to check."""
-    whole = memoryview(data)
-    place = 0
-    try:
-        while place < len(whole):
-            final = place + _PIECE >= len(whole)
-            _, read = codecs.utf_8_decode(whole[place : place + _PIECE], "strict", final)
-            place += read
-    except UnicodeDecodeError:
+def _find_bad_utf8(piece: bytes, broken: dict[int, BrokenRow]) -> None:
+    for number, line in enumerate(io.BytesIO(piece)):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            broken[number] = BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
+
+
+def _find_deep(lines: LinePlaces, suspects: Suspects, longest: int, broken: dict[int, BrokenRow]) -> None:
+    openers = suspects.openers
+    if len(openers) <= MAX_DEPTH or (openers[MAX_DEPTH:] - openers[:-MAX_DEPTH]).min() >= longest:
+        return
+    for number, count in enumerate(lines.count(openers)):
+        deepest = depth(lines.line(number)) if count > MAX_DEPTH else 0
+        if deepest > MAX_DEPTH:
+            broken.setdefault(number, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}"))
+
+
+def _is_exponent(piece: bytes, place: int) -> bool:
+    """Whether this may be a number with an exponent of three digits or more: less stays in range."""
+    after = piece[place + 2 : place + 6].lstrip(b"+")
+    if len(after) < 3 or not after[:3].isdigit():
         return False
-    return True
+    before = piece[max(0, place - 40) : place + 1].rstrip(b"0123456789.-")
+    return not before or before[-1:] in b":,[ \t\r\n"
 
 
 def depth(line: bytes) -> int:

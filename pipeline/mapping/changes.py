@@ -252,13 +252,23 @@ def _write_encoded(code: Code, target: str, table: dict[str, str], spreads: list
 
 
 def _write_joined(code: Code, target: str, table: dict[str, str]) -> None:
-    """Few members, all of them there as JSON text: joining is three times as fast as encoding."""
-    pieces: list[str] = []
-    for name, held in table.items():
-        before = b"," if pieces else b"{"
-        pieces += [repr(before + runtime.encode(name) + b":"), held]
-    every = " and ".join(f"{held}.__class__ is Raw" for held in table.values())
-    code.line(f"if {every}: p[{target!r}] = Raw(b''.join(({', '.join(pieces)}, b'}}')))")
+    """Few members, all that are there as JSON text: joining is three times as fast as encoding."""
+    word = "if"
+    for chosen in _choices(list(table)):
+        tests = [f"{held}.__class__ is Raw" if name in chosen else f"{held} is None" for name, held in table.items()]
+        pieces: list[str] = []
+        for name in chosen:
+            before = b"," if pieces else b"{"
+            pieces += [repr(before + runtime.encode(name) + b":"), table[name]]
+        joined = f"p[{target!r}] = Raw(b''.join(({', '.join(pieces)}, b'}}')))" if chosen else "pass"
+        code.line(f"{word} {' and '.join(tests)}: {joined}")
+        word = "elif"
+
+
+def _choices(names: list[str]) -> list[list[str]]:
+    """Which members may be there: every choice of two, for more just all and none."""
+    one_by_one = [[name] for name in names] if len(names) == 2 else []
+    return [names, *one_by_one, []]
 
 
 def _write_groups(code: Code, read: Read) -> None:

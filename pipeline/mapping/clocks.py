@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.errors import UsageError
-from pipeline.instants import MILLISECONDS_FROM, SECOND, UNITS
+from pipeline.instants import MILLISECONDS_FROM, QUARTER, SECOND, UNITS
 from pipeline.mapping import grammar, verbs
 from pipeline.mapping.code import Code
 from pipeline.mapping.language import Call, Clock, Mapping
@@ -49,8 +49,16 @@ def _write_clock(code: Code, target: str, clock: Clock) -> None:
         _write_text(code, target, clock, TimeFormat(form) if form is not None else None)
     else:
         source = code.value(clock.source).name
-        with code.block(f"if {source} is not None:"):
-            code.line(f"try: {_number(target, source, unit)}")
+        number = code.known(("int", clock.source.given.get("ref"))) if clock.source.verb == "ref" else None
+        head = f"if {source} is not None:"
+        if number is not None and unit != "ns":
+            with code.block(f"if {number.name} is not None:"):
+                code.line(_number(target, number.name, unit))
+                if clock.zone == "project":
+                    _write_zone(code, target, clock)
+            head = "el" + head
+        with code.block(head):
+            code.line(f"try: {_number(target, f'decode_int({source})', unit, source)}")
             with code.block("except (MsgspecError, TypeError):"):
                 code.line(f"{target}, w = epoch_of({source}, {unit!r}, w)")
                 if target == "received":
@@ -73,13 +81,14 @@ def _word(code: Code, given: Call | str | None) -> str | None:
     return word
 
 
-def _number(target: str, source: str, unit: str) -> str:
+def _number(target: str, number: str, unit: str, source: str = "") -> str:
+    """Set `target` from the expression of a whole number; `ns` needs the value it stands in."""
     if unit == "auto":
-        number = f"{target} = decode_int({source})"
-        return f"{number}; {target} *= 1000000 if -{MILLISECONDS_FROM} <= {target} <= {MILLISECONDS_FROM} else 1000"
+        line = f"{target} = {number}"
+        return f"{line}; {target} *= 1000000 if -{MILLISECONDS_FROM} <= {target} <= {MILLISECONDS_FROM} else 1000"
     if unit == "ns":
         return f"{target}, w = epoch_of({source}, 'ns', w)"
-    return f"{target} = decode_int({source}) * {UNITS[unit]}"
+    return f"{target} = {number} * {UNITS[unit]}"
 
 
 def _write_text(code: Code, target: str, clock: Clock, form: TimeFormat | None) -> None:
@@ -112,7 +121,10 @@ def _write_zone(code: Code, target: str, clock: Clock) -> None:
         received = "received" if target == "time" else "None"
         doubt = code.local("doubt")
         code.line(f"read = {target}")
-        with code.block("try:"):
-            code.line(f"{target}, {doubt} = to_utc(read, {received})")
-            code.line(f"if {doubt}: w += (({doubt}, f'{{read}} microseconds on the wall clock'),)")
-        code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")
+        code.line(f"offset = offsets.get(read // {QUARTER})")
+        code.line(f"if offset is not None: {target} = read - offset")
+        with code.block("else:"):
+            with code.block("try:"):
+                code.line(f"{target}, {doubt} = to_utc(read, {received})")
+                code.line(f"if {doubt}: w += (({doubt}, f'{{read}} microseconds on the wall clock'),)")
+            code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")

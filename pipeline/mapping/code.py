@@ -138,13 +138,19 @@ class Code:
             return local
         name = self.local("t")
         source = local.name
+        number = self.local("n") if call.verb == "ref" and call.given["ref"] in self.numbers else ""
+        if number:
+            # What was decoded for the text is used again for the time.
+            self.line(f"{number} = None")
+            self.remember(("int", call.given["ref"]), Local(number, "any"))
         self.line(f"if {source} is None: {name} = None")
         with self.block(f"elif {source}.__class__ is Raw:"):
-            decode = "decode_text({})"
-            if call.verb == "ref" and call.given["ref"] in self.numbers:
-                decode = "str(decode_int({}))"
-            self.line(f"try: {name} = {decode.format(source)}")
+            if number:
+                self.line(f"try: {number} = decode_int({source}); {name} = str({number})")
+            else:
+                self.line(f"try: {name} = decode_text({source})")
             self.line(f"except MsgspecError: {name} = text_of({source})")
+        self.line(f"elif {source}.__class__ is str: {name} = {source}")
         self.line(f"else: {name} = text_of({source})")
         result = Local(name, "text")
         return self.remember(key, result) if key is not None else result

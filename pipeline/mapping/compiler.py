@@ -73,7 +73,8 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
     names: dict[str, Any] = dict(_NAMES)
     names.update(code.constants)
     names["displaced"] = runtime.Displaced(mapping.tool)
-    names["to_utc"] = ZoneClock(options.zones).to_utc
+    clock = ZoneClock(options.zones)
+    names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
     exec(compile(source, f"<mapping {mapping.tool}>", "exec"), names)
     map_row: MapRow = names["map_row"]
     if mapping.decoder is not None:

@@ -17,15 +17,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pipeline.errors import BackcastError
-from pipeline.events import DAY
+from pipeline.errors import BackcastError, Busy
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import digest_of
-from pipeline.instants import format_utc
+from pipeline.instants import DAY, format_utc
 from pipeline.make import KEY, KEYLESS, BlockNotes, Recipe, Task, observe_block
 from pipeline.plan import gates as rule
 from pipeline.plan.cells import Cells
-from pipeline.plan.copies import Decisions, Keys, decide
+from pipeline.plan.copies import Decisions, Keys, copies_of, decide, rows_out
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.links import Links
 from pipeline.plan.sealed import EventCounts as EventTotals
@@ -36,6 +35,10 @@ from pipeline.workers import Workers
 
 SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow")
 """Libraries whose version can change an event; recorded, and named when a block's digest differs."""
+
+
+SAME_FILE = "same_file"
+"""The one notice of the reader's that is a warning: somebody gave the same bytes twice (DESIGN 4)."""
 
 
 class SealedBlock(msgspec.Struct, frozen=True):
@@ -71,13 +74,28 @@ Progress = Callable[[int, int], None]
 
 
 def build(request: Request, progress: Progress = lambda rows, length: None) -> Plan:
-    """Plan: read every part, write every file of the directory, plan.json last. Returns the plan, ready or not."""
+    """Plan: read every part, write every file of the directory, plan.json last. Returns the plan, ready or not.
+
+    An older plan in the directory is replaced whole, its rehearsal too. Raises Busy where a ledger says that the older
+    one was applied: what was sent must stay provable; and UnreadableExport.
+    """
     directory = request.directory
-    shutil.rmtree(directory.scratch, ignore_errors=True)
+    if directory.ledger.exists():
+        raise Busy(
+            f"{directory.path} holds the ledger of a plan that was applied; it is never planned over",
+            hint="choose another directory with -o, or remove this one if what it sent does not matter",
+        )
+    directory.plan.unlink(missing_ok=True)  # first: what follows is no longer what it sealed
+    for stale in directory.outcomes:
+        stale.unlink(missing_ok=True)
+    for folder in (directory.rehearsal, directory.scratch):
+        shutil.rmtree(folder, ignore_errors=True)
     directory.scratch.mkdir(parents=True)
+    builder = _Builder(request, progress)
     try:
-        return _Builder(request, progress).run()
+        return builder.run()
     finally:
+        builder.keys.close()
         shutil.rmtree(directory.scratch, ignore_errors=True)
 
 
@@ -97,10 +115,11 @@ class _Builder:
         self.directory = request.directory
         self.recipe = request.recipe
         self.options = request.recipe.options
+        self.mapper = self.recipe.compile(self.options)
         self.counts = [_PartCount() for _ in self.recipe.parts]
         self.skips: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
-        self.warnings: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter(note.code for note in request.source.notes if note.code == SAME_FILE)
         self.examples: dict[str, Example] = {}
         self.zone: Counter[tuple[int, int]] = Counter()
         self.names: dict[str, int] = {}
@@ -112,13 +131,10 @@ class _Builder:
         self.last = -(2**62)
         self.keys = Keys(self.directory.scratch / "keys")
         self.cells = Cells(self.directory.scratch)
-        self.links = Links()
+        self.links = Links(self.directory.scratch, self.recipe.excluded)
         self.files: dict[str, str] = {}
-        self.mapper = self.recipe.compile(self.options)
 
     def run(self) -> Plan:
-        for stale in (self.directory.plan, self.directory.report_json, self.directory.report_html):
-            stale.unlink(missing_ok=True)
         with ThreadPoolExecutor(1, "digest") as pool:
             digests = [pool.submit(digest_of, part) for part in self.recipe.parts]
             try:
@@ -199,8 +215,6 @@ class _Builder:
             return
         table = np.array([self.names.setdefault(name, len(self.names)) for name in notes.names], np.uint32)
         keys["name"] = table[keys["name"] & ~KEYLESS] | (keys["name"] & KEYLESS)
-        self.first = min(self.first, int(keys["time"].min()))
-        self.last = max(self.last, int(keys["time"].max()))
         self.keys.add(keys)
 
     # -- the tables ----------------------------------------------------------------------------------
@@ -215,23 +229,22 @@ class _Builder:
     def write_copies(self) -> None:
         decisions = Decisions(self.directory.scratch / "decisions")
         names = list(self.names)
-        of_many: Counter[tuple[int, int]] = Counter()
-        for dropped in decide(self.keys, decisions, collapse=self.options.collapse_identical):
-            self.events -= 1
-            self.cells.move(names[dropped.name], dropped.time // DAY, dropped.code)
-            if dropped.of > 1:
-                of_many[dropped.block, dropped.row] += 1
-                if of_many[dropped.block, dropped.row] < dropped.of:
-                    self.warnings["partly_duplicate_row"] += 1
-                    continue
-                self.warnings["partly_duplicate_row"] -= dropped.of - 1
-            count = self.counts[self.part_of[dropped.block]]
-            count.mapped -= 1
-            count.skipped += 1
-            self.skips[dropped.code] += 1
+        self.events = 0
+        for decided in decide(self.keys, decisions, collapse=self.options.collapse_identical):
+            self.events += decided.events
+            self.first = min(self.first, decided.first)
+            self.last = max(self.last, decided.last)
+            for (name, day, code), count in decided.dropped.items():
+                self.cells.move(names[name], day, code, count)
         with LinesWriter(self.directory.copies) as writer:
-            for number, copies in decisions.by_block():
-                writer.write_all((number, *copy) for copy in copies)
+            for number, found in decisions.by_block():
+                writer.write_all((number, *copy) for copy in copies_of(found))
+                out, partly = rows_out(found)
+                part = self.counts[self.part_of[number]]
+                part.mapped -= out.total()
+                part.skipped += out.total()
+                self.skips.update(out)
+                self.warnings["partly_duplicate_row"] += partly
             self.files["copies.jsonl"] = writer.close()
         self.keys.remove()
 

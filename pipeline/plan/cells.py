@@ -33,9 +33,9 @@ class Cells:
         if len(held) > self._most:
             self._spill()
 
-    def move(self, event: str, day: int, outcome: str) -> None:
-        """One event of a cell was mapped and is now left out."""
-        self.add({(event, day, "mapped"): -1, (event, day, outcome): 1})
+    def move(self, event: str, day: int, outcome: str, count: int) -> None:
+        """So many events of a cell were mapped and are now left out."""
+        self.add({(event, day, "mapped"): -count, (event, day, outcome): count})
 
     def items(self) -> Iterator[tuple[Cell, int]]:
         """Every cell with its count, ascending; cells that came to nothing are left out."""
@@ -45,10 +45,6 @@ class Cells:
             count = sum(number for _, number in same)
             if count:
                 yield cell, count
-
-    def remove(self) -> None:
-        for path in self._runs:
-            path.unlink(missing_ok=True)
 
     def _spill(self) -> None:
         path = self._directory / f"cells-{len(self._runs):04d}.run"

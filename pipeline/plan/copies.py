@@ -1,6 +1,6 @@
 """Find copies exactly, however many rows there are, without holding them in memory.
 
-Each event of the source leaves one key record of 64 bytes (`pipeline.make.KEY`). Records are spread over files by
+Each event of the source leaves one key record of 72 bytes (`pipeline.make.KEY`). Records are spread over files by
 the first bits of their uuid, so that all copies of one event lie in one file; each file is then sorted on its own.
 Nothing is hashed down: two records are copies only if all 128 bits agree.
 
@@ -9,132 +9,186 @@ What becomes of copies (DESIGN 6):
 * rows with one source key are one event: the latest receive time wins, then the latest time, then the greatest
   content digest. The others are skips: `duplicate_event` when their content is the winner's, else `superseded`.
 * identical rows without a source key stay separate events, told apart by an ordinal, unless `collapse` makes one of
-  them. Which row gets which ordinal does not matter: the rows are interchangeable and the set of uuids is the same.
+  them (the others are duplicates then, also where they spell the same record differently). Which row gets which
+  ordinal does not matter: the rows are interchangeable and the set of uuids is the same.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.instants import DAY
 from pipeline.make import KEY, KEYLESS, Copy
 
 SPREAD_BITS = 6
+FAN = 1 << SPREAD_BITS
 MOST_RECORDS = 400_000
-"""A file with more records is spread again before it is sorted: 25 MB of records, sorted in place of them."""
-BUCKET_BLOCKS = 512
+"""A file with more records is spread again before it is sorted: 29 MB of records, and as much again for their order."""
+BUCKET_BLOCKS = 64
 """Decisions are gathered in files of this many blocks, each small enough to sort in memory."""
 
-DECISION = np.dtype([("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("kind", "<u2"), ("ordinal", "<u4")])
+DECISION = np.dtype(
+    [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("of", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
+)
 _DUPLICATE, _SUPERSEDED, _ORDINAL = 0, 1, 2
 CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded"}
 
 
-class Dropped(NamedTuple):
-    """One event that a copy replaced: enough to move it from mapped to skipped in every count."""
+class Decided(NamedTuple):
+    """What some key records came to, for the counts. `events` remain, from `first` to `last` (µs UTC).
 
-    block: int
-    row: int
-    of: int
-    name: int
-    time: int
-    code: str
+    `dropped` counts what copies replaced: (index of the event name, days since 1970, skip code).
+    """
+
+    events: int
+    first: int
+    last: int
+    dropped: Counter[tuple[int, int, str]]
 
 
 class Keys:
     """The key records of a plan being made: added block by block, asked once at the end."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, most: int = MOST_RECORDS) -> None:
         self._directory = directory
+        self.most = most
         self._directory.mkdir(parents=True)
-        self._files = [
-            (directory / f"{index:02d}.keys").open("wb", buffering=1 << 16) for index in range(1 << SPREAD_BITS)
-        ]
+        self._fan = _Fan(directory / "keys")
         self.count = 0
 
     def add(self, keys: NDArray[np.void]) -> None:
-        """Add one block's records, sorted by uuid."""
+        """Add one block's records, sorted by the first half of their uuid."""
         self.count += len(keys)
-        cuts = np.searchsorted(keys["hi"], _BOUNDS).tolist()
-        flat = memoryview(keys.view(np.uint8))
-        size = KEY.itemsize
-        for index, file in enumerate(self._files):
-            if cuts[index] != cuts[index + 1]:
-                file.write(flat[cuts[index] * size : cuts[index + 1] * size])
+        cuts = [*np.searchsorted(keys["hi"], _BOUNDS).tolist(), len(keys)]
+        self._fan.write(keys, cuts)
 
     def close(self) -> None:
-        for file in self._files:
-            file.close()
+        """Nothing is added any more."""
+        self._fan.close()
 
     def remove(self) -> None:
         """Give the disk back."""
         self.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def sorted_runs(self) -> Iterator[NDArray[np.void]]:
-        """All records, in runs that never part copies; each run sorted by uuid."""
+    def runs(self) -> Iterator[NDArray[np.void] | Path]:
+        """All records, in runs that never part copies, each sorted by uuid; what was given is gone from the disk.
+
+        A Path instead is a file whose records all have one uuid, too many to hold.
+        """
         self.close()
-        for index in range(1 << SPREAD_BITS):
-            yield from _sorted_runs(self._directory / f"{index:02d}.keys", SPREAD_BITS)
+        for path in self._fan.paths():
+            yield from _runs(path, 1, self.most)
 
     def chunks(self) -> Iterator[NDArray[np.void]]:
-        """All records in no order, in bounded arrays."""
+        """All records in no order, in bounded arrays. To be asked before `runs`."""
         self.close()
-        for index in range(1 << SPREAD_BITS):
-            yield from _chunks(self._directory / f"{index:02d}.keys")
+        for path in self._fan.paths():
+            yield from _chunks(path, self.most)
 
 
-_BOUNDS = np.array([index << (64 - SPREAD_BITS) for index in range(1 << SPREAD_BITS)], np.uint64)
-_BOUNDS = np.append(_BOUNDS, np.uint64(2**64 - 1))
+class _Fan:
+    """Up to FAN files, made as they are needed, that records are spread over."""
+
+    def __init__(self, stem: Path) -> None:
+        self._stem = stem
+        self._files: dict[int, BinaryIO] = {}
+
+    def write(self, keys: NDArray[np.void], cuts: list[int]) -> None:
+        """Append to file n the records from `cuts[n]` up to `cuts[n + 1]`."""
+        flat = keys.view(np.uint8).data
+        size = KEY.itemsize
+        for index, (start, stop) in enumerate(pairwise(cuts)):
+            if start != stop:
+                file = self._files.get(index)
+                if file is None:
+                    file = self._files[index] = self._path(index).open("wb", buffering=1 << 16)
+                file.write(flat[start * size : stop * size])
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def paths(self) -> list[Path]:
+        """The files that hold anything, in the order of their numbers."""
+        return [self._path(index) for index in sorted(self._files)]
+
+    def _path(self, index: int) -> Path:
+        return self._stem.with_name(f"{self._stem.name}.{index:02d}")
 
 
-def _chunks(path: Path) -> Iterator[NDArray[np.void]]:
+_BOUNDS = np.array([index << (64 - SPREAD_BITS) for index in range(FAN)], np.uint64)
+
+
+def _chunks(path: Path, most: int) -> Iterator[NDArray[np.void]]:
     with path.open("rb") as file:
         while True:
-            chunk = np.fromfile(file, KEY, MOST_RECORDS)
+            chunk = np.fromfile(file, KEY, most)
             if not len(chunk):
                 return
             yield chunk
 
 
-def _sorted_runs(path: Path, bits: int) -> Iterator[NDArray[np.void]]:
-    if path.stat().st_size <= MOST_RECORDS * KEY.itemsize or bits >= 62:
-        with path.open("rb") as file:
-            run = np.fromfile(file, KEY)
-        if len(run):
-            yield run[np.lexsort((run["lo"], run["hi"]))]
-        return
-    spread = [path.with_name(f"{path.name}.{index:02d}") for index in range(1 << SPREAD_BITS)]
-    shift = np.uint64(64 - bits - SPREAD_BITS)
-    files = [one.open("wb") for one in spread]
+def _runs(path: Path, level: int, most: int) -> Iterator[NDArray[np.void] | Path]:
+    if path.stat().st_size <= most * KEY.itemsize:
+        run = np.fromfile(path, KEY)
+        path.unlink()
+        yield run[np.lexsort((run["lo"], run["hi"]))]
+    elif _is_one(path, most):
+        yield path
+        path.unlink()
+    else:
+        spread = _spread(path, level, most)
+        path.unlink()
+        for one in spread:
+            yield from _runs(one, level + 1, most)
+
+
+def _is_one(path: Path, most: int) -> bool:
+    """Whether all records of a file have one uuid, so that spreading them would never end."""
+    first = None
+    for chunk in _chunks(path, most):
+        first = chunk[0] if first is None else first
+        if (chunk["hi"] != first["hi"]).any() or (chunk["lo"] != first["lo"]).any():
+            return False
+    return True
+
+
+def _spread(path: Path, level: int, most: int) -> list[Path]:
+    """Cut a file into FAN files by the next bits of the uuid, their order kept."""
+    fan = _Fan(path)
     try:
-        for chunk in _chunks(path):
-            where = (chunk["hi"] >> shift) & np.uint64((1 << SPREAD_BITS) - 1)
+        for chunk in _chunks(path, most):
+            where = _digit(chunk, level)
             order = np.argsort(where, kind="stable")
-            chunk, where = chunk[order], where[order]
-            cuts = np.searchsorted(where, np.arange((1 << SPREAD_BITS) + 1, dtype=np.uint64)).tolist()
-            for index, file in enumerate(files):
-                if cuts[index] != cuts[index + 1]:
-                    chunk[cuts[index] : cuts[index + 1]].tofile(file)
+            fan.write(chunk[order], np.searchsorted(where[order], np.arange(FAN + 1, dtype=np.uint64)).tolist())
     finally:
-        for file in files:
-            file.close()
-    path.unlink()
-    for one in spread:
-        yield from _sorted_runs(one, bits + SPREAD_BITS)
-        one.unlink()
+        fan.close()
+    return fan.paths()
+
+
+def _digit(keys: NDArray[np.void], level: int) -> NDArray[np.uint64]:
+    """Six bits of each uuid: level 0 the first ones, level 10 the last four of the first half, and so on."""
+    half, place = divmod(level, 11)
+    bits = np.asarray(keys["lo" if half else "hi"])
+    return (bits >> np.uint64(max(0, 64 - SPREAD_BITS * (place + 1)))) & np.uint64(15 if place == 10 else FAN - 1)
 
 
 class Decisions:
     """What became of copies, on disk until it is read back in block order."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, most: int = MOST_RECORDS, bucket_blocks: int = BUCKET_BLOCKS) -> None:
         self._directory = directory
+        self._most = most
+        self._bucket_blocks = bucket_blocks
         self._directory.mkdir(parents=True)
         self._pending: dict[int, list[NDArray[np.void]]] = {}
         self._held = 0
@@ -142,86 +196,147 @@ class Decisions:
 
     def add(self, decided: NDArray[np.void]) -> None:
         self.count += len(decided)
-        for bucket in np.unique(decided["block"] // BUCKET_BLOCKS).tolist():
-            self._pending.setdefault(bucket, []).append(decided[decided["block"] // BUCKET_BLOCKS == bucket])
+        buckets = decided["block"] // self._bucket_blocks
+        for bucket in np.unique(buckets).tolist():
+            self._pending.setdefault(bucket, []).append(decided[buckets == bucket])
         self._held += len(decided)
-        if self._held > MOST_RECORDS:
+        if self._held > self._most:
             self._flush()
 
     def _flush(self) -> None:
         for bucket, arrays in self._pending.items():
-            with (self._directory / f"{bucket:08d}").open("ab") as file:
+            with (self._directory / f"{bucket:010d}").open("ab") as file:
                 for array in arrays:
                     array.tofile(file)
         self._pending.clear()
         self._held = 0
 
-    def by_block(self) -> Iterator[tuple[int, list[Copy]]]:
-        """Each block that has decisions, ascending, with its decisions in row order."""
+    def by_block(self) -> Iterator[tuple[int, NDArray[np.void]]]:
+        """Each block that has decisions, ascending, with its DECISION records in row order."""
         self._flush()
         for path in sorted(self._directory.iterdir()):
             found = np.fromfile(path, DECISION)
             found = found[np.lexsort((found["nth"], found["row"], found["block"]))]
             numbers, starts = np.unique(found["block"], return_index=True)
-            stops = [*starts[1:].tolist(), len(found)]
-            for number, start, stop in zip(numbers.tolist(), starts.tolist(), stops, strict=True):
-                yield (
-                    number,
-                    [
-                        Copy(row, nth, ordinal, CODES.get(kind, ""))
-                        for _, row, nth, kind, ordinal in found[start:stop].tolist()
-                    ],
-                )
-
-    def remove(self) -> None:
-        shutil.rmtree(self._directory, ignore_errors=True)
+            yield from zip(numbers.tolist(), np.split(found, starts[1:]), strict=True)
 
 
-def decide(keys: Keys, decisions: Decisions, *, collapse: bool) -> Iterator[Dropped]:
-    """Decide on all copies. Decisions go to `decisions`; each event left out is also given, for the counts."""
-    for run in keys.sorted_runs():
-        hi, lo = run["hi"], run["lo"]
-        same = (hi[1:] == hi[:-1]) & (lo[1:] == lo[:-1])
-        if not same.any():
+def copies_of(found: NDArray[np.void]) -> Iterator[Copy]:
+    """One block's decisions as what a sender is told."""
+    for _, row, nth, _, kind, ordinal in found.tolist():
+        yield Copy(row, nth, ordinal, CODES.get(kind, ""))
+
+
+def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
+    """Of one block: rows of which no event remains, by the code of their first; and how many rows lost only some."""
+    out = found[found["kind"] != _ORDINAL]
+    _, starts, lost = np.unique(out["row"], return_index=True, return_counts=True)
+    first = out[starts]
+    whole = lost == first["of"]
+    kinds, counts = np.unique(first["kind"][whole], return_counts=True)
+    codes = Counter({CODES[kind]: count for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)})
+    return codes, int(len(first) - whole.sum())
+
+
+def decide(keys: Keys, decisions: Decisions, *, collapse: bool) -> Iterator[Decided]:
+    """Decide on all copies: each decision goes to `decisions`, the counts are given run by run."""
+    for run in keys.runs():
+        if isinstance(run, Path):
+            yield from _decide_one(run, decisions, collapse, keys.most)
             continue
-        # A group of copies runs from the record before the first `same` to the last one of an unbroken stretch.
-        edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
-        decided: list[tuple[int, int, int, int, int]] = []
-        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-            group = run[start : stop + 1]
-            yield from _decide_group(group, decided, collapse)
-            if len(decided) >= MOST_RECORDS:
-                decisions.add(np.array(decided, DECISION))
-                decided.clear()
-        if decided:
-            decisions.add(np.array(decided, DECISION))
+        same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
+        if not same.any():
+            yield Decided(len(run), int(run["time"].min()), int(run["time"].max()), Counter())
+            continue
+        follows = np.concatenate(([False], same))
+        member = np.flatnonzero(follows | np.concatenate((same, [False])))
+        copies = run[member]
+        group = np.cumsum(~follows[member]) - 1
+        kinds, ordinals = _judge(copies, group, collapse)
+        told = (kinds != _ORDINAL) | (ordinals > 0)
+        decisions.add(_decisions(copies[told], kinds[told], ordinals[told]))
+        left = np.ones(len(run), bool)
+        left[member[kinds != _ORDINAL]] = False
+        times = run["time"][left]
+        yield Decided(len(times), int(times.min()), int(times.max()), _dropped(copies, kinds))
 
 
-def _decide_group(
-    group: NDArray[np.void], decided: list[tuple[int, int, int, int, int]], collapse: bool
-) -> Iterator[Dropped]:
-    keyless = bool(group["name"][0] & KEYLESS)
-    place = np.lexsort((group["nth"], group["row"], group["block"]))
-    group = group[place]
-    if keyless and not collapse:
-        for ordinal, (block, row, nth) in enumerate(group[["block", "row", "nth"]].tolist()):
-            if ordinal:
-                decided.append((block, row, nth, _ORDINAL, ordinal))
+def _judge(copies: NDArray[np.void], group: NDArray[np.int64], collapse: bool) -> tuple[NDArray[np.uint32], ...]:
+    """The kind and the ordinal of each record; `group` numbers those of one uuid alike, ascending.
+
+    The one that stays, and every keyless row that stays an event of its own, is _ORDINAL with its number from 0.
+    """
+    kinds = np.full(len(copies), _ORDINAL, np.uint32)
+    ordinals = np.zeros(len(copies), np.uint32)
+    keyless = (copies["name"] & KEYLESS) != 0
+    apart = np.zeros(len(copies), bool) if collapse else keyless
+    some = np.flatnonzero(apart)
+    one = copies[some]
+    some = some[np.lexsort((one["nth"], one["row"], one["block"], group[some]))]
+    ordinals[some] = np.arange(len(some)) - np.searchsorted(group[some], group[some])
+    some = np.flatnonzero(~apart)
+    some = some[_ranking(copies[some], group[some])]
+    if len(some):
+        winners = some[np.searchsorted(group[some], group[some], side="right") - 1]
+        equal = keyless[some] | _same_content(copies[some], copies[winners])
+        kinds[some] = np.where(equal, _DUPLICATE, _SUPERSEDED)
+        kinds[winners] = _ORDINAL
+    return kinds, ordinals
+
+
+def _ranking(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Group by group, the winner last. Ties go to the first row in the source: they are equal events."""
+    back = [~copies[one] for one in ("nth", "row", "block")]
+    content = [copies[one] for one in ("content_lo", "content_hi", "time", "received")]
+    return np.lexsort((*back, *content, group))
+
+
+def _same_content(one: NDArray[np.void], other: NDArray[np.void]) -> NDArray[np.bool_]:
+    return np.asarray((one["content_hi"] == other["content_hi"]) & (one["content_lo"] == other["content_lo"]))
+
+
+def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32]) -> NDArray[np.void]:
+    decided = np.empty(len(copies), DECISION)
+    for name in ("block", "row", "nth", "of"):
+        decided[name] = copies[name]
+    decided["kind"] = kinds
+    decided["ordinal"] = ordinals
+    return decided
+
+
+def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tuple[int, int, str]]:
+    out = kinds != _ORDINAL
+    names = (copies["name"][out] & ~KEYLESS).astype(np.int64)
+    cells = np.stack([names, copies["time"][out] // DAY, kinds[out].astype(np.int64)], axis=1)
+    found, counts = np.unique(cells, axis=0, return_counts=True)
+    return Counter(
+        {(name, day, CODES[kind]): n for (name, day, kind), n in zip(found.tolist(), counts.tolist(), strict=True)}
+    )
+
+
+def _decide_one(path: Path, decisions: Decisions, collapse: bool, most: int) -> Iterator[Decided]:
+    """The same for a file of one uuid, chunk by chunk: first the winner, then each against it."""
+    best = None
+    for chunk in _chunks(path, most):
+        some = chunk if best is None else np.concatenate((best, chunk))
+        best = some[_ranking(some, np.zeros(len(some), np.int64))[-1:]]
+    if best is None:
         return
-    # Ties go to the first row in the source: the last of a reversed, ascending sort.
-    back = group[::-1]
-    order = np.lexsort((back["content_lo"], back["content_hi"], back["time"], back["received"]))
-    ranked = back[order]
-    winner = ranked[-1]
-    for record in ranked[:-1]:
-        equal = record["content_hi"] == winner["content_hi"] and record["content_lo"] == winner["content_lo"]
-        kind = _DUPLICATE if equal else _SUPERSEDED
-        decided.append((int(record["block"]), int(record["row"]), int(record["nth"]), kind, 0))
-        yield Dropped(
-            int(record["block"]),
-            int(record["row"]),
-            int(record["of"]),
-            int(record["name"] & ~KEYLESS),
-            int(record["time"]),
-            CODES[kind],
-        )
+    ordinal = 0
+    for chunk in _chunks(path, most):
+        kinds = np.full(len(chunk), _ORDINAL, np.uint32)
+        ordinals = np.zeros(len(chunk), np.uint32)
+        keyless = bool(chunk["name"][0] & KEYLESS)
+        if keyless and not collapse:
+            ordinals += np.arange(ordinal, ordinal + len(chunk), dtype=np.uint32)
+            ordinal += len(chunk)
+        else:
+            stays = (chunk["block"] == best["block"]) & (chunk["row"] == best["row"]) & (chunk["nth"] == best["nth"])
+            kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
+        told = (kinds != _ORDINAL) | (ordinals > 0)
+        decisions.add(_decisions(chunk[told], kinds[told], ordinals[told]))
+        times = chunk["time"][kinds == _ORDINAL]
+        if len(times):
+            yield Decided(len(times), int(times.min()), int(times.max()), _dropped(chunk, kinds))
+        else:
+            yield Decided(0, 2**62, -(2**62), _dropped(chunk, kinds))

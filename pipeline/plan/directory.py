@@ -10,6 +10,7 @@ cells.jsonl         counts of event x UTC day x outcome
 rejects.jsonl       rows that cannot be sent: file, row, offset, code, text
 ledger.sqlite       what was sent and what came of it
 stdin               what came through a pipe, so that it can be read again
+rehearsal/          the same plan applied to the local service, with a ledger and a store of its own
 """
 
 from __future__ import annotations
@@ -71,6 +72,15 @@ class Directory:
     @property
     def stdin(self) -> Path:
         return self.path / "stdin"
+
+    @property
+    def rehearsal(self) -> Path:
+        return self.path / "rehearsal"
+
+    @property
+    def outcomes(self) -> tuple[Path, ...]:
+        """What tells of a plan: gone when another takes its place."""
+        return self.report_json, self.report_html
 
     @property
     def scratch(self) -> Path:

@@ -7,34 +7,35 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pipeline.errors import UsageError
+from pipeline.offsets import offset_name
 from pipeline.plan.sealed import Gate
-from pipeline.plan.zone import ZoneVerdict, shown
+from pipeline.plan.zone import ZoneVerdict
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """How many of something may be: a number, or a share of all rows."""
+    """How many of something may be: a number, or a percentage of all rows, kept exactly as it was written."""
 
     number: int = 0
-    share: float | None = None
+    percent: Decimal | None = None
 
     def __str__(self) -> str:
-        return f"{self.share * 100:g}%" if self.share is not None else str(self.number)
+        return f"{self.percent}%" if self.percent is not None else str(self.number)
 
     def permits(self, found: int, of: int) -> bool:
-        return found <= of * self.share if self.share is not None else found <= self.number
+        return found * 100 <= of * self.percent if self.percent is not None else found <= self.number
 
 
 def parse_allowed(text: str) -> Allowed:
     """Read `12` or `0.5%`. Raises UsageError."""
-    match = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", text.strip())
-    if match is None:
+    match = re.fullmatch(r"(\d{1,18})|(\d{1,3}(?:\.\d{1,18})?)\s*%", text.strip(), re.ASCII)
+    percent = Decimal(match.group(2)) if match is not None and match.group(2) else None
+    if match is None or (percent is not None and percent > 100):
         raise UsageError(f"not a number or a percentage: {text!r}", hint="write --max-rejects 100 or 0.5%")
-    if match.group(1):
-        return Allowed(int(match.group(1)))
-    return Allowed(share=float(match.group(2)) / 100)
+    return Allowed(percent=percent) if percent is not None else Allowed(int(match.group(1)))
 
 
 def rejects_gate(rejected: int, read: int, allowed: Allowed) -> Gate | None:
@@ -59,9 +60,9 @@ def zone_gate(verdict: ZoneVerdict, *, named: bool) -> Gate | None:
         return Gate(
             "zone",
             "stop",
-            f"the data contradict {verdict.zone}: in {worst.month} the clock stands at {shown(worst.offset)}"
+            f"the data contradict {verdict.zone}: in {worst.month} the clock stands at {offset_name(worst.offset)}"
             f" in {worst.rows} of {worst.of} rows; {verdict.zone} is"
-            f" {' or '.join(map(shown, worst.expected))} then;"
+            f" {' or '.join(map(offset_name, worst.expected))} then;"
             f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
             " Name the project's zone with --timezone",
         )

@@ -95,7 +95,8 @@ def tasks(
             block = next(islice(fresh, passed - 1, passed), None)
             passed = 0
             sealed = planned.sealed
-            if block is None or (block.index, block.offset) != (sealed.index, sealed.offset):
+            expected = sealed.index, sealed.offset, sealed.length
+            if block is None or (block.index, block.offset, block.length) != expected:
                 raise UnsafePlan(
                     f"{part.path} no longer falls into the blocks that were planned, at block {sealed.index}",
                     hint="plan again: the file changed since",
@@ -145,21 +146,17 @@ def encode_link(link: SealedLink, encoder: Encoder) -> bytes:
 def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
     """What differs between the parts and what was sealed, a line each; empty when nothing does.
 
-    Only a part whose size or time differs is read again.
+    Only a part whose size or time differs is read again; of an archive's members, the archive's own.
     """
     differences = []
     for sealed, part in zip(plan.parts, parts, strict=True):
         status = os.stat(part.file)
-        if status.st_size == _file_size(sealed.bytes, sealed.member) and status.st_mtime_ns == sealed.mtime_ns:
+        if (status.st_size, status.st_mtime_ns) == (sealed.bytes, sealed.mtime_ns):
             continue
         digest = digest_of(part)
         if digest != sealed.digest:
             differences.append(f"{sealed.path}: sealed {sealed.digest[:12]}, now {digest[:12]}")
     return differences
-
-
-def _file_size(size: int, member: str) -> int:
-    return -1 if member else size
 
 
 def recipe_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -143,14 +144,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class _Format(msgspec.Struct):
+    """What every version of plan.json begins with."""
+
+    format: str
+
+
 def seal(plan: Plan) -> Plan:
-    """The plan with its digest: a sha256 over all of it but the places where files lie on this machine."""
+    """The plan with its digest, which `digest_of_plan` defines."""
     return msgspec.structs.replace(plan, digest=digest_of_plan(plan))
 
 
 def digest_of_plan(plan: Plan) -> str:
+    """A sha256 over all of a plan but the places where its files lie on this machine, and their times there."""
     parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
-    bare = msgspec.structs.replace(plan, digest="", parts=parts)
+    mapping = msgspec.structs.replace(plan.mapping, name=PurePath(plan.mapping.name).name)
+    bare = msgspec.structs.replace(plan, digest="", parts=parts, mapping=mapping)
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
 
 
@@ -169,11 +178,12 @@ def load(directory: Directory) -> Plan:
             f"{directory.path} holds no plan.json", hint="make one with: backcast plan SOURCE -o DIR"
         ) from None
     try:
+        version = msgspec.json.decode(text, type=_Format).format
+        if version != FORMAT:
+            raise UnsafePlan(f"{directory.plan} has format {version}; this version reads {FORMAT}", hint="plan again")
         plan = msgspec.json.decode(text, type=Plan)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnsafePlan(f"{directory.plan} is no plan that this version reads: {error}", hint="plan again") from None
-    if plan.format != FORMAT:
-        raise UnsafePlan(f"{directory.plan} has format {plan.format}; this version reads {FORMAT}", hint="plan again")
     if digest_of_plan(plan) != plan.digest:
         raise UnsafePlan(f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited")
     return plan

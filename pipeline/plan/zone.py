@@ -1,26 +1,33 @@
-"""Is the declared zone the one the data were written in? Measured, month by month, never assumed.
+"""Is the declared zone the one the data were written in? Held against what the rows show, month by month.
 
 A tool that exports local clock readings as if they were UTC shifts years of history by hours when believed
-(export-formats 2.3; peers 5.10). Where rows also carry a true UTC receive time, the difference between clock and
-receipt gives the zone's offset, less some seconds of latency: its most frequent value in a month must be an offset
-that the declared zone had in that month. Late mobile rows and wrong clocks are only tails.
+(export-formats 2.3; peers 5.10). `pipeline.offsets` measures how far the clock of the rows stands from UTC; the
+most frequent offset of a month must be one that the declared zone had in that month.
 """
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from pipeline.instants import ZoneClock, wall_of
+from pipeline.instants import DAY, ZoneClock, wall_of
+from pipeline.offsets import month_name, most_frequent
 
-ENOUGH = 3
-"""A month with fewer rows proves and contradicts nothing."""
+WEST, EAST = -12 * 3600, 14 * 3600
+"""No zone's clock stands further from UTC, in seconds: a greater distance is a late row, not an offset."""
+SHARE = 10
+"""A month in which fewer than one row in so many shows the offset proves and contradicts nothing: history that was
+imported into the tool in bulk arrives at any distance from its own time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MonthEvidence:
-    """What one month says: `offset` is the most frequent one, in seconds east of UTC; `rows` of `of` show it."""
+    """What one month says: `offset` is the most frequent one, in seconds east of UTC; `rows` of `of` show it.
+
+    `expected` are the offsets that the declared zone had in that month: two where the clocks changed.
+    """
 
     month: str
     offset: int
@@ -50,42 +57,26 @@ class ZoneVerdict:
 
 
 def judge(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str], ...]) -> ZoneVerdict:
-    """Hold the measured offsets against a zone; no zone is UTC."""
+    """Hold measured offsets, counted by (month since 1970, seconds), against a zone; no zone is UTC."""
     clock = ZoneClock(zones)
-    by_month: dict[int, Counter[int]] = {}
+    of: Counter[int] = Counter()
+    possible: Counter[tuple[int, int]] = Counter()
     for (month, offset), count in evidence.items():
-        by_month.setdefault(month, Counter())[offset] += count
-    months = []
-    for month, offsets in sorted(by_month.items()):
-        total = offsets.total()
-        # Equal counts: the greater offset, since latency only ever makes it smaller.
-        count, offset = max((count, offset) for offset, count in offsets.items())
-        if count < ENOUGH:
-            continue
-        months.append(MonthEvidence(_name(month), offset, count, total, _offsets_in(month, clock)))
+        of[month] += count
+        if WEST <= offset <= EAST:
+            possible[month, offset] = count
+    months = tuple(
+        MonthEvidence(month_name(month), offset, rows, of[month], _offsets_in(month, clock))
+        for month, offset, rows, _ in most_frequent(possible)
+        if rows * SHARE >= of[month]
+    )
     name = ", ".join(f"{zone}@{since}" if since else zone for zone, since in zones) or "UTC"
-    return ZoneVerdict(name, tuple(months))
-
-
-def shown(offset: int) -> str:
-    """An offset in seconds as `UTC-08:00`."""
-    sign = "-" if offset < 0 else "+"
-    return f"UTC{sign}{abs(offset) // 3600:02d}:{abs(offset) % 3600 // 60:02d}"
-
-
-def _name(month: int) -> str:
-    return f"{1970 + month // 12}-{month % 12 + 1:02d}"
+    return ZoneVerdict(name, months)
 
 
 def _offsets_in(month: int, clock: ZoneClock) -> tuple[int, ...]:
     """Every offset the zone has in a month of its own calendar, in seconds."""
-    day = 86_400_000_000
-    start = wall_of(datetime(1970 + month // 12, month % 12 + 1, 1, tzinfo=None))
-    found = set()
-    for step in range(32):
-        wall = start + step * day
-        if datetime.fromtimestamp(wall / 1e6, UTC).month != month % 12 + 1 and step:
-            break
-        found.add(round((wall - clock.to_utc(wall)[0]) / 1_000_000))
-        found.add(round((wall + day - 1 - clock.to_utc(wall + day - 1)[0]) / 1_000_000))
-    return tuple(sorted(found))
+    year, number = 1970 + month // 12, month % 12 + 1
+    start, days = wall_of(datetime(year, number, 1)), monthrange(year, number)[1]
+    walls = [*(start + day * DAY for day in range(days)), start + days * DAY - 1]
+    return tuple(sorted({round((wall - clock.to_utc(wall)[0]) / 1_000_000) for wall in walls}))

@@ -1,4 +1,4 @@
-"""What should have landed: the planned events made once more, those that the ledger calls settled.
+"""What should have landed: the planned events made once more, those that the ledger calls settled or in doubt.
 
 Each leaves a record of fixed size; what was sent is read back out of the encoded event itself, so that the check does
 not lean on what the making remembered.
@@ -6,7 +6,6 @@ not lean on what the making remembered.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,9 +16,12 @@ import xxhash
 from pipeline.make import Maker, Task
 
 SIGHT = np.dtype(
-    [("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("index", "<u4")]
+    [("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("cell", "<u4")]
 )
-"""One event seen: its uuid, a hash of (event, distinct_id, timestamp), and where it was made (block -1: landed)."""
+"""One event seen: its uuid, a hash of (event, distinct_id, timestamp), the block it was made in, and the number of its
+cell (event × UTC day). `block` is LANDED for one read back, and DOUBTED - block for one that is in doubt."""
+LANDED = -1
+DOUBTED = -2
 
 
 class _Properties(msgspec.Struct):
@@ -36,30 +38,34 @@ class SentEvent(msgspec.Struct):
 
 
 class Expected(NamedTuple):
-    """What one block should have left behind. `cells` counts (event, UTC day as text)."""
+    """What one block should have left behind: SIGHT records whose `cell` counts in `cells`, (event, UTC day) pairs."""
 
     sights: bytes
-    cells: Counter[tuple[str, str]]
+    cells: list[tuple[str, str]]
 
 
 _decode = msgspec.json.Decoder(SentEvent).decode
 
 
 def expect_block(maker: Maker, task: Task) -> Expected:
-    """The settled events of a block. `task.ended` holds the settled ranges."""
+    """The events of a block that were sent. `task.ended` holds the settled ranges, `task.doubtful` those in doubt."""
     _, kept, _ = maker.tabled(task)
-    return sights_of(kept, task.ended, task.number)
+    return sights_of(kept, task.ended, task.doubtful, task.number)
 
 
-def sights_of(events: Sequence[bytes], settled: Sequence[tuple[int, int]], block: int) -> Expected:
+def sights_of(
+    events: Sequence[bytes], settled: Sequence[tuple[int, int]], doubted: Sequence[tuple[int, int]], block: int
+) -> Expected:
+    """The sights of some encoded events of one block."""
     rows: list[tuple[int, int, int, int, int, int]] = []
-    cells: Counter[tuple[str, str]] = Counter()
-    for first, last in settled:
-        for index in range(first, last + 1):
-            sent = _decode(events[index])
-            rows.append((*sight(sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp), block, index))
-            cells[sent.event, sent.timestamp[:10]] += 1
-    return Expected(np.array(rows, SIGHT).tobytes(), cells)
+    cells: dict[tuple[str, str], int] = {}
+    for ranges, mark in ((settled, block), (doubted, DOUBTED - block)):
+        for first, last in ranges:
+            for index in range(first, last + 1):
+                sent = _decode(events[index])
+                cell = cells.setdefault((sent.event, sent.timestamp[:10]), len(cells))
+                rows.append((*sight(sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp), mark, cell))
+    return Expected(np.array(rows, SIGHT).tobytes(), list(cells))
 
 
 def sight(uuid: str, event: str, distinct_id: str, timestamp: str) -> tuple[int, int, int, int]:

@@ -1,44 +1,93 @@
-"""What landed, read back from the service page by page, in ranges of the uuid so that no page is large."""
+"""What landed, read back from the service: counts first, then every event, page by page.
+
+Pages are windows of whole UTC days, since both services keep events by day; a day too large for one page is read on by
+uuid. Each query names its limit, because the service cuts off a query that names none.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date, timedelta
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pipeline.errors import Refused
 from pipeline.management import ManagementClient
-from pipeline.verify.expected import SIGHT, sight
 
 PAGE = 20_000
-"""Events of a page, about."""
+"""Rows of one page."""
+Row = tuple[str, str, str, str]
+"""uuid, event, distinct_id, timestamp of one event that landed."""
 
 
-def landed_cells(client: ManagementClient, table: str = "events") -> Counter[tuple[str, str]]:
+def landed_cells(client: ManagementClient, page: int = PAGE) -> Counter[tuple[str, str]]:
     """Counts by (event, UTC day as text)."""
-    answer = client.query(f"select event, toDate(timestamp) as day, count(*) from {table} group by event, day")
-    return Counter({(str(event), str(day)[:10]): int(count) for event, day, count in answer.results})
+    counts: Counter[tuple[str, str]] = Counter()
+    while True:
+        answer = client.query(
+            "select event, toDate(timestamp) as day, count(*) from events group by event, day"
+            f" order by event, day limit {page} offset {len(counts)}"
+        )
+        counts.update({(str(event), str(day)[:10]): int(count) for event, day, count in answer.results})
+        if len(answer.results) < page:
+            return counts
 
 
-def landed_sights(client: ManagementClient, total: int) -> Iterator[NDArray[np.void]]:
-    """Every landed event as a sight, page by page, pages in uuid order."""
-    pages = max(1, -(-total // PAGE))
-    bounds = [_bound(index, pages) for index in range(pages)]
-    for index, low in enumerate(bounds):
-        high = bounds[index + 1] if index + 1 < pages else None
-        where = f"uuid >= '{low}'" + (f" and uuid < '{high}'" if high else "")
-        answer = client.query(f"select uuid, event, distinct_id, timestamp from events where {where}")
-        rows = [(*sight(str(u), str(e), str(d), str(t)), -1, 0) for u, e, d, t in answer.results]
-        yield np.array(rows, SIGHT)
+def landed_copies(client: ManagementClient) -> int | None:
+    """How many copies were accepted in all, before any collapsed; None where the service does not tell."""
+    try:
+        return int(client.query("select count(*) from raw_events").results[0][0])
+    except Refused as error:
+        if error.status == 400:
+            return None
+        raise
+
+
+def landed_rows(client: ManagementClient, cells: Counter[tuple[str, str]], page: int = PAGE) -> Iterator[list[Row]]:
+    """Every landed event, in pages of about `page` rows."""
+    for first, last in windows(cells, page):
+        yield from _pages(client, first, last + timedelta(days=1), page)
+
+
+def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, date]]:
+    """Runs of days, first and last of each, that hold at most `page` events, or are one day."""
+    days: Counter[date] = Counter()
+    for (_, day), count in cells.items():
+        days[date.fromisoformat(day)] += count
+    open_: list[date] = []
+    held = 0
+    for moment in sorted(days):
+        if open_ and held + days[moment] > page:
+            yield open_[0], open_[-1]
+            open_, held = [], 0
+        open_.append(moment)
+        held += days[moment]
+    if open_:
+        yield open_[0], open_[-1]
+
+
+def _pages(client: ManagementClient, since: date, until: date, page: int) -> Iterator[list[Row]]:
+    after, limit = "", page
+    while True:
+        answer = client.query(
+            "select uuid, event, distinct_id, timestamp from events"
+            f" where timestamp >= '{since}' and timestamp < '{until}'{after} order by uuid limit {limit}"
+        )
+        rows: list[Row] = [(str(u), str(e), str(d), str(t)) for u, e, d, t in answer.results]
+        if len(rows) < limit:
+            yield rows
+            return
+        # The last uuid may have more rows than came; it is read again, whole.
+        whole = [row for row in rows if row[0] != rows[-1][0]]
+        if not whole:
+            limit *= 2
+            continue
+        yield whole
+        after, limit = f" and uuid > '{whole[-1][0]}'", page
 
 
 def landed_event(client: ManagementClient, uuid: str) -> list[tuple[str, str, str]]:
     """What landed under one uuid: (event, distinct_id, timestamp) of each."""
-    answer = client.query(f"select event, distinct_id, timestamp from events where uuid = '{uuid}'")
+    answer = client.query(
+        f"select event, distinct_id, timestamp from events where uuid = '{uuid}' order by timestamp limit 100"
+    )
     return [(str(event), str(distinct_id), str(timestamp)) for event, distinct_id, timestamp in answer.results]
-
-
-def _bound(index: int, pages: int) -> str:
-    digits = f"{index * (1 << 128) // pages:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

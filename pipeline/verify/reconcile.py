@@ -1,14 +1,16 @@
 """Hold what landed against the ledger: nothing missing, nothing extra, nothing different, nothing twice.
 
-Two sets are compared exactly, by (uuid, event, distinct_id, timestamp). Both sides are spread over files by the first
-bits of the uuid and compared file by file, so memory does not grow with the history.
+Two sets are compared exactly, by (uuid, event, distinct_id, timestamp). Both sides are spread over files by bits of
+the uuid and compared file by file, so memory does not grow with the history.
+
+What is in doubt may have landed or not, and is no difference either way. Copies that are equal in all four are none
+either: the service collapses them.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -17,23 +19,31 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.ledger import read_settled
+from pipeline.ledger import read_places
 from pipeline.make import Recipe, Task
 from pipeline.management import ManagementClient
 from pipeline.plan.directory import Directory
 from pipeline.plan.reading import Planned, link_blocks, task_of, tasks
 from pipeline.plan.sealed import Plan
-from pipeline.verify.expected import SIGHT, expect_block, sights_of
-from pipeline.verify.landed import landed_cells, landed_event, landed_sights
+from pipeline.verify.expected import DOUBTED, LANDED, SIGHT, Expected, expect_block, sight, sights_of
+from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
 from pipeline.workers import Workers
 
 SHOWN = 20
 """Differences that are named one by one; all are counted."""
-_SPREAD = 64
+_SPREAD = 256
+_WORST = ("missing", "different", "duplicated", "extra")
+"""A cell that is wrong in several ways counts as the first of these."""
+
+Sights = NDArray[np.void]
+Uuid = tuple[int, int]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One event that is not as it should be. `kind` is `missing`, `extra` or `different`."""
+    """One event that is not as it should be. `kind` is `missing`, `extra`, `different` or `duplicated`.
+
+    `landed` holds (event, distinct_id, timestamp) of what stands under its uuid; `block` where it was planned.
+    """
 
     kind: str
     uuid: str
@@ -42,7 +52,10 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What verification found. `proved`: the two sets are equal and nothing landed twice."""
+    """What verification found. `proved`: the two sets are equal and nothing landed twice.
+
+    In `events`, `extra` counts duplicated ones too, and `copies` the accepted ones that collapsed.
+    """
 
     cells: dict[str, int]
     events: dict[str, int]
@@ -51,134 +64,169 @@ class Verification(msgspec.Struct, frozen=True):
 
     @property
     def proved(self) -> bool:
-        counts = self.events
-        return not (counts["missing"] or counts["extra"] or counts["different"] or self.cells["duplicated"])
+        return not any(self.events[kind] for kind in ("missing", "extra", "different"))
 
 
 def verify(plan: Plan, directory: Directory, recipe: Recipe, client: ManagementClient, *, workers: int) -> Verification:
     """Compare the service behind `client` with the plan's ledger."""
     scratch = Path(tempfile.mkdtemp(prefix="verify-", dir=directory.path))
     try:
-        expected, landed = _Spread(scratch / "expected"), _Spread(scratch / "landed")
-        cells = _expect(plan, directory, recipe, workers, expected)
-        found = landed_cells(client)
-        for page in landed_sights(client, found.total()):
-            landed.add(page)
-        return _compare(cells, found, landed_cells(client, "raw_events"), expected, landed, client)
+        cells = _Cells()
+        with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
+            for made in _expected(plan, directory, recipe, workers):
+                expected.add(cells.renumbered(made))
+            for page in landed_rows(client, landed_cells(client)):
+                landed.add(cells.seen(page))
+        found = _Comparison(cells)
+        for want, have in zip(expected.runs(), landed.runs(), strict=True):
+            found.compare(want, have)
+        return found.verdict(client)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def _expected(plan: Plan, directory: Directory, recipe: Recipe, count: int) -> Iterator[Expected]:
+    """The sights of everything that the ledger says was sent, block by block."""
+    ranges: dict[tuple[str, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+    for which, state in enumerate(("settled", "begun")):
+        for place in read_places(directory.ledger, state):
+            ranges.setdefault((place.phase, place.block), ([], []))[which].append((place.first, place.last))
+    mapper = recipe.compile(recipe.options)
+    for number, events in link_blocks(plan, directory, mapper, recipe.options):
+        settled, doubted = ranges.get(("identities", number), ([], []))
+        yield sights_of(events, settled, doubted, number)
+
+    def choose(planned: Planned) -> Task | None:
+        known = ranges.get(("events", planned.sealed.number))
+        return task_of(plan, planned)._replace(ended=known[0], doubtful=known[1]) if known else None
+
+    if not any(phase == "events" for phase, _ in ranges):
+        return
+    with Workers(count, recipe) as workers:
+        for _, made in workers.walk(expect_block, tasks(plan, directory, recipe.parts, choose)):
+            yield made
+
+
+class _Cells:
+    """Numbers for cells (event, UTC day), one numbering for both sides."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def renumbered(self, made: Expected) -> Sights:
+        sights = np.frombuffer(made.sights, SIGHT).copy()
+        if len(sights):
+            sights["cell"] = np.array([self._number(*cell) for cell in made.cells], np.uint32)[sights["cell"]]
+        return sights
+
+    def seen(self, page: list[Row]) -> Sights:
+        rows = [(*sight(u, e, d, t), LANDED, self._number(e, t[:10])) for u, e, d, t in page]
+        return np.array(rows, SIGHT)
+
+    def _number(self, event: str, day: str) -> int:
+        return self._numbers.setdefault((event, day), len(self._numbers))
+
+
 class _Spread:
-    """Sights in files by the first bits of their uuid."""
+    """Sights in files by the last bits of their uuid, which are random in every version of one."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
-        self._paths = [directory / f"{index:02d}" for index in range(_SPREAD)]
+        self._paths = [directory / f"{index:03d}" for index in range(_SPREAD)]
         self._files: list[IO[bytes]] = [path.open("wb") for path in self._paths]
-        self.count = 0
 
-    def add(self, sights: NDArray[np.void]) -> None:
-        self.count += len(sights)
-        where = (sights["hi"] >> np.uint64(58)).astype(np.int64)
-        for index in np.unique(where).tolist():
-            self._files[index].write(sights[where == index].tobytes())
+    def add(self, sights: Sights) -> None:
+        where = sights["lo"] % np.uint64(_SPREAD)
+        order = np.argsort(where, kind="stable")
+        sights, where = sights[order], where[order]
+        starts = np.flatnonzero(np.diff(where, prepend=-1)).tolist()
+        for first, last in zip(starts, [*starts[1:], len(sights)], strict=True):
+            self._files[int(where[first])].write(sights[first:last].tobytes())
 
-    def runs(self) -> Iterator[NDArray[np.void]]:
-        for file, path in zip(self._files, self._paths, strict=True):
+    def __enter__(self) -> _Spread:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
             file.close()
-            run = np.fromfile(path, SIGHT)
-            yield run[np.lexsort((run["what_lo"], run["what_hi"], run["lo"], run["hi"]))]
+
+    def runs(self) -> Iterator[Sights]:
+        """All of them, file by file. To be asked once it is closed."""
+        for path in self._paths:
+            yield np.fromfile(path, SIGHT)
 
 
-def _expect(
-    plan: Plan, directory: Directory, recipe: Recipe, count: int, expected: _Spread
-) -> Counter[tuple[str, str]]:
-    settled: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for place in read_settled(directory.ledger):
-        settled.setdefault((place.phase, place.block), []).append((place.first, place.last))
-    cells: Counter[tuple[str, str]] = Counter()
-    mapper = recipe.compile(recipe.options)
-    for number, events in link_blocks(plan, directory, mapper, recipe.options):
-        made = sights_of(events, settled.get(("identities", number), []), number)
-        expected.add(np.frombuffer(made.sights, SIGHT))
-        cells.update(made.cells)
+class _Comparison:
+    """Adds up, run by run, what agrees and what does not."""
 
-    def choose(planned: Planned) -> Task | None:
-        ranges = settled.get(("events", planned.sealed.number))
-        return task_of(plan, planned)._replace(ended=ranges) if ranges else None
+    def __init__(self, cells: _Cells) -> None:
+        self._cells = cells
+        self._counts = dict.fromkeys(("expected", "found", "missing", "extra", "different", "copies"), 0)
+        self._wrong: dict[str, set[int]] = {kind: set() for kind in _WORST}
+        self._named: list[tuple[str, str, int | None]] = []
 
-    with Workers(count, recipe) as workers:
-        for _, block in workers.walk(expect_block, tasks(plan, directory, recipe.parts, choose)):
-            expected.add(np.frombuffer(block.sights, SIGHT))
-            cells.update(block.cells)
-    return cells
+    def compare(self, want: Sights, have: Sights) -> None:
+        """One run of each side, holding the same uuids."""
+        keys, first = np.unique(_packed(have), return_index=True)
+        counts = self._counts
+        counts["copies"] += len(have) - len(keys)
+        have = have[first]
+        wanted = np.isin(_packed(want), keys)
+        doubted = want["block"] <= DOUBTED
+        counts["expected"] += int(np.count_nonzero(wanted | ~doubted))
+        counts["found"] += len(have)
+        lost = want[~wanted & ~doubted]
+        strange = have[~np.isin(keys, _packed(want))]
+        if not len(lost) and not len(strange):
+            return
+        landed, right = _uuids(strange), _uuids(want[wanted])
+        missed, open_ = _uuids(lost), _uuids(want[~wanted & doubted])
+        for one in lost.tolist():
+            self._count("different" if one[:2] in landed else "missing", one)
+        for one in strange.tolist():
+            uuid = one[:2]
+            if uuid in right:
+                self._count("duplicated", one)
+            elif uuid in missed:
+                self._wrong["different"].add(one[5])  # counted already, with the event it stands in for
+                right.add(uuid)
+            elif uuid in open_:
+                self._count("different", one)
+                right.add(uuid)
+            else:
+                self._count("extra", one)
 
+    def _count(self, kind: str, one: tuple[int, int, int, int, int, int]) -> None:
+        self._counts["extra" if kind == "duplicated" else kind] += 1
+        self._wrong[kind].add(one[5])
+        if len(self._named) < SHOWN:
+            self._named.append((kind, _text(one[0], one[1]), None if one[4] < 0 else one[4]))
 
-def _compare(
-    cells: Counter[tuple[str, str]],
-    found: Counter[tuple[str, str]],
-    raw: Counter[tuple[str, str]],
-    expected: _Spread,
-    landed: _Spread,
-    client: ManagementClient,
-) -> Verification:
-    missing = extra = different = 0
-    differences: list[Difference] = []
-    for want, have in zip(expected.runs(), landed.runs(), strict=True):
-        only_want, only_have = want[~_among(want, have)], have[~_among(have, want)]
-        both = _uuids(only_want) & _uuids(only_have)
-        for sights, kind in ((only_want, "missing"), (only_have, "extra")):
-            for hi, lo, _, _, block, _ in sights.tolist():
-                if (hi, lo) in both:
-                    if kind == "extra":
-                        continue
-                    different += 1
-                elif kind == "missing":
-                    missing += 1
-                else:
-                    extra += 1
-                if len(differences) < SHOWN:
-                    uuid = _text(hi, lo)
-                    named = "different" if (hi, lo) in both else kind
-                    differences.append(
-                        Difference(named, uuid, None if block < 0 else block, landed_event(client, uuid))
-                    )
-    keys = set(cells) | set(found)
-    tally = {
-        "match": sum(cells[key] == found[key] for key in keys),
-        "missing": sum(found[key] < cells[key] for key in keys),
-        "extra": sum(found[key] > cells[key] for key in keys),
-        "duplicated": 0,
-        "different": 0,
-    }
-    if different:
-        tally["different"] = sum(cells[key] != found[key] for key in keys)
-    return Verification(
-        tally,
-        {
-            "expected": expected.count,
-            "found": landed.count,
-            "missing": missing,
-            "extra": extra,
-            "different": different,
-            "copies": max(0, raw.total() - found.total()),
-        },
-        differences,
-    )
+    def verdict(self, client: ManagementClient) -> Verification:
+        """The result, with what landed under each uuid that is named."""
+        tally = {"match": 0, "missing": 0, "extra": 0, "duplicated": 0, "different": 0}
+        taken: set[int] = set()
+        for kind in _WORST:
+            tally[kind] = len(self._wrong[kind] - taken)
+            taken |= self._wrong[kind]
+        tally["match"] = len(self._cells) - len(taken)
+        accepted = landed_copies(client)
+        if accepted is not None:
+            self._counts["copies"] = max(0, accepted - self._counts["found"])
+        named = [Difference(kind, uuid, block, landed_event(client, uuid)) for kind, uuid, block in self._named]
+        return Verification(tally, dict(self._counts), named)
 
 
-def _among(these: NDArray[np.void], those: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which of these sights stand, whole, among those."""
-    names = ["hi", "lo", "what_hi", "what_lo"]
-    return np.isin(_packed(these[names]), _packed(those[names]))
+def _packed(sights: Sights) -> NDArray[np.void]:
+    """Uuid and content of each sight as 32 bytes that compare whole."""
+    names = ("hi", "lo", "what_hi", "what_lo")
+    return np.ascontiguousarray(np.stack([sights[name] for name in names], axis=1)).view("V32")[:, 0]
 
 
-def _packed(sights: NDArray[np.void]) -> NDArray[np.void]:
-    return np.ascontiguousarray(np.stack([sights[name] for name in sights.dtype.names or ()], axis=1)).view("V32")[:, 0]
-
-
-def _uuids(sights: NDArray[np.void]) -> set[tuple[int, int]]:
+def _uuids(sights: Sights) -> set[Uuid]:
     return set(zip(sights["hi"].tolist(), sights["lo"].tolist(), strict=True))
 
 

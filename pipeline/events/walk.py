@@ -1,9 +1,4 @@
-"""From the rows of one block to encoded events: the pure middle of everything.
-
-`make_events` depends on the rows, the mapper and the rules alone: no clock, randomness, network, locale or host
-time zone (law 2). Plan and apply both walk it; a block's digest, taken before the plan's tables are applied,
-proves that both made the same (law 5).
-"""
+"""One walk over the rows of a block: mapped, checked, encoded, counted."""
 
 from __future__ import annotations
 
@@ -14,41 +9,47 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import xxhash
-from msgspec import Raw
 from numpy.typing import NDArray
 
+from pipeline.events.encoder import Encoder, is_falsy
+from pipeline.events.texts import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts, cut
 from pipeline.extract.rows import Rows
-from pipeline.identity import SEPARATOR, Hasher, content_key, uuid5_bytes, uuid_texts
-from pipeline.instants import format_utc
-from pipeline.schema import BrokenRow, Draft, Fault, Link, Options, Reject, Skip
+from pipeline.identity import SEPARATOR, Hasher, content_key
+from pipeline.instants import DAY
+from pipeline.schema import BrokenRow, Draft, Fault, Link, Reject, Skip
 from pipeline.validate import MAX_ID, Rules, check, check_size, skip_code
-from pipeline.values import NULL, Record
+from pipeline.values import Record
 
-DAY = 86_400_000_000
-_encode = msgspec.json.Encoder().encode
-_NOTHING: list[str] = []
-_UUID_ROOM = b'00000000-0000-0000-0000-000000000000"}'
+_encode_into = msgspec.json.Encoder().encode_into
+_COMMA = 0x2C
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
 
 
 class Mapper(Protocol):
-    """What a mapping compiles to, or a mapper written by hand."""
+    """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extract.rows`."""
 
-    tool: str
-    hasher: Hasher
-    opens: tuple[str, ...]
+    @property
+    def tool(self) -> str: ...
 
-    map_row: Callable[[Record], Any]
+    @property
+    def hasher(self) -> Hasher: ...
+
+    @property
+    def opens(self) -> tuple[str, ...]: ...
+
+    @property
+    def map_row(self) -> Callable[[Record], Any]: ...
 
 
 @dataclass(slots=True)
 class Events:
     """What one block becomes, before the plan's tables.
 
-    The lists of the second group run in parallel, one entry an event; `nth` numbers the events of one row. Those of
-    the third group do too, and like the notes they are filled only when observing.
+    `runs` are the events as text, each followed by a comma, some hundreds in each; `sizes` their bytes without it;
+    `events` cuts them apart. The lists of the second group run in parallel, one entry an event; `nth` numbers the
+    events of one row. Those of the third group do too, and like the notes they are filled only when observing.
+    `digest` is the block's seal (`Texts.seal`); `digests` are xxh3-128 of each event.
     `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
     `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
     `walls` holds (wall clock, receive time) pairs, µs, for the proof of the zone.
@@ -60,13 +61,16 @@ class Events:
     rejects: list[Reject] = field(default_factory=list)
     links: list[tuple[int, Link]] = field(default_factory=list)
     digest: str = ""
+    count: int = 0
 
-    events: list[bytes] = field(default_factory=list)
+    runs: list[bytes] = field(default_factory=list)
+    sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     row_of: list[int] = field(default_factory=list)
     nth: list[int] = field(default_factory=list)
     uuids: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 16), np.uint8))
     keyless: frozenset[int] = frozenset()
 
+    digests: list[bytes] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
@@ -76,77 +80,10 @@ class Events:
     cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     walls: list[tuple[int, int]] = field(default_factory=list)
 
-
-class Encoder:
-    """Writes drafts as the service reads them, adding what every imported event carries.
-
-    `$geoip_disable` unless the row says otherwise; `$ip` of the row, else the loopback address, because the service
-    would stamp the sender's on all of history (service-behaviour 1.7); the provenance that makes a bad import
-    findable later.
-    """
-
-    def __init__(self, tool: str, options: Options) -> None:
-        constants: dict[str, Raw] = {}
-        if options.provenance:
-            constants["historical_migration"] = Raw(b"true")
-            constants["analytics_source"] = Raw(_encode(tool))
-            if options.name:
-                constants["import_name"] = Raw(_encode(options.name))
-        self._provenance = constants
-        self._all = {"$geoip_disable": Raw(b"true"), "$ip": Raw(b'"127.0.0.1"'), **constants}
-        self._reserved = frozenset({*self._all, "distinct_id"})
-        self._tail = b"," + _encode(self._all)[1:] + b',"timestamp":"'
-        self._heads: dict[str, bytes] = {}
-
-    def encode(self, draft: Draft) -> tuple[bytes, list[str]]:
-        """The event up to its uuid (`{…,"uuid":"`), and the names of properties that had to give way."""
-        name: str = draft.event  # type: ignore[assignment]
-        head = self._heads.get(name)
-        if head is None:
-            head = b'{"event":' + _encode(name) + b',"properties":{"distinct_id":'
-            if len(self._heads) < 10_000:
-                self._heads[name] = head
-        properties = draft.properties
-        gave_way = _NOTHING
-        tail = self._tail
-        if not properties.keys().isdisjoint(self._reserved):
-            tail = b'},"timestamp":"'
-            gave_way = self._merge(draft)
-        body = _encode(properties)
-        return b"".join(
-            (
-                head,
-                _encode(draft.distinct_id),
-                b"," if len(body) > 2 else b"",
-                body[1:-1],
-                tail,
-                format_utc(draft.time).encode(),  # type: ignore[arg-type]
-                b'","uuid":"',
-            )
-        ), gave_way
-
-    def _merge(self, draft: Draft) -> list[str]:
-        properties = draft.properties
-        gave_way = []
-        own_id = properties.pop("distinct_id", None)
-        if own_id is not None and own_id != draft.distinct_id:
-            gave_way.append("distinct_id")
-        for name, constant in self._provenance.items():
-            before = properties.pop(name, None)
-            if before is not None and bytes(_encode(before)) != bytes(constant):
-                gave_way.append(name)
-            properties[name] = constant
-        properties.setdefault("$geoip_disable", self._all["$geoip_disable"])
-        if _falsy(properties.get("$ip")):
-            properties["$ip"] = self._all["$ip"]
-        return gave_way
-
-
-def _falsy(value: Any) -> bool:
-    """What the service takes for "no address"."""
-    return value in (None, "", 0, False) or (
-        isinstance(value, Raw) and bytes(value) in (bytes(NULL), b'""', b"0", b"false")
-    )
+    @property
+    def events(self) -> list[bytes]:
+        """Each event by itself, as it would be sent."""
+        return cut(self.runs, self.sizes)
 
 
 class _Fallen(Exception):
@@ -178,19 +115,20 @@ class _Maker:
         self.rules = rules
         self.observe = observe
         self.made = Events()
-        self.bodies: list[bytes] = []
-        self.keys: list[str] = []
-        self.own_uuids: dict[int, str] = {}
+        self.texts = Texts(mapper.hasher, digest_each=observe)
         self.keyless: set[int] = set()
+        self.nth: dict[int, int] = {}
 
     def run(self, limit: int | None) -> Events:
-        made, rules, observe = self.made, self.rules, self.observe
-        map_row, encode = self.mapper.map_row, self.encoder.encode
-        bodies, keys, row_of = self.bodies, self.keys, made.row_of
+        made, rules, observe, texts, encoder = self.made, self.rules, self.observe, self.texts, self.encoder
+        map_row, tail, tail_beside_ip = self.mapper.map_row, encoder.tail, encoder.tail_beside_ip
+        row_of = made.row_of
         names, ids, times, received, walls = made.names, made.ids, made.times, made.received, made.walls
+        # What the texts hold open: mind that closing a run gives them another buffer.
+        text, ends, text_times, keys = texts.open, texts.ends, texts.times, texts.keys
         plain = rules.since is None and rules.until is None and not rules.excluded
         newest = rules.newest
-        good_names: set[str] = set()
+        heads: dict[str | None, bytes] = {}
         mapped = 0
         row = -1
         for record in self.rows:
@@ -198,52 +136,77 @@ class _Maker:
             if row == limit:
                 row -= 1
                 break
-            if type(record) is BrokenRow:
+            if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
                 continue
             draft = map_row(record)  # type: ignore[arg-type]
-            if type(draft) is Draft and plain and draft.event in good_names and not draft.warnings:
+            if draft.__class__ is Draft and plain and not draft.warnings and (head := heads.get(draft.event)):
                 # Plainly good in every respect, or else the slow way below decides.
-                time, distinct_id, key = draft.time, draft.distinct_id, draft.key
+                time, distinct_id, key, properties = draft.time, draft.distinct_id, draft.key, draft.properties
                 if (
-                    key is not None
-                    and type(time) is int
+                    time.__class__ is int
                     and 0 <= time <= newest
                     and distinct_id
                     and len(distinct_id) <= MAX_ID
                     and distinct_id[0] > " "
                     and distinct_id.isprintable()
-                    and draft.uuid is None
+                    and (key is not None or draft.uuid is not None)
+                    and properties
+                    and not (
+                        "$geoip_disable" in properties
+                        or "distinct_id" in properties
+                        or "historical_migration" in properties
+                        or "analytics_source" in properties
+                        or "import_name" in properties
+                    )
+                    and ("$ip" not in properties or not is_falsy(properties["$ip"]))
                 ):
-                    body, gave_way = encode(draft)
-                    if not gave_way and len(body) < SURELY_SMALL:
-                        bodies.append(body)
-                        keys.append(key)
+                    start = len(text)
+                    text += head
+                    _encode_into(distinct_id, text, -1)
+                    at = len(text)
+                    _encode_into(properties, text, -1)
+                    if len(text) - start < SURELY_SMALL:
+                        text[at] = _COMMA
+                        text[-1:] = tail_beside_ip if "$ip" in properties else tail
+                        text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
+                        if draft.uuid is not None:
+                            texts.own[len(ends)] = draft.uuid
+                            key = ""
+                        ends.append(len(text))
+                        keys.append(key)  # type: ignore[arg-type]
+                        text_times.append(time)
                         row_of.append(row)
                         mapped += 1
                         if observe:
-                            names.append(draft.event)
+                            names.append(draft.event)  # type: ignore[arg-type]
                             ids.append(distinct_id)
                             times.append(time)
                             received.append(draft.received or 0)
                             if draft.wall is not None and draft.received:
                                 walls.append((draft.wall, draft.received))
+                        if len(text) > RUN_BYTES:
+                            texts.close_run()
+                            text = texts.open
                         continue
+                    del text[start:]
             try:
-                if type(draft) is Draft:
+                if draft.__class__ is Draft:
                     code = self.add(row, 0, draft)
                     if code:
                         made.skips[code] += 1
                     else:
                         mapped += 1
-                        if len(good_names) < 10_000:
-                            good_names.add(draft.event)  # type: ignore[arg-type]
-                elif type(draft) is Skip:
+                        heads[draft.event] = encoder.head(draft.event)  # type: ignore[arg-type]
+                elif draft.__class__ is Skip:
                     made.skips[draft.code] += 1
                 else:
                     mapped += self.several(row, draft if isinstance(draft, list) else [draft])
             except _Fallen as fallen:
                 self.fell(row, fallen)
+            if len(text) > RUN_BYTES:
+                texts.close_run()
+                text = texts.open
         made.rows = row + 1
         made.mapped = mapped
         self.finish()
@@ -251,7 +214,7 @@ class _Maker:
 
     def add(self, row: int, nth: int, draft: Draft) -> str:
         """Encode one event; a skip's code if it stays out, "" if it is kept."""
-        made, rules = self.made, self.rules
+        made, rules, texts = self.made, self.rules, self.texts
         code = skip_code(draft, rules)
         if code:
             if type(draft.time) is int and draft.event:
@@ -260,35 +223,40 @@ class _Maker:
         fault = check(draft, rules)
         if fault is not None:
             raise _Fallen(fault, draft)
+        time: int = draft.time  # type: ignore[assignment]
         key = draft.key
-        index = len(self.bodies)
+        index = len(made.row_of)
         content = self.rows.canonical(row) if key is None and draft.uuid is None else b""
-        body, gave_way = self.encoder.encode(draft)
-        fault = check_size(body + _UUID_ROOM, rules)
+        text = texts.open
+        start = len(text)
+        gave_way = self.encoder.write(draft, text)
+        text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
+        fault = check_size(bytes(text[start:-1]), rules)
         if fault is not None:
+            del text[start:]
             raise _Fallen(fault, draft)
         if draft.uuid is not None:
-            self.own_uuids[index] = draft.uuid
-            self.keys.append("")
-        elif key is not None:
-            self.keys.append(key if nth == 0 else f"{key}{SEPARATOR}{nth}")
-        else:
+            texts.own[len(texts.ends)] = draft.uuid
+            key = ""
+        elif key is None:
             self.keyless.add(index)
-            self.keys.append(content_key(content, 0, nth))
+            key = content_key(content, 0, nth)
+        elif nth:
+            key = f"{key}{SEPARATOR}{nth}"
+        texts.ends.append(len(text))
+        texts.keys.append(key)
+        texts.times.append(time)
         for code, detail in draft.warnings:
             self.warn(row, code, detail)
         for name in gave_way:
             self.warn(row, "replaced_property", f"{name!r} of the row gave way to the import's own")
-        if nth and not made.nth:
-            made.nth.extend([0] * index)
-        if made.nth or nth:
-            made.nth.append(nth)
-        self.bodies.append(body)
+        if nth:
+            self.nth[index] = nth
         made.row_of.append(row)
         if self.observe:
             made.names.append(draft.event)  # type: ignore[arg-type]
             made.ids.append(draft.distinct_id)  # type: ignore[arg-type]
-            made.times.append(draft.time)  # type: ignore[arg-type]
+            made.times.append(time)
             made.received.append(draft.received or 0)
             if draft.wall is not None and draft.received:
                 made.walls.append((draft.wall, draft.received))
@@ -296,8 +264,9 @@ class _Maker:
 
     def several(self, row: int, outcomes: list[Any]) -> int:
         """A row of many events, links and skips: all of it or nothing. 1 if the row counts as mapped."""
-        made = self.made
-        events, links, walls = len(self.bodies), len(made.links), len(made.walls)
+        made, texts = self.made, self.texts
+        events, links, walls = len(made.row_of), len(made.links), len(made.walls)
+        held = len(texts.ends)
         kept = 0
         first_skip = ""
         try:
@@ -314,11 +283,12 @@ class _Maker:
                 else:
                     raise _Fallen(outcome, None)
         except _Fallen:
-            for index in range(events, len(self.bodies)):
-                self.own_uuids.pop(index, None)
+            for index in range(events, len(made.row_of)):
                 self.keyless.discard(index)
-            series: list[list[Any]] = [self.bodies, self.keys, made.row_of, made.nth]
-            for one in [*series, made.names, made.ids, made.times, made.received]:
+                self.nth.pop(index, None)
+            texts.cut_back(held)
+            series: list[list[Any]] = [made.row_of, made.names, made.ids, made.times, made.received]
+            for one in series:
                 del one[events:]
             del made.links[links:]
             del made.walls[walls:]
@@ -347,17 +317,14 @@ class _Maker:
             self.made.examples[code] = (row, self.rows.offset(row), detail)
 
     def finish(self) -> None:
-        made = self.made
-        if not made.nth:
-            made.nth = [0] * len(self.bodies)
-        raw = uuid5_bytes(self.mapper.hasher.digests(self.keys))
-        for index, text in self.own_uuids.items():
-            raw[index] = np.frombuffer(bytes.fromhex(text.replace("-", "")), np.uint8)
-        made.uuids = raw
+        made, texts = self.made, self.texts
+        texts.close_run()
+        made.count, made.digest, made.digests = texts.count, texts.seal, texts.digests
+        made.runs, made.sizes, made.uuids = texts.runs, texts.sizes, texts.uuids
         made.keyless = frozenset(self.keyless)
-        made.events = [b'%b%b"}' % (body, uuid) for body, uuid in zip(self.bodies, uuid_texts(raw), strict=True)]
-        self.bodies.clear()
-        made.digest = digest_of_events(made.events)
+        made.nth = [0] * made.count
+        for index, nth in self.nth.items():
+            made.nth[index] = nth
         if not self.observe:
             return
         for row, code, detail in self.rows.warnings:
@@ -366,15 +333,6 @@ class _Maker:
         days = (np.asarray(made.times, np.int64) // DAY).tolist()
         for (name, day), count in Counter(zip(made.names, days, strict=True)).items():
             made.cells[name, day, "mapped"] += count
-
-
-def digest_of_events(events: list[bytes]) -> str:
-    """A block's seal: xxh3-128 of its events, each ended by a newline.
-
-    It finds what changed by accident (a file, a mapping, a library), not forgery; the plan's own digest over all
-    seals is sha256.
-    """
-    return xxhash.xxh3_128_hexdigest(b"\n".join(events) + b"\n" if events else b"")
 
 
 def make_events(

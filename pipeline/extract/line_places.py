@@ -1,0 +1,70 @@
+"""Where the lines of some bytes begin and end, and which of them hold a byte position.
+
+Worked out only when somebody asks: a clean piece of an export never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Places = NDArray[np.int64]
+
+
+def pieces(data: bytes, size: int) -> Iterator[bytes]:
+    """The bytes in runs of whole lines, each ended by the first newline after `size` bytes."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + size - 1) + 1 or len(data)
+        yield data[start:end]
+        start = end
+
+
+class LinePlaces:
+    """The lines of some bytes, counted from 0, blank ones among them; a *row* is a line that is not blank."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @cached_property
+    def starts(self) -> Places:
+        """Where each line begins."""
+        ends = np.flatnonzero(np.frombuffer(self._data, np.uint8) == 0x0A) + 1
+        if len(ends) and ends[-1] == len(self._data):
+            ends = ends[:-1]
+        return np.concatenate((np.zeros(1, np.int64), ends))
+
+    def line(self, number: int) -> bytes:
+        """One line, without its newline."""
+        start = int(self.starts[number])
+        end = self._data.find(b"\n", start)
+        return self._data[start:] if end < 0 else self._data[start:end]
+
+    def holding(self, places: Iterable[int]) -> list[int]:
+        """The lines that hold these positions, each once, ascending."""
+        wanted = list(places)
+        return np.unique(np.searchsorted(self.starts, wanted, "right") - 1).tolist() if wanted else []
+
+    def count(self, places: Places) -> list[int]:
+        """How many of these ascending positions each line holds."""
+        counts: list[int] = np.diff(np.searchsorted(places, self.starts), append=len(places)).tolist()
+        return counts
+
+    def row(self, number: int) -> int:
+        """How many rows come before a line."""
+        return number - len(self._blank[self._blank < number])
+
+    def row_starts(self) -> list[int]:
+        """Where each row begins."""
+        starts: list[int] = np.delete(self.starts, self._blank).tolist()
+        return starts
+
+    @cached_property
+    def _blank(self) -> Places:
+        """The lines of white space alone: looked for among those that begin with it."""
+        first = np.frombuffer(self._data, np.uint8)[self.starts]
+        odd = np.flatnonzero(first <= 0x20).tolist()
+        return np.array([number for number in odd if not self.line(number).strip()], np.int64)

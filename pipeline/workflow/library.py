@@ -1,0 +1,250 @@
+"""The steps of a migration as functions: what `import pipeline` offers.
+
+Each does what the command of its name does, without asking and without printing: it takes a plan directory, returns
+what was found, and raises what `pipeline.errors` draws. Keys come from the environment unless they are given; a key
+given here never appears in a repr, a plan, a ledger or a report.
+
+A script may call these from its top level: worker processes do not run it again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline import config, workflow
+from pipeline.config import Secret
+from pipeline.errors import UsageError
+from pipeline.plan.sealed import Plan
+from pipeline.schema import Limits, Reject
+from pipeline.workflow import Rehearsal, Standing
+
+if TYPE_CHECKING:
+    from pipeline.deliver.outcome import Counts, Outcome
+    from pipeline.survey import Survey
+    from pipeline.verify import Verification
+
+PathText = str | PathLike[str]
+
+
+def survey_export(sources: PathText | Sequence[PathText], *, rows: int | None = 200_000) -> Survey:
+    """Look at an export before mapping it: its tool, fields, types, times and zone.
+
+    `rows` is how many are looked at, None for all. Raises UsageError, UnreadableExport.
+    """
+    from pipeline.extract import open_source
+    from pipeline.survey import survey
+
+    with tempfile.TemporaryDirectory() as spool:
+        return survey(open_source(_texts(sources), spool=Path(spool)), rows=rows)
+
+
+def plan_export(
+    sources: PathText | Sequence[PathText],
+    directory: PathText,
+    *,
+    mapping: PathText | None = None,
+    target: str = "",
+    dialect: str | None = None,
+    timezone: str | Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    settings: Mapping[str, str] | None = None,
+    exclude_ids: PathText | None = None,
+    limit: int | None = None,
+    max_rejects: str = "0",
+    allow_recent: bool = False,
+    collapse_identical: bool = False,
+    name: str = "",
+    provenance: bool = True,
+    max_batch_events: int = Limits().batch_events,
+    max_batch_bytes: int = Limits().batch_bytes,
+    as_of: datetime | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] = lambda rows, length: None,
+) -> Plan:
+    """Read everything, send nothing, write the sealed plan and its report into `directory`.
+
+    `timezone` is the zone of a tool that writes local times, or several as `ZONE@2021-03-01` where it changed.
+    `since` and `until` are half-open, event time, and need an offset. The plan may come back not ready: look at
+    `plan.ready` and `plan.gates`. Raises UsageError, MappingError, UnreadableExport, and Busy where the directory
+    holds the ledger of a plan that was applied.
+    """
+    from pipeline.instants import ZoneClock
+    from pipeline.plan.directory import Directory
+    from pipeline.report.machine import write_report
+
+    texts = (timezone,) if isinstance(timezone, str) else tuple(timezone)
+    zones = tuple((zone, start) for zone, _, start in (text.partition("@") for text in texts))
+    ZoneClock(zones)
+    plan = workflow.plan_export(
+        workflow.PlanRequest(
+            sources=_texts(sources),
+            directory=Path(directory),
+            mapping=None if mapping is None else fspath(mapping),
+            target=target,
+            dialect=dialect,
+            zones=zones,
+            since=_micros(since, "since"),
+            until=_micros(until, "until"),
+            settings=dict(settings or {}),
+            name=name,
+            provenance=provenance,
+            allow_recent=allow_recent,
+            collapse_identical=collapse_identical,
+            exclude_ids=None if exclude_ids is None else Path(exclude_ids),
+            limit=limit,
+            max_rejects=max_rejects,
+            limits=Limits(batch_events=max_batch_events, batch_bytes=max_batch_bytes),
+            workers=workers,
+            as_of=_micros(as_of, "as_of"),
+        ),
+        progress,
+    )
+    write_report(Directory(Path(directory)), plan)
+    return plan
+
+
+def load_plan(directory: PathText) -> Plan:
+    """A plan, read back and proved unchanged. Raises UsageError, UnsafePlan."""
+    return workflow.load_plan(fspath(directory))[0]
+
+
+def read_rejects(directory: PathText) -> Iterator[Reject]:
+    """The rows that cannot be sent, each with place, code and text. Raises UsageError, UnsafePlan."""
+    from pipeline.plan.directory import read_lines
+
+    _, place = workflow.load_plan(fspath(directory))
+    return read_lines(place.rejects, Reject)
+
+
+def rehearse_plan(
+    directory: PathText,
+    *,
+    source_root: PathText | None = None,
+    workers: int | None = None,
+    progress: Callable[[Counts], None] = lambda counts: None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Rehearsal:
+    """Apply a plan to the embedded local service, read everything back, and add the result to the report.
+
+    Nothing leaves this machine. Look at `rehearsal.verification.proved`. Raises UnsafePlan, StalePlan,
+    UnreadableExport, Refused, Unfinished.
+    """
+    from pipeline.report.machine import write_report
+    from pipeline.report.results import apply_result, verify_result
+
+    plan, place = workflow.load_plan(fspath(directory))
+    done = workflow.rehearse(plan, place, workers=workers, source_root=_path(source_root), progress=progress, warn=warn)
+    write_report(place, plan, apply_result(done.outcome), verify_result(done.verification))
+    return done
+
+
+def apply_plan(
+    directory: PathText,
+    to: str,
+    *,
+    project_key: str | Secret | None = None,
+    dry_run: bool = False,
+    source_root: PathText | None = None,
+    workers: int | None = None,
+    max_concurrency: int = 8,
+    max_retries: int | None = None,
+    retry_for: float = 3600.0,
+    max_refused: int = 100,
+    timeout: float = 60.0,
+    ca_file: PathText | None = None,
+    redirect_hosts: Sequence[str] = (),
+    progress: Callable[[Counts], None] = lambda counts: None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Send exactly the plan, or resume doing so. Naming the target here is the consent; nothing is asked.
+
+    `to` is us, eu or a URL; `retry_for` and `timeout` are seconds. The outcome is of a run that came to its end; look
+    at `outcome.counts.refused` for events that the service refused. Raises UsageError, Busy, UnsafePlan, StalePlan,
+    BrokenLedger, UnreadableExport; Refused when the service refused us; Unfinished when a later call resumes.
+    """
+    from pipeline.deliver.outcome import Pace
+    from pipeline.deliver.retry import Patience
+
+    plan, place = workflow.load_plan(fspath(directory))
+    key = Secret("phc_dry_run") if dry_run else _secret(project_key) or config.project_key()
+    outcome = workflow.apply_plan(
+        plan,
+        place,
+        workflow.ApplyRequest(
+            to,
+            key,
+            dry_run,
+            _path(source_root),
+            Pace(max_concurrency, Patience(seconds=retry_for, tries=max_retries), max_refused),
+            workers,
+            timeout,
+            None if ca_file is None else fspath(ca_file),
+            tuple(redirect_hosts),
+        ),
+        progress=progress,
+        warn=warn,
+    )
+    if outcome.problem is not None:
+        raise outcome.problem
+    return outcome
+
+
+def verify_plan(
+    directory: PathText,
+    to: str,
+    *,
+    personal_key: str | Secret | None = None,
+    project: str | None = None,
+    source_root: PathText | None = None,
+    workers: int | None = None,
+) -> Verification:
+    """Compare what landed with the ledger, event by event, and add the result to the report.
+
+    `project` is 1 on this machine, and has to be named elsewhere. Look at `verification.proved`. Raises UsageError,
+    UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
+    """
+    from pipeline.report.machine import write_report
+    from pipeline.report.results import verify_result
+
+    plan, place = workflow.load_plan(fspath(directory))
+    key = _secret(personal_key) or config.personal_key()
+    if not key:
+        raise UsageError("there is no personal key to read with", hint=f"give one, or set {config.PERSONAL_KEY}")
+    found = workflow.verify_plan(
+        plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=_path(source_root)
+    )
+    write_report(place, plan, verification=verify_result(found))
+    return found
+
+
+def plan_status(directory: PathText) -> Standing:
+    """Where a plan stands, also while a run is going. Raises UsageError, UnsafePlan, BrokenLedger."""
+    return workflow.status(*workflow.load_plan(fspath(directory)))
+
+
+def _texts(sources: PathText | Sequence[PathText]) -> list[str]:
+    return [fspath(sources)] if isinstance(sources, str | PathLike) else [fspath(source) for source in sources]
+
+
+def _path(path: PathText | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _secret(key: str | Secret | None) -> Secret | None:
+    return Secret(key) if isinstance(key, str) else key
+
+
+def _micros(moment: datetime | None, name: str) -> int | None:
+    """Microseconds since 1970 in UTC."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise UsageError(f"{name} has no offset: {moment.isoformat()}", hint="give a datetime with a tzinfo")
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,0 +1,163 @@
+"""A sealed plan on this machine: everything it needs found, nothing changed, and the target its own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
+from pipeline.mapping import compile as compile_mapping
+from pipeline.mapping import load as load_mapping
+from pipeline.mapping.loader import parse as parse_mapping
+from pipeline.plan.directory import Directory, digest_file
+from pipeline.plan.sealed import Plan, load
+from pipeline.schema import Options, Part
+
+if TYPE_CHECKING:
+    from pipeline.events import Mapper
+    from pipeline.make import Recipe
+
+
+SMALL = 8 * 1024 * 1024
+"""An export smaller than this is read in this process: starting others would take longer."""
+
+
+EXCLUDED = "excluded-ids.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """A mapping's text as something that can travel to a worker and become a mapper there."""
+
+    name: str
+    text: str
+
+    def __call__(self, options: Options) -> Mapper:
+        return compile_mapping(parse_mapping(self.text, self.name), options)
+
+
+def read_ids(path: Path) -> frozenset[str]:
+    return frozenset(line for line in path.read_text(encoding="utf-8-sig").splitlines() if line)
+
+
+def workers_for(asked: int | None, parts: Sequence[Part]) -> int:
+    from pipeline.workers import default_workers
+
+    if asked is not None:
+        return asked
+    return 0 if sum(part.bytes for part in parts) < SMALL else default_workers()
+
+
+def load_plan(path: str | Path) -> tuple[Plan, Directory]:
+    """A plan and its directory. Raises UsageError, UnsafePlan."""
+    directory = Directory(Path(path))
+    return load(directory), directory
+
+
+def recipe_for(plan: Plan, directory: Directory, source_root: Path | None = None) -> Recipe:
+    """The plan's recipe on this machine, after everything it needs was found. Raises UnreadableExport, UnsafePlan."""
+    from pipeline.plan.reading import check_tables, find_parts, recipe_of
+
+    check_tables(plan, directory)
+    excluded: frozenset[str] = frozenset()
+    if plan.options.excluded_ids:
+        path = directory.path / EXCLUDED
+        if not path.exists() or digest_file(path) != plan.options.excluded_ids:
+            raise UnsafePlan(f"{path} is missing or was changed after the plan was sealed", hint="plan again")
+        excluded = read_ids(path)
+    parts = find_parts(_with_spooled(plan, directory), source_root)
+    return recipe_of(plan, parts, Compile(plan.mapping.name, plan.mapping.text), excluded)
+
+
+def _with_spooled(plan: Plan, directory: Directory) -> Plan:
+    """The plan, knowing where its standard input lies now: in its own directory, wherever that was moved to."""
+    if not directory.stdin.exists():
+        return plan
+    spooled = directory.stdin.resolve()
+    parts = [msgspec.structs.replace(part, file=str(spooled)) if part.path == "stdin" else part for part in plan.parts]
+    return msgspec.structs.replace(plan, parts=parts)
+
+
+def differences(plan: Plan, recipe: Recipe) -> tuple[list[str], list[str]]:
+    """What changed since the plan was sealed: reasons to refuse, and mere warnings; a line each."""
+    from pipeline.plan.reading import stale_parts
+
+    stale = stale_parts(plan, recipe.parts)
+    stale.extend(_mapping_differences(plan))
+    warnings = []
+    version = importlib.metadata.version("backcast")
+    if version != plan.version:
+        warnings.append(f"planned with backcast {plan.version}, this is {version}")
+    for name, planned in plan.libraries.items():
+        now = importlib.metadata.version(name)
+        if now != planned:
+            warnings.append(f"planned with {name} {planned}, this is {now}")
+    return stale, warnings
+
+
+def _mapping_differences(plan: Plan) -> list[str]:
+    """Lines of the mapping file that are no longer as they were; a file that is gone does not matter."""
+    try:
+        text = load_mapping(plan.mapping.name).text
+    except MappingError as error:
+        return [f"mapping {plan.mapping.name}: {error.message}"]
+    except UsageError:
+        return []
+    if hashlib.sha256(text.encode()).hexdigest() == plan.mapping.digest:
+        return []
+    before, after = plan.mapping.text.splitlines(), text.splitlines()
+    for number in range(max(len(before), len(after))):
+        old = before[number] if number < len(before) else ""
+        new = after[number] if number < len(after) else ""
+        if old != new:
+            return [f"mapping {plan.mapping.name}, line {number + 1}: sealed {old.strip()!r}, now {new.strip()!r}"]
+    return [f"mapping {plan.mapping.name}: line ends differ"]
+
+
+def check_fresh(plan: Plan, recipe: Recipe) -> list[str]:
+    """Raise StalePlan, naming each difference, if what would be sent is not what was sealed. Returns warnings."""
+    stale, warnings = differences(plan, recipe)
+    if stale:
+        raise StalePlan(
+            f"the plan is stale: {'; '.join(stale)}", differences=stale, hint="plan again, then apply the new plan"
+        )
+    return warnings
+
+
+def dialect_of(target: str) -> str:
+    """`posthog` for the service's own regions, by name or URL, else `contract` (DESIGN 8). Raises UsageError."""
+    if not target:
+        return "contract"
+    from pipeline.deliver.capture import region_of
+
+    return "posthog" if region_of(target) else "contract"
+
+
+def check_applicable(plan: Plan, target: str) -> None:
+    """Raise UnsafePlan unless the plan is ready and made for this target's dialect."""
+    if not plan.ready:
+        stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
+        raise UnsafePlan(
+            f"the plan is not ready: {stops}", hint="mend that and plan again; it can be rehearsed as it is"
+        )
+    spoken, planned = dialect_of(target), plan.options.dialect
+    if planned != spoken and not _chosen(plan, target, planned):
+        raise UnsafePlan(
+            f"the plan speaks the dialect {planned!r}, {target} speaks {spoken!r}",
+            hint=f"plan again with --for {target}, or rehearse this one",
+        )
+
+
+def _chosen(plan: Plan, target: str, dialect: str) -> bool:
+    """Whether the plan's dialect was named by a person, who knows better: for this target, or without one."""
+    from pipeline.deliver.capture import address_of
+
+    if plan.target:
+        return address_of(plan.target) == address_of(target)
+    return dialect != "contract"  # no target and no --dialect would have given that

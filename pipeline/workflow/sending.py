@@ -1,0 +1,211 @@
+"""Apply a plan, rehearse it, verify it, say where it stands."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.config import Secret
+from pipeline.errors import UsageError
+from pipeline.ledger import Ledger, Totals, hold, is_held, read_totals, release
+from pipeline.plan.directory import Directory
+from pipeline.plan.sealed import Plan
+from pipeline.workflow.sealed import EXCLUDED, check_applicable, check_fresh, dialect_of, recipe_for, workers_for
+
+if TYPE_CHECKING:
+    from pipeline.deliver.outcome import Counts, Outcome, Pace
+    from pipeline.verify import Verification
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """What `backcast apply` is asked."""
+
+    to: str
+    project_key: Secret
+    dry_run: bool = False
+    source_root: Path | None = None
+    pace: Pace | None = None
+    workers: int | None = None
+    timeout: float = 60.0
+    ca_file: str | None = None
+    redirect_hosts: tuple[str, ...] = ()
+
+
+def apply_plan(
+    plan: Plan,
+    directory: Directory,
+    request: ApplyRequest,
+    *,
+    interrupted: threading.Event | None = None,
+    progress: Callable[[Counts], None] = lambda counts: None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Send exactly the plan, or resume doing so.
+
+    What stops a run that has begun is its outcome's `problem`, beside the counts. Raises what keeps it from beginning:
+    UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger.
+    """
+    check_applicable(plan, request.to)
+    return _run(plan, directory, request, interrupted, progress, warn)
+
+
+def _run(
+    plan: Plan,
+    directory: Directory,
+    request: ApplyRequest,
+    interrupted: threading.Event | None,
+    progress: Callable[[Counts], None],
+    warn: Callable[[str], None],
+) -> Outcome:
+    from pipeline.deliver.apply import Apply, Pace
+    from pipeline.deliver.capture import CaptureSink, address_of
+    from pipeline.deliver.sink import NowhereSink, Sink
+
+    address = "nowhere" if request.dry_run else address_of(request.to)
+    recipe = recipe_for(plan, directory, request.source_root)
+    for line in check_fresh(plan, recipe):
+        warn(line)
+    pace = request.pace or Pace()
+    sink: Sink
+    if request.dry_run:
+        sink = NowhereSink()
+    else:
+        sink = CaptureSink(
+            request.to,
+            key=request.project_key,
+            dialect=dialect_of(request.to),
+            timeout=request.timeout,
+            ca_file=request.ca_file,
+            redirect_hosts=request.redirect_hosts,
+            connections=pace.concurrency,
+        )
+    ledger = Ledger(None if request.dry_run else directory.ledger)
+    try:
+        ledger.open(plan.digest, importlib.metadata.version("backcast"), address)
+        run = Apply(
+            plan,
+            directory,
+            recipe,
+            sink,
+            ledger,
+            project_key=request.project_key.reveal(),
+            workers=workers_for(request.workers, recipe.parts),
+            pace=pace,
+            dry_run=request.dry_run,
+            interrupted=interrupted,
+            progress=progress,
+        )
+        try:
+            return run.run()
+        finally:
+            ledger.close()
+    finally:
+        sink.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A whole run against the local service, and what was read back there."""
+
+    outcome: Outcome
+    verification: Verification
+    store: Path
+
+
+def rehearse(
+    plan: Plan,
+    directory: Directory,
+    *,
+    workers: int | None = None,
+    source_root: Path | None = None,
+    progress: Callable[[Counts], None] = lambda counts: None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Rehearsal:
+    """Apply the plan to a fresh local service, read everything back, compare. A plan that is not ready can be, too.
+
+    What landed stays in `rehearsal/store.duckdb` in the plan directory; `backcast service --store` shows it.
+    """
+    from pipeline.service import LocalService
+
+    place = directory.rehearsal
+    lock = hold(place, "the rehearsal of this plan")
+    try:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        for name in [*plan.files, *([EXCLUDED] if plan.options.excluded_ids else [])]:
+            (place / name).symlink_to(Path("..") / name)
+        if directory.stdin.exists():
+            (place / "stdin").symlink_to(Path("..") / "stdin")
+        inner = Directory(place)
+        with LocalService(place / "store.duckdb") as service:
+            request = ApplyRequest(service.url, Secret(service.capture_key), source_root=source_root, workers=workers)
+            outcome = _run(plan, inner, request, None, progress, warn)
+            if outcome.problem is not None:
+                raise outcome.problem
+            verification = verify_plan(
+                plan, inner, to=service.url, personal_key=Secret(service.personal_key),
+                project_id=str(service.project_id), workers=workers, source_root=source_root,
+            )  # fmt: skip
+    finally:
+        release(lock)
+    return Rehearsal(outcome, verification, place / "store.duckdb")
+
+
+def verify_plan(
+    plan: Plan,
+    directory: Directory,
+    *,
+    to: str,
+    personal_key: Secret,
+    project_id: str | None = None,
+    workers: int | None = None,
+    source_root: Path | None = None,
+) -> Verification:
+    """Compare what landed with the ledger. `project_id` is 1 on this machine, and has to be named elsewhere.
+
+    Raises UsageError, Refused, Unfinished, UnreadableExport, StalePlan.
+    """
+    from pipeline.deliver.capture import address_of, is_loopback
+    from pipeline.management import ManagementClient
+    from pipeline.verify import verify
+
+    if project_id is None:
+        if not is_loopback(address_of(to)):
+            raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
+        project_id = "1"
+    recipe = recipe_for(plan, directory, source_root)
+    with ManagementClient(to, personal_key, project_id) as client:
+        return verify(plan, directory, recipe, client, workers=workers_for(workers, recipe.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a plan stands. `state` is planned, running, stopped or done."""
+
+    state: str
+    planned: int
+    totals: Totals
+
+    @property
+    def unsent(self) -> int:
+        return self.planned - self.totals.settled - self.totals.refused - self.totals.in_doubt
+
+
+def status(plan: Plan, directory: Directory) -> Standing:
+    """Read the ledger, also while a run is writing it. Raises BrokenLedger."""
+    totals = read_totals(directory.ledger)
+    if not directory.ledger.exists():
+        state = "planned"
+    elif is_held(directory.ledger):
+        state = "running"
+    elif totals.settled + totals.refused == plan.events.made and not totals.in_doubt:
+        state = "done"
+    else:
+        state = "stopped"
+    return Standing(state, plan.events.made, totals)

@@ -1,3 +1,0 @@
-from handwritten import HandwrittenMixpanel
-class Hand:
-    def __call__(self, options): return HandwrittenMixpanel()

@@ -1,0 +1,225 @@
+"""Small plans to deliver, and real servers to deliver them to: one that follows a script, one that passes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+import pipeline
+from pipeline import workflow
+from pipeline.config import Secret
+from pipeline.deliver.apply import Apply, Outcome, Pace
+from pipeline.deliver.retry import Patience
+from pipeline.deliver.sink import Receipt, Sink
+from pipeline.ledger import Ledger
+from pipeline.plan.sealed import Plan
+
+KEY = "phc_testMARKED"
+COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
+AT_ONCE = Patience(seconds=60, first=0)
+Identity = tuple[str, str, str, str]
+
+
+def row(number: int) -> dict[str, Any]:
+    """One row of the export: its uuid, person and time follow from its number."""
+    return {
+        "event": f"Step {number % 3}",
+        "distinct_id": f"person-{number % 7}",
+        "timestamp": f"2023-0{1 + number % 3}-02T03:04:{number % 60:02d}Z",
+        "uuid": uuid(number),
+        "number": number,
+    }
+
+
+def uuid(number: int) -> str:
+    """The uuid of a row: version 4 in shape."""
+    return str(UUID(int=(number * 0x9E3779B97F4A7C15F39CC0605CEDC835) % (1 << 128), version=4))
+
+
+def export(folder: Path, rows: int = 100, files: int = 2, links: bool = False) -> Path:
+    """JSON lines in some files; with `links` each row names an anonymous id besides."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in range(files):
+        mine = [row(number) for number in range(rows) if number % files == file]
+        if links:
+            mine = [one | {"anonymous_id": f"device-{one['number'] % 7}"} for one in mine]
+        (folder / f"part-{file}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in mine), "utf-8")
+    return folder
+
+
+def add(file: Path, text: bytes) -> None:
+    """Add bytes at the end of a file."""
+    file.write_bytes(file.read_bytes() + text)
+
+
+def planned(
+    folder: Path, rows: int = 100, *, files: int = 2, batch: int = 10, links: bool = False, **asked: Any
+) -> Path:
+    """The directory of a plan over such an export, with `batch` events a request."""
+    source = export(folder / "export", rows, files, links)
+    settings = COLUMNS | ({"anonymous_id": "anonymous_id"} if links else {})
+    asked = {"mapping": "generic", "settings": settings, "workers": 0, "max_batch_events": batch} | asked
+    pipeline.plan_export(source, folder / "plan", **asked)
+    return folder / "plan"
+
+
+def identities(rows: int) -> set[Identity]:
+    """What must land of such an export: (uuid, event, distinct_id, timestamp)."""
+    made = [row(number) for number in range(rows)]
+    return {(one["uuid"], one["event"], one["distinct_id"], one["timestamp"][:-1] + ".000000Z") for one in made}
+
+
+def run(
+    directory: Path, to: str, *, key: str = KEY, pace: Pace | None = None, workers: int = 0, **asked: Any
+) -> Outcome:
+    """Apply a plan in this process, without waiting between tries."""
+    plan, place = workflow.load_plan(directory)
+    options = {name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout") if name in asked}
+    request = workflow.ApplyRequest(to, Secret(key), pace=pace or Pace(4, AT_ONCE), workers=workers, **options)
+    return workflow.apply_plan(plan, place, request, **asked)
+
+
+def run_to(directory: Path, sink: Sink, *, pace: Pace | None = None, **asked: Any) -> Outcome:
+    """Apply a plan in this process to a sink of the caller's own."""
+    plan, place = workflow.load_plan(directory)
+    recipe = workflow.recipe_for(plan, place)
+    with_ledger = Ledger(place.ledger).open(plan.digest, "test", sink.address)
+    try:
+        return Apply(
+            plan, place, recipe, sink, with_ledger, project_key=KEY, workers=0, pace=pace or Pace(4, AT_ONCE), **asked
+        ).run()
+    finally:
+        with_ledger.close()
+
+
+def balances(outcome: Outcome, plan: Plan) -> bool:
+    """Law 1, in numbers."""
+    counts = outcome.counts
+    made = counts.accepted + counts.refused + counts.in_doubt + counts.already_settled
+    return counts.made == made and made + outcome.unsent == plan.events.made and outcome.unsent >= 0
+
+
+class CallSink:
+    """A sink that is one function."""
+
+    address = "a function"
+
+    def __init__(self, send: Callable[[bytes], Receipt]) -> None:
+        self._send = send
+
+    def send(self, body: bytes) -> Receipt:
+        return self._send(body)
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came. `number` counts requests from 0."""
+
+    number: int
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(gzip.decompress(self.body))["batch"]
+        return found
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer. `status` 0 cuts the connection instead."""
+
+    status: int = 200
+    body: bytes = b'{"status":"Ok"}'
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Server:
+    """A server while it runs."""
+
+    url: str
+    port: int
+    asked: list[Asked]
+
+
+@contextmanager
+def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
+    """A server on loopback whose every answer is given by a function, which may be called from several threads."""
+    asked: list[Asked] = []
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            with lock:
+                one = Asked(len(asked), self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+                asked.append(one)
+            reply = answer(one)
+            if not reply.status:
+                self.close_connection = True
+                return
+            try:
+                self.send_response_only(reply.status)
+                for name, value in (reply.headers | {"Content-Length": str(len(reply.body))}).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(reply.body)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except ConnectionResetError:
+                return
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    port = server.server_address[1]
+    try:
+        yield Server(f"http://127.0.0.1:{port}", port, asked)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def scripted(*replies: Reply) -> Callable[[Asked], Reply]:
+    """These answers in turn, the last one for ever."""
+    return lambda asked: replies[min(asked.number, len(replies) - 1)]
+
+
+def passed_on(url: str, body: bytes) -> Reply:
+    """The answer of the service at `url` to the same request; none where it has ended."""
+    gzipped = {"Content-Encoding": "gzip"}
+    try:
+        said = httpx.post(url + "/batch/", content=body, headers=gzipped, trust_env=False, timeout=30)
+    except httpx.TransportError:
+        return Reply(0)
+    return Reply(said.status_code, said.content)
+
+
+def uuids(asked: Sequence[Asked]) -> list[list[str]]:
+    """The uuids of each request."""
+    return [[event["uuid"] for event in one.events] for one in asked]

@@ -1,0 +1,118 @@
+"""Keys come from a file or the environment, are looked at before they are used, and are never shown."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import traceback
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipeline.config import Secret, personal_key, project_key
+from pipeline.errors import UsageError
+
+KEY = "phc_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        repr(Secret(KEY)),
+        str(Secret(KEY)),
+        f"{Secret(KEY)}",
+        f"{Secret(KEY)!r:>10}",
+        f"{Secret(KEY):>60}",
+        "%s %r" % (Secret(KEY), Secret(KEY)),  # noqa: UP031 - logging formats so
+        "{:s}".format(Secret(KEY)),  # noqa: UP032
+        repr([Secret(KEY)]),
+        json.dumps({"key": Secret(KEY)}, default=str),
+        str(UsageError(f"with {Secret(KEY)}")),
+        logging.makeLogRecord({"msg": "%s", "args": (Secret(KEY),)}).getMessage(),
+    ],
+)
+def test_a_secret_never_shows_itself(shown: str) -> None:
+    """However a secret is written out, its text is not there."""
+    assert KEY not in shown
+    assert "***" in shown
+
+
+def test_a_secret_gives_its_text_only_when_asked() -> None:
+    """`reveal` is the one way to the text."""
+    assert Secret(KEY).reveal() == KEY
+
+
+@pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy, msgspec.json.encode, json.dumps])
+def test_a_secret_is_never_copied_out_of_the_process(copier: object) -> None:
+    """Pickling, copying and encoding refuse, and their message does not tell it either."""
+    with pytest.raises(TypeError) as caught:
+        copier(Secret(KEY))  # type: ignore[operator]
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_secret_is_true_when_there_is_one() -> None:
+    """So that `if key` asks whether one was given."""
+    assert (bool(Secret(KEY)), bool(Secret(""))) == (True, False)
+
+
+def test_the_environment_gives_the_project_key() -> None:
+    """BACKCAST_PROJECT_KEY is read, white space around it left off."""
+    assert project_key(None, {"BACKCAST_PROJECT_KEY": f" {KEY}\n"}).reveal() == KEY
+
+
+def test_a_file_comes_before_the_environment(tmp_path: Path) -> None:
+    """The flag that names a file is nearer to the person than the environment."""
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    assert project_key(str(tmp_path / "key"), {"BACKCAST_PROJECT_KEY": "phc_other"}).reveal() == KEY
+
+
+def test_no_project_key_is_an_error_that_says_how_to_give_one() -> None:
+    """Exit 2, naming the variable and the flag."""
+    with pytest.raises(UsageError, match="there is no project key") as caught:
+        project_key(None, {})
+    assert "BACKCAST_PROJECT_KEY" in caught.value.hint
+    assert "--project-key-file" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["phx_0123456789", "phc_" + "x" * 61, "phc_ä", "phc_a b", "phc_a\nphc_b", "phc_\0a"])
+def test_a_project_key_that_capture_would_refuse_is_refused_here_without_showing_it(text: str) -> None:
+    """Personal keys, over 64 characters, not ASCII, white space or NUL inside (service-behaviour 1.3)."""
+    with pytest.raises(UsageError) as caught:
+        project_key(None, {"BACKCAST_PROJECT_KEY": text})
+    assert text not in str(caught.value) + caught.value.hint
+
+
+def test_a_project_key_of_64_characters_is_taken() -> None:
+    """The longest that capture takes."""
+    text = "phc_" + "x" * 60
+    assert project_key(None, {"BACKCAST_PROJECT_KEY": text}).reveal() == text
+
+
+def test_a_key_file_that_cannot_be_read_names_the_file_and_the_flag(tmp_path: Path) -> None:
+    """Exit 2 for an absent file and for one that is no text."""
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\0")
+    for name in ("absent", "bytes"):
+        with pytest.raises(UsageError, match=name) as caught:
+            project_key(str(tmp_path / name), {})
+        assert "--project-key-file" in caught.value.hint
+
+
+def test_no_personal_key_is_an_empty_secret() -> None:
+    """Management is optional: a command that needs the key says so itself."""
+    assert personal_key(None, {}).reveal() == ""
+
+
+def test_the_environment_gives_the_personal_key() -> None:
+    """BACKCAST_PERSONAL_KEY is read."""
+    assert personal_key(None, {"BACKCAST_PERSONAL_KEY": "phx_abc"}).reveal() == "phx_abc"
+
+
+@pytest.mark.parametrize("text", [KEY, "phx_a\nb", "phx_ä"])
+def test_a_personal_key_that_could_not_work_is_refused_without_showing_it(text: str) -> None:
+    """A project key in its place, or characters that no header carries (whose error would show them)."""
+    with pytest.raises(UsageError) as caught:
+        personal_key(None, {"BACKCAST_PERSONAL_KEY": text})
+    assert text not in str(caught.value) + caught.value.hint

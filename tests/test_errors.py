@@ -1,0 +1,81 @@
+"""The error tree is drawn in its docstring, complete, with the exit code of each."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+
+from pipeline import errors
+from pipeline.errors import BackcastError
+
+EXIT_CODES = {
+    "BackcastError": 1,
+    "UsageError": 2,
+    "MappingError": 2,
+    "Busy": 2,
+    "UnreadableExport": 3,
+    "UnsafePlan": 4,
+    "StalePlan": 4,
+    "BrokenLedger": 4,
+    "Refused": 5,
+    "Unfinished": 6,
+    "Differences": 7,
+    "Interrupted": 130,
+}
+TREE: list[type[BackcastError]] = [
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BackcastError)
+]
+
+
+def an_error(kind: type[BackcastError]) -> BackcastError:
+    """One of each, with facts."""
+    facts: dict[type[BackcastError], dict[str, object]] = {
+        errors.MappingError: {"file": "shop.yaml", "line": 3, "column": 7},
+        errors.UnreadableExport: {"path": "a.jsonl"},
+        errors.StalePlan: {"differences": ["a.jsonl: changed"]},
+        errors.Refused: {"status": 401},
+    }
+    return kind("what happened", hint="what to do", **facts.get(kind, {}))  # type: ignore[arg-type]
+
+
+def test_every_error_has_the_exit_code_of_the_command_line() -> None:
+    """The codes are a contract with scripts."""
+    assert {kind.__name__: kind.exit_code for kind in TREE} == EXIT_CODES
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    """The docstring names each class with its exit code, below the class it comes from."""
+    drawn: list[tuple[int, str, int]] = []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"( {4}[ │├└─]*)(\w+) +exit (\d+)", line)
+        if found:
+            drawn.append((len(found.group(1)) // 4, found.group(2), int(found.group(3))))
+    parents: dict[str, str] = {}
+    above: list[str] = []
+    for depth, name, _ in drawn:
+        del above[depth - 1 :]
+        parents[name] = above[-1] if above else "Exception"
+        above.append(name)
+    assert {name: code for _, name, code in drawn} == EXIT_CODES
+    assert parents == {kind.__name__: kind.__bases__[0].__name__ for kind in TREE}
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_an_error_crosses_a_process_border_whole(kind: type[BackcastError]) -> None:
+    """Message, hint and facts are there again on the other side."""
+    before = an_error(kind)
+    after = pickle.loads(pickle.dumps(before))
+    assert type(after) is kind
+    assert (str(after), after.__dict__) == (str(before), before.__dict__)
+
+
+def test_a_mapping_error_says_file_line_and_column() -> None:
+    """As editors and people expect it."""
+    assert str(an_error(errors.MappingError)) == "what happened, at shop.yaml:3:7"
+
+
+def test_a_mapping_error_without_a_line_says_the_file() -> None:
+    """Some errors concern the whole file."""
+    assert str(errors.MappingError("no cases", file="shop.yaml")) == "no cases, at shop.yaml"

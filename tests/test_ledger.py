@@ -1,0 +1,292 @@
+"""The ledger: durable, one writer, readable beside it, and never half written."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import BrokenLedger, Busy, Unfinished, UsageError
+from pipeline.ledger import Ledger, Place, Totals, is_held, read_places, read_totals
+
+PLACE = Place("events", 0, 0, 9)
+HALVES = [(Place("events", 0, 0, 4), 50), (Place("events", 0, 5, 9), 50)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    opened = Ledger(path).open("plan", "1", "there")
+    yield opened
+    opened.close()
+
+
+def begun(ledger: Ledger, place: Place = PLACE, size: int = 100) -> None:
+    with ledger.moment():
+        ledger.begin(place, size)
+
+
+def begin_twice(ledger: Ledger) -> None:
+    """Begin, settle and begin again, which is refused."""
+    ledger.begin(PLACE, 100)
+    ledger.settle(PLACE, 1, 200)
+    ledger.begin(PLACE, 100)
+
+
+def fill(ledger: Ledger) -> None:
+    for number in range(1000):
+        begun(ledger, Place("events", 1, number, number))
+
+
+def states(path: Path) -> list[tuple[int, int, str]]:
+    with sqlite3.connect(path) as database:
+        return database.execute("select first, last, state from batches order by first, last").fetchall()
+
+
+def test_a_moment_is_seen_by_another_connection_when_it_ends(ledger: Ledger, path: Path) -> None:
+    """What a moment wrote is committed on return, not later."""
+    begun(ledger)
+    assert states(path) == [(0, 9, "begun")]
+
+
+def test_a_moment_that_fails_leaves_nothing(ledger: Ledger, path: Path) -> None:
+    """An exception inside a moment takes back all of it."""
+    with pytest.raises(BrokenLedger), ledger.moment():
+        begin_twice(ledger)
+    assert states(path) == []
+
+
+def test_the_ledger_is_durable_at_each_commit(ledger: Ledger) -> None:
+    """Write-ahead log, with a sync of the disk at every commit."""
+    settings = [ledger._db.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]
+
+
+def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
+    """Settled, refused and in doubt count events; a split batch counts through its halves, a waiting one nowhere."""
+    begun(ledger)
+    begun(ledger, Place("events", 1, 0, 4))
+    begun(ledger, Place("events", 2, 0, 0))
+    begun(ledger, Place("events", 3, 0, 6))
+    with ledger.moment():
+        ledger.split(PLACE, HALVES, 1, 400, "bad")
+        ledger.settle(Place("events", 1, 0, 4), 1, 200)
+        ledger.refuse(Place("events", 2, 0, 0), "u", 1, 400, "bad")
+    ledger.finish("stopped", 4, 0, 1)
+    expected = Totals(5, 1, 7, 6, 4, 0, 1, "stopped")
+    assert ledger.totals() == expected
+    assert read_totals(path) == expected
+
+
+def test_the_halves_of_a_split_batch_wait(ledger: Ledger, path: Path) -> None:
+    """A split leaves the batch and its two halves, which are not in doubt: nothing of them left."""
+    begun(ledger)
+    with ledger.moment():
+        ledger.split(PLACE, HALVES, 1, 400, "bad")
+    assert states(path) == [(0, 4, "waiting"), (0, 9, "split"), (5, 9, "waiting")]
+
+
+def test_a_waiting_batch_can_be_begun(ledger: Ledger, path: Path) -> None:
+    """Beginning turns a waiting row into a begun one."""
+    begun(ledger)
+    with ledger.moment():
+        ledger.withhold(PLACE, 1, 401, "no")
+    assert states(path) == [(0, 9, "waiting")]
+    begun(ledger)
+    assert states(path) == [(0, 9, "begun")]
+
+
+@pytest.mark.parametrize("end", ["settle", "split"])
+def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path, end: str) -> None:
+    """Beginning a settled or split batch is refused before anything is sent."""
+    begun(ledger)
+    with ledger.moment():
+        ledger.settle(PLACE, 1, 200) if end == "settle" else ledger.split(PLACE, HALVES, 1, 400, "")
+    before = states(path)
+    with pytest.raises(BrokenLedger):
+        begun(ledger)
+    assert states(path) == before
+
+
+@pytest.mark.parametrize("place", [Place("events", 0, 5, 14), Place("events", 0, 3, 4), Place("events", 0, 0, 20)])
+def test_no_event_that_settled_is_begun_in_another_batch(ledger: Ledger, path: Path, place: Place) -> None:
+    """A batch that was cut differently and holds settled events is refused; its neighbours are not."""
+    begun(ledger)
+    with ledger.moment():
+        ledger.settle(PLACE, 1, 200)
+    with pytest.raises(BrokenLedger):
+        begun(ledger, place)
+    assert states(path) == [(0, 9, "settled")]
+    for neighbour in (Place("events", 0, 10, 19), Place("events", 1, 0, 9), Place("identities", 0, 0, 9)):
+        begun(ledger, neighbour)
+
+
+def test_a_refused_event_is_kept_with_its_uuid(ledger: Ledger, path: Path) -> None:
+    """A refusal is a row that a person can query: place, uuid, status, reason."""
+    begun(ledger, Place("events", 3, 7, 7))
+    with ledger.moment():
+        ledger.refuse(Place("events", 3, 7, 7), "some-uuid", 2, 400, "no name")
+    with sqlite3.connect(path) as database:
+        rows = database.execute("select * from refused_events").fetchall()
+    assert rows == [("events", 3, 7, "some-uuid", 400, "no name")]
+
+
+def test_places_are_read_by_state_in_order(ledger: Ledger, path: Path) -> None:
+    """Settled batches come by phase, block and first event."""
+    places = [
+        Place("identities", 0, 0, 1),
+        Place("events", 1, 0, 0),
+        Place("events", 0, 3, 4),
+        Place("events", 0, 0, 2),
+    ]
+    for place in places:
+        begun(ledger, place)
+        with ledger.moment():
+            ledger.settle(place, 1, 200)
+    assert list(read_places(path, "settled")) == [places[3], places[2], places[1], places[0]]
+    assert list(read_places(path, "begun")) == []
+
+
+def test_a_second_writer_is_told_who_holds_it(ledger: Ledger, path: Path) -> None:
+    """Opening a held ledger raises Busy with the holder's process id."""
+    with pytest.raises(Busy, match=f"process {os.getpid()} since 20"):
+        Ledger(path).open("plan", "1", "there")
+
+
+def test_a_killed_holder_holds_no_more(path: Path) -> None:
+    """The lock ends with its process, also by SIGKILL."""
+    code = (
+        "import os, signal, sys; from pathlib import Path; from pipeline.ledger import Ledger;"
+        "Ledger(Path(sys.argv[1])).open('plan', '1', 'there'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
+    assert is_held(path) is False
+    Ledger(path).open("plan", "1", "there").close()
+
+
+def test_is_held_tells_a_writer_from_none(ledger: Ledger, path: Path) -> None:
+    """Held while open, free after it was closed, free where there is no ledger."""
+    assert is_held(path) is True
+    ledger.close()
+    assert is_held(path) is False
+    assert is_held(path.with_name("none.sqlite")) is False
+
+
+@pytest.mark.parametrize(("plan", "target"), [("other", "there"), ("plan", "elsewhere")])
+def test_a_ledger_of_another_plan_or_target_is_refused(path: Path, plan: str, target: str) -> None:
+    """A ledger belongs to one plan digest and one target; the refusal lets go of the lock."""
+    Ledger(path).open("plan", "1", "there").close()
+    with pytest.raises(BrokenLedger, match="belongs to"):
+        Ledger(path).open(plan, "1", target)
+    Ledger(path).open("plan", "1", "there").close()
+
+
+def test_a_ledger_of_a_later_schema_is_refused(path: Path) -> None:
+    """A schema version that this program does not write is named, and nothing is changed."""
+    Ledger(path).open("plan", "1", "there").close()
+    with sqlite3.connect(path) as database:
+        database.execute("update meta set value = '99' where key = 'version'")
+    with pytest.raises(BrokenLedger, match="has schema 99"):
+        Ledger(path).open("plan", "1", "there")
+
+
+def test_a_file_that_is_no_ledger_is_broken(path: Path) -> None:
+    """Bytes that SQLite cannot read are exit 4, for the writer and for who reads beside it."""
+    path.write_bytes(b"this is no database at all, not even a small one" * 100)
+    with pytest.raises(BrokenLedger) as told:
+        Ledger(path).open("plan", "1", "there")
+    assert told.value.exit_code == 4
+    with pytest.raises(BrokenLedger):
+        read_totals(path)
+
+
+def test_a_schema_is_written_whole_or_not_at_all(path: Path) -> None:
+    """A crash while the tables are made leaves an empty file, which the next run takes."""
+    sqlite3.connect(path).close()
+    opened = Ledger(path)
+    with pytest.raises(sqlite3.ProgrammingError):
+        opened.open("plan", object(), "there")  # type: ignore[arg-type]
+    with sqlite3.connect(path) as database:
+        assert database.execute("select count(*) from sqlite_master").fetchone() == (0,)
+    Ledger(path).open("plan", "1", "there").close()
+
+
+def test_a_full_disk_stops_the_run_resumable(ledger: Ledger, path: Path) -> None:
+    """A ledger that cannot grow is exit 6, and what was written before is still there."""
+    begun(ledger)
+    ledger._db.execute("pragma max_page_count = 1")
+    with pytest.raises(Unfinished, match="the disk is full") as told:
+        fill(ledger)
+    assert told.value.exit_code == 6
+    assert (0, 9, "begun") in states(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_write_permission_is_a_usage_error(tmp_path: Path) -> None:
+    """A plan that may not be written says so, with exit 2."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="cannot write"):
+        Ledger(tmp_path / "ledger.sqlite").open("plan", "1", "there")
+
+
+def test_status_reads_while_a_run_writes(ledger: Ledger, path: Path) -> None:
+    """A reader sees the last committed moment, and neither waits nor is waited for."""
+    begun(ledger)
+    with ledger.moment():
+        ledger.begin(Place("events", 1, 0, 0), 10)
+        assert read_totals(path).in_doubt == 10
+    assert read_totals(path).in_doubt == 11
+
+
+def test_there_is_nothing_to_read_before_the_first_run(path: Path) -> None:
+    """No file and an empty file are no ledger yet."""
+    assert read_totals(path) == Totals()
+    path.touch()
+    assert read_totals(path) == Totals()
+
+
+def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
+    """`Ledger(None)` keeps its rows in memory."""
+    opened = Ledger(None).open("plan", "1", "nowhere")
+    begun(opened)
+    assert opened.totals().in_doubt == 10
+    opened.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["settle", "doubt", "withhold", "refuse"])), max_size=20))
+def test_every_begun_event_is_in_exactly_one_count(steps: list[tuple[int, str]]) -> None:
+    """Whatever the order of answers, settled + refused + in doubt + waiting is what was begun."""
+    opened = Ledger(None).open("plan", "1", "nowhere")
+    ended: dict[int, str] = {}
+    for block, step in steps:
+        place = Place("events", block, 0, 0)
+        if ended.get(block) in ("settle", "refuse"):
+            continue
+        with opened.moment():
+            opened.begin(place, 1)
+            match step:
+                case "settle":
+                    opened.settle(place, 1, 200)
+                case "refuse":
+                    opened.refuse(place, "u", 1, 400, "")
+                case "doubt":
+                    opened.doubt(place, 1, None, "")
+                case _:
+                    opened.withhold(place, 1, 401, "")
+        ended[block] = step
+    totals = opened.totals()
+    found = [list(ended.values()).count(step) for step in ("settle", "refuse", "doubt")]
+    opened.close()
+    assert [totals.settled, totals.refused, totals.in_doubt] == found

