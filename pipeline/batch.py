@@ -46,6 +46,10 @@ class Batch:
         return self.last - self.first + 1
 
 
+ENVELOPE_ROOM = 256
+"""Bytes that every batch leaves for its envelope, whatever the key: cuts must not move when a key is changed."""
+
+
 class Envelope:
     """What stands around the events of a request. Holds the project key, and never shows it."""
 
@@ -72,7 +76,8 @@ class Envelope:
         return b"".join(parts)
 
     @property
-    def overhead(self) -> int:
+    def length(self) -> int:
+        """Bytes that a body has beside its events."""
         return len(self._head) + len(self._tail)
 
 
@@ -87,7 +92,7 @@ def pack(
 
     Ranges that `ended` are left out; `doubtful` ones are made again just as they were begun (law 4).
     """
-    ranges = list(cuts([len(event) for event in events], limits, envelope.overhead))
+    ranges = list(cuts([len(event) for event in events], limits))
     if ended or doubtful:
         begun = [*ended, *doubtful]
         fresh = [cut for cut in ranges if not any(first <= cut[0] and cut[1] <= last for first, last in begun)]
@@ -98,16 +103,16 @@ def pack(
 
 def pack_runs(runs: Sequence[bytes], sizes: NDArray[np.int64], envelope: Envelope, limits: Limits) -> Iterator[Batch]:
     """`pack` of events that stand in runs, each followed by a comma; nothing is cut apart or copied for it."""
-    overhead = envelope.overhead
-    if 0 < len(sizes) <= limits.batch_events and sum(map(len, runs)) + overhead <= min(limits.batch_bytes, HARD_LIMIT):
+    length = sum(map(len, runs))
+    if 0 < len(sizes) <= limits.batch_events and length <= most_bytes(limits):
         last = len(sizes) - 1
-        yield Batch(0, last, sum(map(len, runs)) - 1 + overhead, envelope.squeeze(runs))
+        yield Batch(0, last, length - 1 + envelope.length, envelope.squeeze(runs))
         return
     whole = memoryview(b"".join(runs))
     ends = np.cumsum(sizes + 1).tolist()
-    for first, last in cuts(sizes.tolist(), limits, overhead):
+    for first, last in cuts(sizes.tolist(), limits):
         events = whole[ends[first - 1] if first else 0 : ends[last]]
-        yield Batch(first, last, len(events) - 1 + overhead, envelope.squeeze([events]))
+        yield Batch(first, last, len(events) - 1 + envelope.length, envelope.squeeze([events]))
 
 
 def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch:
@@ -125,16 +130,21 @@ class _Request(msgspec.Struct):
     batch: list[msgspec.Raw]
 
 
-def cuts(sizes: Sequence[int], limits: Limits, overhead: int = 0) -> Iterator[tuple[int, int]]:
+def most_bytes(limits: Limits) -> int:
+    """How many bytes of events, each with its comma, a batch may hold."""
+    return min(limits.batch_bytes, HARD_LIMIT) - ENVELOPE_ROOM
+
+
+def cuts(sizes: Sequence[int], limits: Limits) -> Iterator[tuple[int, int]]:
     """Where batches begin and end: (first, last) of each, both inclusive, covering all events in order."""
-    most_bytes = min(limits.batch_bytes, HARD_LIMIT) - overhead
-    if sizes and len(sizes) <= limits.batch_events and sum(sizes) + len(sizes) <= most_bytes:
+    most = most_bytes(limits)
+    if sizes and len(sizes) <= limits.batch_events and sum(sizes) + len(sizes) <= most:
         yield 0, len(sizes) - 1
         return
     first = 0
     size = 0
     for index, own in enumerate(sizes):
-        if index > first and (size + own + 1 > most_bytes or index - first >= limits.batch_events):
+        if index > first and (size + own + 1 > most or index - first >= limits.batch_events):
             yield first, index - 1
             first, size = index, 0
         size += own + 1

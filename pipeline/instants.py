@@ -160,7 +160,7 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
         else:
             raise BadTime(f"not a number of {unit}: {text[:60]!r}")
     if unit == "auto":
-        unit = "ms" if abs(value) > MILLISECONDS_FROM else "s"
+        unit = "s" if -MILLISECONDS_FROM <= value <= MILLISECONDS_FROM else "ms"
     if unit == "ns":
         top, bottom = 1, 1_000
     else:

@@ -20,6 +20,7 @@ from pipeline.errors import StalePlan
 from pipeline.events import Encoder, Events, Mapper, make_events
 from pipeline.extract import rows as read_rows
 from pipeline.identity import content_key
+from pipeline.offsets import count_offsets
 from pipeline.schema import Block, Limits, Link, Options, Part, Reject
 from pipeline.validate import Rules
 
@@ -39,15 +40,13 @@ KEY = np.dtype(
         ("of", "<u2"),
     ]
 )
-"""A key record: what the plan keeps of each event to find copies. 64 bytes.
+"""A key record: what the plan keeps of each event to find copies. 72 bytes.
 
 `hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `person`: xxh3-64 of
 the distinct_id. `name`: index of the event name, with KEYLESS set where the row has no source key.
 `block`: the block's number in the whole source; `row` in its block; `nth` of the row's `of` events.
 """
 KEYLESS = np.uint32(1 << 31)
-QUARTER = 900_000_000
-"""Zone offsets are told apart to a quarter of an hour, in µs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,7 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
     keys = _keys(made, task.number, names)
     zone: Counter[tuple[int, int]] = Counter()
     if made.walls:
-        zone = _zone_evidence(np.array(made.walls, np.int64))
+        zone = count_offsets(made.walls)
     return BlockNotes(
         made.rows,
         made.mapped,
@@ -234,17 +233,3 @@ def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
         _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
         keys["of"] = counts[inverse]
     return keys[np.argsort(keys["hi"], kind="stable")]
-
-
-def _zone_evidence(walls: NDArray[np.int64]) -> Counter[tuple[int, int]]:
-    """Count (month since 1970, clock minus receive time to the quarter of an hour in seconds).
-
-    Rows arrive some seconds after they happen, so half a minute is added before rounding (export-formats 2.3).
-    """
-    difference = walls[:, 0] - walls[:, 1] + 30_000_000
-    quarters = np.floor_divide(difference + QUARTER // 2, QUARTER)
-    months = walls[:, 0].astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
-    pairs, counts = np.unique(np.stack([months, quarters], axis=1), axis=0, return_counts=True)
-    return Counter(
-        {(int(month), int(quarter) * 900): int(n) for (month, quarter), n in zip(pairs, counts, strict=True)}
-    )

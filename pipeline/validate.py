@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pipeline.schema import Draft, Fault, Limits, Options
+from pipeline.schema import Draft, Fault, Limits, Link, Options
 
 MAX_NAME = 200
 MAX_ID = 200
@@ -150,6 +150,18 @@ def skip_code(draft: Draft, rules: Rules) -> str:
     ):
         return "outside_window"
     if rules.excluded and draft.distinct_id in rules.excluded:
+        return "excluded_id"
+    return ""
+
+
+def skip_link(link: Link, rules: Rules) -> str:
+    """Why a merge stays out, or "": its row lies outside the window, or one of its ids asked to be forgotten."""
+    time = link.time
+    if time is not None and (
+        (rules.since is not None and time < rules.since) or (rules.until is not None and time >= rules.until)
+    ):
+        return "outside_window"
+    if rules.excluded and (link.distinct_id in rules.excluded or link.other in rules.excluded):
         return "excluded_id"
     return ""
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.batch import Envelope, pack, pack_runs, unpack
+from pipeline.batch import ENVELOPE_ROOM, Envelope, pack, pack_runs, unpack
 from pipeline.events import Encoder, make_events
 from pipeline.events.texts import MICROSECONDS, MILLISECONDS, SECONDS, Texts, cut
 from pipeline.extract.jsonl import JsonlRows
@@ -89,7 +89,7 @@ def test_cutting_back_leaves_the_events_before() -> None:
 def test_runs_are_packed_like_events(events: list[bytes], most: int, size: int) -> None:
     """Batches made of runs are those made of the events: same ranges, same sizes, same events."""
     envelope = Envelope("phc_test")
-    limits = Limits(batch_events=most, batch_bytes=size + envelope.overhead)
+    limits = Limits(batch_events=most, batch_bytes=size + ENVELOPE_ROOM)
     middle = len(events) // 2
     runs = [b"".join(event + b"," for event in half) for half in (events[:middle], events[middle:]) if half]
     sizes = np.array([len(event) for event in events], np.int64)

@@ -239,3 +239,13 @@ def test_every_rejected_row_is_kept_with_its_place_and_text(
         assert content[reject["offset"] :].startswith(reject["record"].encode())
         assert reject["code"]
         assert reject["detail"]
+
+
+def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Path) -> None:
+    """One event outside the window, one that cannot be sent: the row is one reject, and each day still balances."""
+    early, late = row(key="a", at=THEN - 1), row(key="b", at=THEN, id="x" * 201)
+    path = write(tmp_path / "a.jsonl", [{"many": [early, row(key="c"), late]}, row(key="d")])
+    made = make_plan(tmp_path / "plan", [path], since=THEN)
+    assert (made.plan.rows.mapped, made.plan.rows.skipped, made.plan.rows.rejected) == (1, 0, 1)
+    assert made.plan.skips == {}
+    assert {outcome: count for (_, _, outcome), count in made.cells().items()} == {"mapped": 1, "long_distinct_id": 1}

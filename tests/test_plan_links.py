@@ -109,23 +109,29 @@ def test_a_pair_that_is_stated_in_two_kinds_is_one_merge(tmp_path: Path) -> None
         ("x" * 201, "d-1", "long_link"),
         ("u-1", "x" * 201, "long_link"),
         ("u-1", "d\0", "long_link"),
-        ("gone", "d-1", "excluded_link"),
-        ("u-1", "gone", "excluded_link"),
         ("x" * 200, "d-1", ""),
     ],
 )
 def test_a_merge_that_must_not_be_is_refused_with_a_code(user: str, other: str, code: str) -> None:
-    """Of an id with itself, with a word that names nobody, with one too long, or of somebody to be forgotten."""
-    assert refusal(Link("identify", user, other), frozenset({"gone"})) == code
+    """Of an id with itself, with a word that names nobody, or with one too long."""
+    assert refusal(Link("identify", user, other)) == code
 
 
 def test_a_refused_merge_is_counted_and_not_sent(tmp_path: Path) -> None:
     """As warnings of the plan; the row counts as mapped."""
-    rows = [link("u-1", "null"), link("u-1", "u-1"), link("u-1", "gone"), row(key="k")]
-    made = planned(tmp_path, rows, excluded={"gone"})
+    rows = [link("u-1", "null"), link("u-1", "u-1"), row(key="k")]
+    made = planned(tmp_path, rows)
     assert made.identities() == []
-    assert made.plan.warnings == {"excluded_link": 1, "junk_link": 1, "self_link": 1}
-    assert (made.plan.rows.mapped, made.plan.events.made) == (4, 1)
+    assert made.plan.warnings == {"junk_link": 1, "self_link": 1}
+    assert (made.plan.rows.mapped, made.plan.events.made) == (3, 1)
+
+
+def test_a_merge_outside_the_window_is_a_skip(tmp_path: Path) -> None:
+    """Half-open, as for events; a merge that states no time is always inside."""
+    rows = [link("u-1", "d-1", THEN - 1), link("u-2", "d-2", THEN), link("u-3", "d-3", None)]
+    made = planned(tmp_path, rows, since=THEN)
+    assert [one.other for one in made.identities()] == ["d-2", "d-3"]
+    assert (made.plan.skips, made.plan.rows.skipped) == ({"outside_window": 1}, 1)
 
 
 def test_a_link_is_sent_as_the_service_reads_it() -> None:

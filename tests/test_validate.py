@@ -270,7 +270,6 @@ def test_the_fast_path_keeps_each_border(members: dict[str, Any], expected: str)
     assert len(made.ids) == 1 + (not expected)
 
 
-@pytest.mark.xfail(reason="make_events asks for 300,000 bytes whatever the limit", strict=True)
 def test_the_fast_path_keeps_a_smaller_limit_of_size() -> None:
     """The limit on an event is configurable, also below what is surely small."""
     small, large = (draft(key="k", properties={"p": "x" * length}) for length in (1, 400))

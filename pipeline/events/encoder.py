@@ -85,7 +85,7 @@ class Encoder:
         properties = draft.properties
         gave_way = []
         own_id = properties.pop("distinct_id", None)
-        if own_id is not None and own_id != draft.distinct_id:
+        if own_id is not None and _encode(own_id) != _encode(draft.distinct_id):
             gave_way.append("distinct_id")
         for name, constant in self._provenance.items():
             before = properties.pop(name, None)

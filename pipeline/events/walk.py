@@ -17,11 +17,13 @@ from pipeline.extract.rows import Rows
 from pipeline.identity import SEPARATOR, Hasher, content_key
 from pipeline.instants import DAY
 from pipeline.schema import BrokenRow, Draft, Fault, Link, Reject, Skip
-from pipeline.validate import MAX_ID, Rules, check, check_size, skip_code
+from pipeline.validate import MAX_ID, Rules, check, check_size, skip_code, skip_link
 from pipeline.values import Record
 
 _encode_into = msgspec.json.Encoder().encode_into
 _COMMA = 0x2C
+_TAIL_ROOM = 256
+"""More than an event's time, uuid and closing brackets take."""
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
 
@@ -118,6 +120,7 @@ class _Maker:
         self.texts = Texts(mapper.hasher, digest_each=observe)
         self.keyless: set[int] = set()
         self.nth: dict[int, int] = {}
+        self.journal: list[tuple[Counter[Any], Any]] | None = None
 
     def run(self, limit: int | None) -> Events:
         made, rules, observe, texts, encoder = self.made, self.rules, self.observe, self.texts, self.encoder
@@ -128,6 +131,7 @@ class _Maker:
         text, ends, text_times, keys = texts.open, texts.ends, texts.times, texts.keys
         plain = rules.since is None and rules.until is None and not rules.excluded
         newest = rules.newest
+        small = min(SURELY_SMALL, rules.event_bytes - _TAIL_ROOM)
         heads: dict[str | None, bytes] = {}
         mapped = 0
         row = -1
@@ -166,7 +170,7 @@ class _Maker:
                     _encode_into(distinct_id, text, -1)
                     at = len(text)
                     _encode_into(properties, text, -1)
-                    if len(text) - start < SURELY_SMALL:
+                    if len(text) - start < small:
                         text[at] = _COMMA
                         text[-1:] = tail_beside_ip if "$ip" in properties else tail
                         text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
@@ -218,7 +222,7 @@ class _Maker:
         code = skip_code(draft, rules)
         if code:
             if type(draft.time) is int and draft.event:
-                made.cells[draft.event, draft.time // DAY, code] += 1
+                self.count(made.cells, (draft.event, draft.time // DAY, code))
             return code
         fault = check(draft, rules)
         if fault is not None:
@@ -267,6 +271,8 @@ class _Maker:
         made, texts = self.made, self.texts
         events, links, walls = len(made.row_of), len(made.links), len(made.walls)
         held = len(texts.ends)
+        journal: list[tuple[Counter[Any], Any]] = []
+        self.journal = journal
         kept = 0
         first_skip = ""
         try:
@@ -276,8 +282,11 @@ class _Maker:
                     first_skip = first_skip or code
                     kept += not code
                 elif type(outcome) is Link:
-                    made.links.append((row, outcome))
-                    kept += 1
+                    code = skip_link(outcome, self.rules)
+                    first_skip = first_skip or code
+                    if not code:
+                        made.links.append((row, outcome))
+                        kept += 1
                 elif type(outcome) is Skip:
                     first_skip = first_skip or outcome.code
                 else:
@@ -292,7 +301,11 @@ class _Maker:
                 del one[events:]
             del made.links[links:]
             del made.walls[walls:]
+            for counter, key in journal:
+                counter[key] -= 1
             raise
+        finally:
+            self.journal = None
         if kept:
             return 1
         made.skips[first_skip or "empty_row"] += 1
@@ -311,8 +324,14 @@ class _Maker:
             Reject(self.part, self.first_row + row, rows.offset(row), stage, code, detail, rows.text(row))
         )
 
+    def count(self, counter: Counter[Any], key: Any) -> None:
+        """Count one; inside a row of several events, so that it can be taken back if the row falls."""
+        counter[key] += 1
+        if self.journal is not None:
+            self.journal.append((counter, key))
+
     def warn(self, row: int, code: str, detail: str) -> None:
-        self.made.warnings[code] += 1
+        self.count(self.made.warnings, code)
         if code not in self.made.examples:
             self.made.examples[code] = (row, self.rows.offset(row), detail)
 

@@ -131,7 +131,7 @@ class _Builder:
         self.last = -(2**62)
         self.keys = Keys(self.directory.scratch / "keys")
         self.cells = Cells(self.directory.scratch)
-        self.links = Links(self.directory.scratch, self.recipe.excluded)
+        self.links = Links(self.directory.scratch)
         self.files: dict[str, str] = {}
 
     def run(self) -> Plan:

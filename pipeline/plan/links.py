@@ -60,9 +60,8 @@ class _Claim(NamedTuple):
 class Links:
     """Links of a plan being made. `refused` counts the rows whose claim was refused, by code."""
 
-    def __init__(self, directory: Path, excluded: frozenset[str] = frozenset(), most: int = MOST_CLAIMS) -> None:
+    def __init__(self, directory: Path, most: int = MOST_CLAIMS) -> None:
         self._directory = directory
-        self._excluded = excluded
         self._most = most
         self._held: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._runs: list[Path] = []
@@ -71,7 +70,7 @@ class Links:
     def add(self, links: Iterable[Link]) -> None:
         held = self._held
         for link in links:
-            problem = refusal(link, self._excluded)
+            problem = refusal(link)
             if problem:
                 self.refused[problem] += 1
                 continue
@@ -141,7 +140,7 @@ def _read(path: Path) -> Iterator[_Claim]:
             yield decode(line)
 
 
-def refusal(link: Link, excluded: frozenset[str] = frozenset()) -> str:
+def refusal(link: Link) -> str:
     """Why a link is never sent, or "". The event of the row is not concerned."""
     if link.distinct_id == link.other:
         return "self_link"
@@ -149,8 +148,6 @@ def refusal(link: Link, excluded: frozenset[str] = frozenset()) -> str:
         return "junk_link"
     if max(len(link.distinct_id), len(link.other)) > MAX_ID or "\0" in link.distinct_id + link.other:
         return "long_link"
-    if link.distinct_id in excluded or link.other in excluded:
-        return "excluded_link"
     return ""
 
 

@@ -1,6 +1,6 @@
 """What every sample export becomes, event by event: golden files, written by a command and read as a diff.
 
-    python -m tests.golden.samples
+python -m tests.golden.samples
 """
 
 from __future__ import annotations
