@@ -249,3 +249,12 @@ def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Pat
     assert (made.plan.rows.mapped, made.plan.rows.skipped, made.plan.rows.rejected) == (1, 0, 1)
     assert made.plan.skips == {}
     assert {outcome: count for (_, _, outcome), count in made.cells().items()} == {"mapped": 1, "long_distinct_id": 1}
+
+
+def test_events_that_would_overwrite_a_profile_are_counted(tmp_path: Path) -> None:
+    """`$set` takes the last value sent, however old, so the plan says how many events carry one; `$set_once` is safe."""
+    rows = [row(key=key, **properties) for key, properties in (("a", {"$set": {"plan": "pro"}}), ("b", {}))]
+    rows += [row(**{"$set": {"plan": "free"}}), row(key="c", **{"$set_once": {"plan": "pro"}})]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="0"), *rows])])
+    assert (made.plan.warnings, made.plan.verdict) == ({"overwrites_person": 2}, "warnings")
+    assert made.plan.examples["overwrites_person"].row == 2

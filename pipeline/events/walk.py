@@ -24,6 +24,7 @@ _encode_into = msgspec.json.Encoder().encode_into
 _COMMA = 0x2C
 _TAIL_ROOM = 256
 """More than an event's time, uuid and closing brackets take."""
+OVERWRITES = ("overwrites_person", "the event carries $set")
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
 
@@ -183,6 +184,8 @@ class _Maker:
                         row_of.append(row)
                         mapped += 1
                         if observe:
+                            if "$set" in properties:
+                                self.warn(row, *OVERWRITES)
                             names.append(draft.event)  # type: ignore[arg-type]
                             ids.append(distinct_id)
                             times.append(time)
@@ -258,6 +261,8 @@ class _Maker:
             self.nth[index] = nth
         made.row_of.append(row)
         if self.observe:
+            if "$set" in draft.properties:
+                self.warn(row, *OVERWRITES)
             made.names.append(draft.event)  # type: ignore[arg-type]
             made.ids.append(draft.distinct_id)  # type: ignore[arg-type]
             made.times.append(time)

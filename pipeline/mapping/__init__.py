@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from pipeline.mapping.compiler import Mapper, compile_mapping
 from pipeline.mapping.language import Mapping
-from pipeline.mapping.shelf import available, load, recognise
+from pipeline.mapping.shelf import Compile, available, load, recognise
 
 compile = compile_mapping
 
-__all__ = ["Mapper", "Mapping", "available", "compile", "load", "recognise"]
+__all__ = ["Compile", "Mapper", "Mapping", "available", "compile", "load", "recognise"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from pipeline import values
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapping import runtime
+from pipeline.mapping.compiler import Mapper, compile_mapping
 from pipeline.mapping.language import Call, Mapping
 from pipeline.mapping.loader import parse
+from pipeline.schema import Options
 from pipeline.values import Record, Value
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -39,6 +42,17 @@ def load(name_or_path: str) -> Mapping:
             hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
         )
     return _read(path, name_or_path)
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """A mapping's text as something that can travel to a worker process and become a mapper there."""
+
+    name: str
+    text: str
+
+    def __call__(self, options: Options) -> Mapper:
+        return compile_mapping(parse(self.text, self.name), options)
 
 
 @lru_cache(maxsize=64)

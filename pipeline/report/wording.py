@@ -35,6 +35,8 @@ MEANINGS = {
     "unsafe_integer": "an integer beyond 2^53 is sent exactly; readers that use doubles round it",
     "near_duplicate": "two events differ only in a little",
     "clock_skew": "the clock of the row and its receive time lie far apart",
+    "overwrites_person": "the event sets properties of its person ($set): the service takes the last one sent, however"
+    " old, so a live profile can be overwritten",
     "duplicate_key": "a key stands twice in a row; the last value wins",
     "nan_value": "a number that is none (NaN) is sent as null",
     "replaced_property": "a property of the row gave way to the import's own",

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from pipeline.errors import Busy, UsageError
 from pipeline.extract import open_source
+from pipeline.mapping import Compile
 from pipeline.mapping import load as load_mapping
 from pipeline.plan import gates as gate_rules
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.sealed import MappingSeal, Plan
 from pipeline.schema import Limits, Options
 from pipeline.workflow.choosing import guess_mapping
-from pipeline.workflow.sealed import EXCLUDED, Compile, dialect_of, read_ids, workers_for
+from pipeline.workflow.sealed import EXCLUDED, dialect_of, read_ids, workers_for
 
 Progress = Callable[[int, int], None]
 

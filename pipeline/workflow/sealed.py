@@ -5,22 +5,19 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
-from pipeline.mapping import compile as compile_mapping
+from pipeline.mapping import Compile
 from pipeline.mapping import load as load_mapping
-from pipeline.mapping.loader import parse as parse_mapping
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.sealed import Plan, load
-from pipeline.schema import Options, Part
+from pipeline.schema import Part
 
 if TYPE_CHECKING:
-    from pipeline.events import Mapper
     from pipeline.make import Recipe
 
 
@@ -31,19 +28,10 @@ SMALL = 8 * 1024 * 1024
 EXCLUDED = "excluded-ids.txt"
 
 
-@dataclass(frozen=True, slots=True)
-class Compile:
-    """A mapping's text as something that can travel to a worker and become a mapper there."""
-
-    name: str
-    text: str
-
-    def __call__(self, options: Options) -> Mapper:
-        return compile_mapping(parse_mapping(self.text, self.name), options)
-
-
 def read_ids(path: Path) -> frozenset[str]:
-    return frozenset(line for line in path.read_text(encoding="utf-8-sig").splitlines() if line)
+    """One id a line; only a line feed ends a line, since an id may hold what else looks like an end."""
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return frozenset(line.removesuffix("\r") for line in lines) - {""}
 
 
 def workers_for(asked: int | None, parts: Sequence[Part]) -> int:
