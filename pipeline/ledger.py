@@ -171,11 +171,12 @@ class Ledger:
         """
         done = self._db.execute(
             "insert into batches (phase, block, first, last, state, bytes, run, begun)"
-            " select ?1, ?2, ?3, ?4, 'begun', ?5, ?6, ?7 where not exists (select 1 from batches where phase = ?1"
-            " and block = ?2 and first <= ?4 and last >= ?3 and state in ('settled', 'refused'))"
+            " select :phase, :block, :first, :last, 'begun', :bytes, :run, :now where not exists (select 1 from batches"
+            " where phase = :phase and block = :block and first <= :last and last >= :first"
+            " and state in ('settled', 'refused'))"
             " on conflict do update set state = 'begun', bytes = excluded.bytes, run = excluded.run,"
             " begun = excluded.begun where state in ('begun', 'waiting')",
-            (*place, size, self.run, _now()),
+            {**place._asdict(), "bytes": size, "run": self.run, "now": _now()},
         )
         if done.rowcount != 1:
             raise BrokenLedger(
