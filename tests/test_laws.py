@@ -252,7 +252,7 @@ def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Pat
 
 
 def test_events_that_would_overwrite_a_profile_are_counted(tmp_path: Path) -> None:
-    """`$set` takes the last value sent, however old, so the plan says how many events carry one; `$set_once` is safe."""
+    """`$set` takes the last value sent, however old; the plan says how many events carry one. `$set_once` is safe."""
     rows = [row(key=key, **properties) for key, properties in (("a", {"$set": {"plan": "pro"}}), ("b", {}))]
     rows += [row(**{"$set": {"plan": "free"}}), row(key="c", **{"$set_once": {"plan": "pro"}})]
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="0"), *rows])])
