@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ ONE_AT_A_TIME = Pace(1, AT_ONCE)
 
 
 def rows(directory: Path, sql: str) -> list[tuple[object, ...]]:
-    with sqlite3.connect(directory / "ledger.sqlite") as database:
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
         return database.execute(sql).fetchall()
 
 
@@ -284,7 +285,7 @@ def test_a_refusal_of_us_stops_at_once_and_resumes(tmp_path: Path, status: int) 
 
 def _retarget(directory: Path, url: str) -> None:
     """The second server of a test has another port."""
-    with sqlite3.connect(directory / "ledger.sqlite") as database:
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
         database.execute("update meta set value = ? where key = 'target'", (url,))
 
 

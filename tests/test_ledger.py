@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def fill(ledger: Ledger) -> None:
 
 
 def states(path: Path) -> list[tuple[int, int, str]]:
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         return database.execute("select first, last, state from batches order by first, last").fetchall()
 
 
@@ -137,7 +138,7 @@ def test_a_refused_event_is_kept_with_its_uuid(ledger: Ledger, path: Path) -> No
     begun(ledger, Place("events", 3, 7, 7))
     with ledger.moment():
         ledger.refuse(Place("events", 3, 7, 7), "some-uuid", 2, 400, "no name")
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         rows = database.execute("select * from refused_events").fetchall()
     assert rows == [("events", 3, 7, "some-uuid", 400, "no name")]
 
@@ -195,7 +196,7 @@ def test_a_ledger_of_another_plan_or_target_is_refused(path: Path, plan: str, ta
 def test_a_ledger_of_a_later_schema_is_refused(path: Path) -> None:
     """A schema version that this program does not write is named, and nothing is changed."""
     Ledger(path).open("plan", "1", "there").close()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("update meta set value = '99' where key = 'version'")
     with pytest.raises(BrokenLedger, match="has schema 99"):
         Ledger(path).open("plan", "1", "there")
@@ -217,7 +218,7 @@ def test_a_schema_is_written_whole_or_not_at_all(path: Path) -> None:
     opened = Ledger(path)
     with pytest.raises(sqlite3.ProgrammingError):
         opened.open("plan", object(), "there")  # type: ignore[arg-type]
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         assert database.execute("select count(*) from sqlite_master").fetchone() == (0,)
     Ledger(path).open("plan", "1", "there").close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 
@@ -287,5 +288,5 @@ def test_verification_leaves_nothing_behind(tmp_path: Path) -> None:
         assert "ledger.sqlite" in before
         verify(directory, service)
     assert sorted(path.name for path in directory.iterdir()) == before
-    with sqlite3.connect(directory / "ledger.sqlite") as database:
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
         assert database.execute("select count(*) from runs").fetchone() == (1,)
