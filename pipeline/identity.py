@@ -103,12 +103,6 @@ def uuid_digits(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return text
 
 
-def uuid_texts(raw: NDArray[np.uint8]) -> list[bytes]:
-    """Each row of an (n, 16) array as the text of a uuid."""
-    whole = uuid_digits(raw).tobytes()
-    return [whole[at : at + 36] for at in range(0, len(whole), 36)]
-
-
 def content_key(content: bytes, ordinal: int, event: int = 0) -> str:
     """The dedupe key of a row without a source key.
 

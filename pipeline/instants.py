@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
@@ -224,11 +224,6 @@ def moment_of(us: int) -> datetime:
         return _START + timedelta(microseconds=us)
     except OverflowError:
         raise BadTime(f"{us} µs since 1970 lies outside the years 1 to 9999") from None
-
-
-def utc_of(moment: datetime) -> int:
-    """An aware datetime as microseconds since 1970 in UTC."""
-    return wall_of(moment.astimezone(UTC).replace(tzinfo=None))
 
 
 # --- Zones ------------------------------------------------------------------------------------------------

@@ -499,3 +499,12 @@ def test_main_exits_with_the_code(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as leaving:
         main(["status", str(tmp_path)])
     assert leaving.value.code == 2
+
+
+def test_an_error_is_two_lines_whatever_a_name_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    """A control sequence or a line end in a file's name is shown, never obeyed."""
+    assert run(["survey", "no\x1b\nsuch"]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in said] == ["Error", "Try"]
+    assert "\x1b" not in "".join(said)
+    assert "no\\x1b\\nsuch" in said[0]

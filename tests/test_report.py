@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from pipeline.errors import UnsafePlan, UsageError
+from pipeline.errors import UnsafePlan
 from pipeline.plan.sealed import Example, Gate, MappingSeal, Plan
 from pipeline.report import terminal
 from pipeline.report.contents import gather
@@ -387,14 +387,6 @@ def test_rejects_are_listed_and_the_rest_counted() -> None:
     assert "a.jsonl, row 3, byte 30" in shown
     assert "4 more rows" in shown.splitlines()[-1]
     assert printed(terminal.show_rejects, []) == "No row was rejected.\n"
-
-
-def test_an_error_is_two_lines() -> None:
-    """What happened, then what to do, without markup or folding."""
-    error = UsageError("there is no mapping '[red]x[/red]'" + " y" * 60, hint="name a file")
-    assert printed(terminal.show_error, error, width=40) == (
-        "Error: there is no mapping '[red]x[/red]'" + " y" * 60 + "\nTry: name a file\n"
-    )
 
 
 # -- a survey ----------------------------------------------------------------------------------------------

@@ -13,6 +13,10 @@ from importlib import import_module
 import click
 
 from pipeline.errors import BackcastError
+from pipeline.printable import printable
+
+MOST_SAID = 4_000
+"""Characters of an error that are shown."""
 
 COMMANDS = {
     "demo": ("demo:demo", "The whole job on the bundled sample data: offline, no keys."),
@@ -141,7 +145,8 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _say(message: str, hint: str, code: int) -> int:
-    click.echo(f"Error: {message}", err=True)
+    """Two lines, whatever stands in a file name or a row: nothing an export holds drives the terminal."""
+    click.echo(f"Error: {printable(message, MOST_SAID)}", err=True)
     if hint:
-        click.echo(f"Try: {hint}", err=True)
+        click.echo(f"Try: {printable(hint, MOST_SAID)}", err=True)
     return code

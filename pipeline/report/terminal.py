@@ -12,7 +12,6 @@ from itertools import islice
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.errors import BackcastError
 from pipeline.plan.sealed import Gate, Plan
 from pipeline.printable import printable
 from pipeline.report.contents import phases_of
@@ -198,10 +197,3 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
     if not count:
         console.print(Text("No row was rejected."))
     return count + more
-
-
-def show_error(console: Console, error: BackcastError) -> None:
-    """Two lines: what happened, and what to do."""
-    console.print(Text(f"Error: {printable(error.message, 2_000)}"), soft_wrap=True)
-    if error.hint:
-        console.print(Text(f"Try: {printable(error.hint, 2_000)}"), soft_wrap=True)
