@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench golden samples clean
+.PHONY: help demo test soak lint format bench golden samples clean
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
@@ -29,6 +29,9 @@ test: $(VENV)/.dev  ## run all tests on each Python 3.11+ found here, the defaul
 	done
 	@echo "tests on the default Python"
 	@$(VENV)/bin/python -m pytest
+
+soak: $(VENV)/.dev  ## every crash point, then a million events through a failing service; up to 20 minutes
+	@$(VENV)/bin/python -m pytest -s tests/soak_crashes.py tests/soak_million.py
 
 lint: $(VENV)/.dev  ## ruff, its formatter and mypy, changing nothing
 	$(VENV)/bin/ruff check .
@@ -62,7 +65,7 @@ define new-environment
     $(PYTHON) -m pip --python $(@D)/bin/python install -q pip; }
 endef
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py $(wildcard pipeline/native/*.[ch])
 	$(new-environment)
 	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e .
 	@touch $@

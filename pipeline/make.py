@@ -133,7 +133,9 @@ class Maker:
     def events(self, task: Task, *, observe: bool) -> tuple[Events, Callable[[int], bytes]]:
         """The events of a block before the tables, and a way to a row's canonical content."""
         part = self.recipe.parts[task.block.part]
-        rows = read_rows(part, task.block, observe=observe, opens=self.mapper.opens)
+        mapper = self.mapper
+        members = mapper.map_members is not None
+        rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members)
         made = make_events(
             rows, self.mapper, self.encoder, self.rules, part=part.path, limit=task.limit, observe=observe
         )

@@ -149,6 +149,7 @@ class FromDrafts:
 
     tool = "tiny"
     opens = ()
+    map_members = None
     hasher = tiny.TinyMapper(Options(as_of=AS_OF)).hasher
 
     def __init__(self, drafts: list[Draft]) -> None:

@@ -43,6 +43,7 @@ class TinyMapper:
 
     tool = "tiny"
     opens: tuple[str, ...] = ()
+    map_members = None
 
     def __init__(self, options: Options) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.instants import format_utc
+from pipeline.native import AVAILABLE, native
 from pipeline.schema import Draft, Options
 from pipeline.values import NULL
 
@@ -16,6 +17,8 @@ _encode_into = msgspec.json.Encoder().encode_into
 _NOTHING: list[str] = []
 _COMMA = 0x2C
 _KNOWN_NAMES = 10_000
+UNUSUAL = frozenset(("$geoip_disable", "distinct_id", "historical_migration", "analytics_source", "import_name"))
+"""Names that an import gives, too, whatever its options."""
 
 
 class Encoder:
@@ -36,11 +39,11 @@ class Encoder:
         self._provenance = constants
         self._all = {"$geoip_disable": Raw(b"true"), "$ip": Raw(b'"127.0.0.1"'), **constants}
         self._reserved = (*self._all, "distinct_id")
-        # `pipeline.events.walk` names the same properties in its usual case, and `import_name` always.
         self.tail = b"," + _encode(self._all)[1:] + b',"timestamp":"'
         beside_ip = {**constants, "$geoip_disable": self._all["$geoip_disable"]}
         self.tail_beside_ip = b"," + _encode(beside_ip)[1:] + b',"timestamp":"'
         self._heads: dict[str, bytes] = {}
+        self.write_members = native.Writer(UNUSUAL, self.tail, self.tail_beside_ip) if AVAILABLE else None
 
     def encode(self, draft: Draft) -> tuple[bytes, list[str]]:
         """The event up to its uuid (`{…,"uuid":"`), and the names of properties that had to give way."""
@@ -50,10 +53,7 @@ class Encoder:
         return bytes(text), gave_way
 
     def write(self, draft: Draft, text: bytearray) -> list[str]:
-        """Add the event up to its time (`{…,"timestamp":"`) to `text`; the names of what had to give way.
-
-        `pipeline.events.walk` has the usual case of this written out.
-        """
+        """Add the event up to its time (`{…,"timestamp":"`) to `text`; the names of what had to give way."""
         text += self.head(draft.event)  # type: ignore[arg-type]
         _encode_into(draft.distinct_id, text, -1)
         properties = draft.properties
@@ -71,6 +71,37 @@ class Encoder:
         else:
             text += tail
         return gave_way
+
+    def write_usual(
+        self, text: bytearray, head: bytes, distinct_id: str, properties: dict[str, Any], ending: bytes, most: int
+    ) -> bool:
+        """Add an event whose properties have none of the UNUSUAL names, with `ending` behind its tail.
+
+        False, and nothing added, where `write` has to see it, or it has more than `most` bytes. `write_members` is
+        the same for Members.
+        """
+        if (
+            not properties
+            or "$geoip_disable" in properties
+            or "distinct_id" in properties
+            or "historical_migration" in properties
+            or "analytics_source" in properties
+            or "import_name" in properties
+            or ("$ip" in properties and is_falsy(properties["$ip"]))
+        ):
+            return False
+        start = len(text)
+        text += head
+        _encode_into(distinct_id, text, -1)
+        at = len(text)
+        _encode_into(properties, text, -1)
+        if len(text) - start >= most:
+            del text[start:]
+            return False
+        text[at] = _COMMA
+        text[-1:] = self.tail_beside_ip if "$ip" in properties else self.tail
+        text += ending
+        return True
 
     def head(self, event: str) -> bytes:
         """How every event of this name begins, up to its distinct_id."""

@@ -13,8 +13,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from pipeline.identity import Hasher, uuid5_bytes, uuid_digits
+from pipeline.identity import Hasher, uuid_digits
 from pipeline.instants import DAY, SECOND, format_utc
+from pipeline.native import AVAILABLE, native
 
 RUN_BYTES = 1 << 19
 """A run is closed when it holds this much."""
@@ -64,7 +65,10 @@ class Texts:
             return
         raw = self._uuids_of_run()
         ends = np.array(self.ends, np.int64)
-        _fill(self.open, ends, np.array(self.times, np.int64), raw)
+        if AVAILABLE:
+            native.fill(self.open, self.ends, self.times, raw.tobytes())
+        else:
+            _fill(self.open, ends, np.array(self.times, np.int64), raw)
         run = bytes(self.open)
         self._seal.update(run)
         if self._digest_each:
@@ -102,11 +106,11 @@ class Texts:
 
     def _uuids_of_run(self) -> NDArray[np.uint8]:
         if not self.own:
-            return uuid5_bytes(self._hasher.digests(self.keys))
+            return self._hasher.uuids(self.keys)
         raw = np.zeros((len(self.keys), 16), np.uint8)
         keyed = [place for place in range(len(self.keys)) if place not in self.own]
         if keyed:
-            raw[keyed] = uuid5_bytes(self._hasher.digests([self.keys[place] for place in keyed]))
+            raw[keyed] = self._hasher.uuids([self.keys[place] for place in keyed])
         digits = "".join(self.own.values()).replace("-", "")
         raw[list(self.own)] = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
         return raw

@@ -7,23 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.events.encoder import Encoder, is_falsy
+from pipeline.events.encoder import Encoder
 from pipeline.events.texts import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts, cut
 from pipeline.extract.rows import Rows
 from pipeline.identity import SEPARATOR, Hasher, content_key
 from pipeline.instants import DAY
+from pipeline.native import AVAILABLE, native
 from pipeline.schema import BrokenRow, Draft, Fault, Link, Reject, Skip
 from pipeline.validate import MAX_ID, Rules, check, check_size, skip_code, skip_link
 from pipeline.values import Record
 
-_encode_into = msgspec.json.Encoder().encode_into
-_COMMA = 0x2C
 _TAIL_ROOM = 256
 """More than an event's time, uuid and closing brackets take."""
+Members: Any = native.Members if AVAILABLE else None
 OVERWRITES = ("overwrites_person", "the event carries $set")
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
@@ -43,6 +42,9 @@ class Mapper(Protocol):
 
     @property
     def map_row(self) -> Callable[[Record], Any]: ...
+
+    @property
+    def map_members(self) -> Callable[[Any], Any] | None: ...
 
 
 @dataclass(slots=True)
@@ -125,7 +127,9 @@ class _Maker:
 
     def run(self, limit: int | None) -> Events:
         made, rules, observe, texts, encoder = self.made, self.rules, self.observe, self.texts, self.encoder
-        map_row, tail, tail_beside_ip = self.mapper.map_row, encoder.tail, encoder.tail_beside_ip
+        map_row, map_members = self.mapper.map_row, self.mapper.map_members
+        write_usual: Any = encoder.write_usual
+        write_members: Any = encoder.write_members
         row_of = made.row_of
         names, ids, times, received, walls = made.names, made.ids, made.times, made.received, made.walls
         # What the texts hold open: mind that closing a run gives them another buffer.
@@ -144,7 +148,7 @@ class _Maker:
             if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
                 continue
-            draft = map_row(record)  # type: ignore[arg-type]
+            draft = map_members(record) if record.__class__ is Members else map_row(record)  # type: ignore[misc, arg-type]
             if draft.__class__ is Draft and plain and not draft.warnings and (head := heads.get(draft.event)):
                 # Plainly good in every respect, or else the slow way below decides.
                 time, distinct_id, key, properties = draft.time, draft.distinct_id, draft.key, draft.properties
@@ -156,25 +160,10 @@ class _Maker:
                     and distinct_id[0] > " "
                     and distinct_id.isprintable()
                     and (key is not None or draft.uuid is not None)
-                    and properties
-                    and not (
-                        "$geoip_disable" in properties
-                        or "distinct_id" in properties
-                        or "historical_migration" in properties
-                        or "analytics_source" in properties
-                        or "import_name" in properties
-                    )
-                    and ("$ip" not in properties or not is_falsy(properties["$ip"]))
                 ):
-                    start = len(text)
-                    text += head
-                    _encode_into(distinct_id, text, -1)
-                    at = len(text)
-                    _encode_into(properties, text, -1)
-                    if len(text) - start < small:
-                        text[at] = _COMMA
-                        text[-1:] = tail_beside_ip if "$ip" in properties else tail
-                        text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
+                    ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
+                    write = write_members if properties.__class__ is Members else write_usual
+                    if write(text, head, distinct_id, properties, ending, small):
                         if draft.uuid is not None:
                             texts.own[len(ends)] = draft.uuid
                             key = ""
@@ -196,7 +185,6 @@ class _Maker:
                             texts.close_run()
                             text = texts.open
                         continue
-                    del text[start:]
             try:
                 if draft.__class__ is Draft:
                     code = self.add(row, 0, draft)
@@ -222,6 +210,9 @@ class _Maker:
     def add(self, row: int, nth: int, draft: Draft) -> str:
         """Encode one event; a skip's code if it stays out, "" if it is kept."""
         made, rules, texts = self.made, self.rules, self.texts
+        properties: Any = draft.properties
+        if properties.__class__ is Members:
+            draft.properties = properties.as_dict()
         code = skip_code(draft, rules)
         if code:
             if type(draft.time) is int and draft.event:

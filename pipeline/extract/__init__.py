@@ -48,15 +48,16 @@ def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOC
     return formats.blocks(part, block_bytes, block_rows)
 
 
-def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str] = ()) -> Rows:
+def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str] = (), members: bool = False) -> Rows:
     """The rows of one block, read in the calling process.
 
     A block without content is read from the file itself. Without `observe` no warnings are gathered.
     `opens` names members of JSON lines that hold an object to be opened with the row (`pipeline.extract.jsonl`).
+    With `members`, rows may come as `pipeline.native` Members instead of dicts.
     """
     from pipeline.extract import formats
 
-    return formats.rows(part, block, observe=observe, opens=opens)
+    return formats.rows(part, block, observe=observe, opens=opens, members=members)
 
 
 def digest_of(part: Part) -> str:

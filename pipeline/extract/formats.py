@@ -26,14 +26,14 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
             return parquet.blocks(part, block_rows)
 
 
-def rows(part: Part, block: Block, *, observe: bool, opens: Sequence[str] = ()) -> Rows:
+def rows(part: Part, block: Block, *, observe: bool, opens: Sequence[str] = (), members: bool = False) -> Rows:
     """The rows of a block, by the part's format."""
     content = _content(part, block)
     match part.format:
         case Format.JSONL:
             from pipeline.extract.jsonl import JsonlRows
 
-            return JsonlRows(content, block.offset, observe=observe, opens=opens)
+            return JsonlRows(content, block.offset, observe=observe, opens=opens, members=members)
         case Format.CSV:
             from pipeline.extract.delimited import DelimitedRows
 

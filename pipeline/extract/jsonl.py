@@ -30,6 +30,7 @@ from msgspec import Raw
 
 from pipeline.extract.line_places import LinePlaces, pieces
 from pipeline.extract.scan import Suspects, is_utf8, scan
+from pipeline.native import AVAILABLE, native
 from pipeline.schema import BrokenRow
 from pipeline.values import Record, canonical
 
@@ -48,10 +49,16 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class JsonlRows:
-    """The rows of one block. `opens` names members that hold an object to be opened with the row."""
+    """The rows of one block. `opens` names members that hold an object to be opened with the row.
 
-    def __init__(self, data: bytes, offset: int = 0, *, observe: bool = True, opens: Sequence[str] = ()) -> None:
+    With `members`, usual rows come as `pipeline.native` Members where there are such.
+    """
+
+    def __init__(
+        self, data: bytes, offset: int = 0, *, observe: bool = True, opens: Sequence[str] = (), members: bool = False
+    ) -> None:
         self._data = data
+        self._members = members and AVAILABLE
         self._offset = offset
         self._observe = observe
         self._opens = tuple(opens)
@@ -60,11 +67,35 @@ class JsonlRows:
         self.warnings: list[tuple[int, str, str]] = []
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
+        return self._natively() if self._members else self._rows(self._data, 0)
+
+    def _natively(self) -> Iterator[Any]:
+        """The usual rows as Members, the rest by `_rows`, some at a time where they follow each other."""
+        row = 0
+        unusual: list[bytes] = []
+        for line in native.Lines(self._data, self._opens, self._observe):
+            if line.__class__ is bytes:
+                unusual.append(line)
+                continue
+            if unusual:
+                for found in self._rows(b"".join(unusual), row):
+                    yield found
+                    row += 1
+                unusual.clear()
+            if line.__class__ is tuple:
+                self._warn_integers(row, line[0])
+                line = line[1]
+            yield line
+            row += 1
+        yield from self._rows(b"".join(unusual), row)
+
+    def _rows(self, data: bytes, first_row: int) -> Iterator[Record | BrokenRow]:
+        """Every row of some lines, decoded in Python. `first_row` is the number of the first in the block."""
         opens = self._opens
-        pair = _pair_of(self._data, opens) if len(opens) == 1 else None
+        pair = _pair_of(data, opens) if len(opens) == 1 else None
         holders = self._holders
-        row = -1
-        for piece in pieces(self._data, PIECE_BYTES):
+        row = first_row - 1
+        for piece in pieces(data, PIECE_BYTES):
             lines = list(io.BytesIO(piece))
             broken, marks = self._look_over(piece, row + 1, max(map(len, lines)))
             line_number = -1

@@ -10,8 +10,10 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 
 from pipeline.mapping import conversions, runtime, verbs
-from pipeline.mapping.code import Code
+from pipeline.mapping.code import Code, Local
 from pipeline.mapping.language import Call, EventRule, Mapping, Spread
+from pipeline.mapping.members_code import MembersCode
+from pipeline.native import native
 
 RESERVED = (
     "$set",
@@ -55,6 +57,8 @@ class Read:
     """The names of what was read, by the name of the property it becomes."""
 
     set: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    """Of `set`, what is a column as it stands: it is copied when it is set, and not read."""
     fill: dict[str, str] = field(default_factory=dict)
     spreads: list[str] = field(default_factory=list)
     person_set: dict[str, str] = field(default_factory=dict)
@@ -88,7 +92,8 @@ def read_changes(code: Code, mapping: Mapping) -> Read:
     """Write the reading of everything that the changes need."""
     read = Read()
     properties, person, groups = mapping.properties, mapping.person, mapping.groups
-    read.set = _read(code, properties.set)
+    read.columns = _columns(code, properties.set)
+    read.set = {name: "" if name in read.columns else code.present(call).name for name, call in properties.set.items()}
     read.fill = _read(code, properties.fill)
     read.spreads = [_spread(code, one) for one in properties.spread]
     if person is not None:
@@ -121,12 +126,30 @@ def _read(code: Code, table: Map[str, Call]) -> dict[str, str]:
     return {name: code.present(call).name for name, call in table.items()}
 
 
+def _columns(code: Code, table: Map[str, Call]) -> dict[str, str]:
+    if not isinstance(code, MembersCode):
+        return {}
+    return {name: column for name, call in table.items() if (column := code.column(call))}
+
+
 def _spread(code: Code, spread: Spread) -> str:
-    source = code.present(spread.source).name
+    source = _opened_once(code, spread.source)
     spreader = runtime.Spreader(spread.only, spread.leave, spread.rename, spread.strip, spread.prefix, spread.blank)
     name = code.local("s")
     code.line(f"{name} = {code.const(spreader)}({source}) if {source} is not None else None")
     return name
+
+
+def _opened_once(code: Code, call: Call) -> str:
+    """The members of what is spread: opened once, whoever asks for them. Raises BadValue in the mapper."""
+    held = code.present(call).name
+    if known := code.known(("opened", held)):
+        return known.name
+    members = code.known(("members", code.read(call.given["ref"]).name)) if call.verb == "ref" else None
+    name = code.local("o")
+    before = f"{members.name} or " if members is not None else ""
+    code.line(f"{name} = {before}opened({held})")
+    return code.remember(("opened", held), Local(name, "value")).name
 
 
 def _read_rule(code: Code, rule: EventRule) -> None:
@@ -140,8 +163,12 @@ def _read_rule(code: Code, rule: EventRule) -> None:
         sets += f" + (('$group_type', {kind}), ('$group_key', {key}), ('$group_set', {held}))"
     if rule.group is not None and rule.group.open is not None:
         code.line(f"group_updates = {code.present(rule.group.open).name}")
-    names = code.const(dict(rule.rename)), code.const(tuple(dropped(code, rule.drop)))
-    code.line(f"late = ({sets}, {fills}, {names[0]}, {names[1]})")
+    drops = tuple(dropped(code, rule.drop))
+    if isinstance(code, MembersCode):
+        changes = dict.fromkeys(drops) | {old: new for old, new in rule.rename.items() if old not in drops}
+        code.line(f"late = ({sets}, {fills}, {_renames(code, changes, {}, set())})")
+    else:
+        code.line(f"late = ({sets}, {fills}, {code.const(dict(rule.rename))}, {code.const(drops)})")
 
 
 def _pairs(table: dict[str, str]) -> str:
@@ -159,9 +186,13 @@ def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
     for name, held in read.fill.items():
         code.line(f"if {held} is not None: p.setdefault({name!r}, {held})")
     for name, held in read.set.items():
-        _write_set(code, name, held, properties.set[name])
+        if name in read.columns:
+            column = repr(read.columns[name])
+            code.line(f"if not p.copy({name!r}, row, {column}): w = displaced({name!r}, row.get({column}), p, w)")
+        else:
+            _write_set(code, name, held, properties.set[name])
     if read.rules:
-        code.line(f"if late is not None: w = {code.const(runtime.Late(mapping.tool))}(p, late, w)")
+        _write_late(code, mapping)
     for name, kind in properties.types.items():
         with code.block(f"if (v := p.get({name!r})) is not None and v != NULL:"):
             code.line(f"try: p[{name!r}] = {code.const(conversions.CONVERT[kind])}(v)")
@@ -173,7 +204,10 @@ def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
     _write_groups(code, read)
     if not code.open_row and properties.rest != "drop":
         prefix = "" if properties.rest == "keep" else properties.rest or f"{mapping.tool}_"
-        code.line(f"if row: {code.const(runtime.Rest(code.named_columns, prefix))}(row, p)")
+        if code.members:
+            code.line(f"{code.const(native.Columns(frozenset(code.named_columns), prefix))}(row, p)")
+        else:
+            code.line(f"if row: {code.const(runtime.Rest(code.named_columns, prefix))}(row, p)")
 
 
 def _write_names(code: Code, mapping: Mapping) -> None:
@@ -190,6 +224,10 @@ def _write_names(code: Code, mapping: Mapping) -> None:
         else:
             rare[name] = leaving[name]
     blanks = {name: frozenset(blank.values) for blank in properties.blank for name in blank.within}
+    if isinstance(code, MembersCode):
+        later = {name: new for name, new in leaving.items() if name not in rare}
+        code.line(f"w = {_renames(code, rare | later, blanks, code.gone)}(p, w)")
+        return
     if rare or blanks:
         table = code.const(frozenset(rare) | frozenset(blanks))
         code.line(f"if not {table}.isdisjoint(p): w = {code.const(runtime.Rare(rare, blanks))}(p, w)")
@@ -202,6 +240,36 @@ def _write_names(code: Code, mapping: Mapping) -> None:
             local = code.known(("ref", name))
             assert local is not None
             code.line(f"if {local.name} is not None: {_renaming(name, new, local.name)}")
+
+
+def _write_late(code: Code, mapping: Mapping) -> None:
+    if not code.members:
+        code.line(f"if late is not None: w = {code.const(runtime.Late(mapping.tool))}(p, late, w)")
+        return
+    with code.block("if late is not None:"):
+        code.line("sets, fills, renames = late")
+        code.line("w = renames(p, w)")
+        with code.block("for k, v in fills:"):
+            code.line("if v is not None: p.setdefault(k, v)")
+        with code.block("for k, v in sets:"):
+            code.line("if v is not None and p.setdefault(k, v) is not v: w = displaced(k, v, p, w)")
+
+
+def _renames(
+    code: MembersCode, changes: dict[str, str | None], blanks: dict[str, frozenset[str]], gone: set[str]
+) -> str:
+    """The constant that makes all of these changes in one call, in the order that the dict's mapper keeps.
+
+    What is `gone` there by now is taken out before the first change is made.
+    """
+    seen: set[str | None] = set()
+    for old, new in changes.items():
+        if old in seen and old not in gone:
+            code.suits = False  # renamed twice: the one call looks only at the names the row came with
+        seen.add(new)
+    table = tuple((old, new, old in gone) for old, new in changes.items())
+    blank = runtime.Rare({}, blanks)
+    return code.const(native.Renames(table, runtime.renamed, frozenset(blanks), blank))
 
 
 def _renaming(old: str, new: str | None, held: str) -> str:

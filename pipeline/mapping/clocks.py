@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pipeline.errors import UsageError
 from pipeline.instants import MILLISECONDS_FROM, QUARTER, SECOND, UNITS
 from pipeline.mapping import grammar, verbs
-from pipeline.mapping.code import Code
+from pipeline.mapping.code import Code, Local
 from pipeline.mapping.language import Call, Clock, Mapping
 from pipeline.mapping.timeformat import TimeFormat
 from pipeline.schema import Fault
@@ -51,8 +51,11 @@ def _write_clock(code: Code, target: str, clock: Clock) -> None:
         source = code.value(clock.source).name
         number = code.known(("int", clock.source.given.get("ref"))) if clock.source.verb == "ref" else None
         head = f"if {source} is not None:"
+        test = f"{number.name} is not None" if number is not None else ""
+        if number is None and code.members:
+            number, test = Local(source, "any"), f"{source}.__class__ is int"
         if number is not None and unit != "ns":
-            with code.block(f"if {number.name} is not None:"):
+            with code.block(f"if {test}:"):
                 code.line(_number(target, number.name, unit))
                 if clock.zone == "project":
                     _write_zone(code, target, clock)

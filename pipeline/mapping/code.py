@@ -32,6 +32,9 @@ class Code:
     numbers (a hint for speed).
     """
 
+    members = False
+    """Whether rows are Members (`pipeline.mapping.members_code`) rather than dicts."""
+
     def __init__(self, tool: str, options: Options, tables: Mapping[str, Mapping[str, str]], open_row: bool) -> None:
         self.tool = tool
         self.options = options
@@ -137,12 +140,17 @@ class Code:
         if local.holds == "text":
             return local
         name = self.local("t")
-        source = local.name
         number = self.local("n") if call.verb == "ref" and call.given["ref"] in self.numbers else ""
         if number:
             # What was decoded for the text is used again for the time.
             self.line(f"{number} = None")
             self.remember(("int", call.given["ref"]), Local(number, "any"))
+        self._write_text(name, local.name, number)
+        result = Local(name, "text")
+        return self.remember(key, result) if key is not None else result
+
+    def _write_text(self, name: str, source: str, number: str) -> None:
+        """Set `name` to the text of a value, and `number`, unless that is "", to the whole number it is."""
         self.line(f"if {source} is None: {name} = None")
         with self.block(f"elif {source}.__class__ is Raw:"):
             if number:
@@ -152,8 +160,6 @@ class Code:
             self.line(f"except MsgspecError: {name} = text_of({source})")
         self.line(f"elif {source}.__class__ is str: {name} = {source}")
         self.line(f"else: {name} = text_of({source})")
-        result = Local(name, "text")
-        return self.remember(key, result) if key is not None else result
 
     def _first_text(self, call: Call) -> Local:
         name = self.local("t")
@@ -183,13 +189,13 @@ class Code:
         if known := self.known(key):
             return known
         if not ref.startswith("/"):
-            return self.remember(key, Local(self._take("p", ref), "any"))
+            return self.remember(key, Local(self._take("p", ref, ref), "any"))
         steps = [step.replace("~1", "/").replace("~0", "~") for step in ref[1:].split("/")]
         if len(steps) == 1:
             if self.open_row:
                 return self.remember(key, self.read(steps[0]))
             self.named_columns.add(steps[0])
-            return self.remember(key, Local(self._take("row", steps[0]), "any"))
+            return self.remember(key, Local(self._take("row", steps[0], ref), "any"))
         outer = self.read("/" + "/".join(step.replace("~", "~0").replace("/", "~1") for step in steps[:-1]))
         members = ("members", outer.name)
         inside = self.known(members)
@@ -201,7 +207,8 @@ class Code:
         self.line(f"{name} = {inside.name}.get({steps[-1]!r})")
         return self.remember(key, Local(name, "any"))
 
-    def _take(self, table: str, name: str) -> str:
+    def _take(self, table: str, name: str, ref: str) -> str:
+        """Emit the reading of a member of `p` or `row`, and take it out where it leaves in any case."""
         local = self.local("v")
         constant = repr(name)
         if self.at_top and table == "row":

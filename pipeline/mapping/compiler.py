@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import msgspec
@@ -25,6 +27,8 @@ from pipeline.mapping.clocks import write_clocks
 from pipeline.mapping.code import Code
 from pipeline.mapping.kinds import FAMILIES
 from pipeline.mapping.language import EventRule, Mapping
+from pipeline.mapping.members_code import MembersCode
+from pipeline.native import AVAILABLE, native
 from pipeline.schema import Options, Outcome
 from pipeline.values import Record
 
@@ -41,6 +45,8 @@ class Mapper:
     hand over as opened objects (it saves the mapper the work); `zone_evidence`
     says that Drafts carry `wall`, so the zone can be
     proved; `hash_fingerprint` tells which secret hashed, "" when none did; `source` is the compiled text.
+    `map_members` does the same for rows that are `pipeline.native` Members; None where there is no such part, or it
+    does not suit the mapping.
     """
 
     tool: str
@@ -51,6 +57,7 @@ class Mapper:
     zone_evidence: bool
     hash_fingerprint: str
     source: str
+    map_members: MapRow | None = None
 
 
 def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
@@ -59,24 +66,10 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
     code = Code(mapping.tool, options, mapping.tables, open_row=mapping.properties.open is None)
     code.depth = 2
     _write(code, mapping)
-    source = "\n".join(
-        [
-            "def map_row(row):",
-            "    w = ()",
-            "    try:",
-            *code.lines,
-            "    except (BadValue, MsgspecError) as error:",
-            "        return Fault('bad_value', str(error))",
-            "",
-        ]
-    )
-    names: dict[str, Any] = dict(_NAMES)
-    names.update(code.constants)
-    names["displaced"] = runtime.Displaced(mapping.tool)
     clock = ZoneClock(options.zones)
-    names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
-    exec(compile(source, f"<mapping {mapping.tool}>", "exec"), names)
-    map_row: MapRow = names["map_row"]
+    source = _text(code)
+    map_row = _compiled(code, source, clock)
+    map_members = _for_members(mapping, options, clock, map_row)
     if mapping.decoder is not None:
         map_row = _decoded(FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder), map_row)
     space = identity.namespace(mapping.tool, options.settings.get("source", ""))
@@ -91,7 +84,46 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
         zone_evidence=any(clock.zone == "project" for clock in mapping.time),
         hash_fingerprint=runtime.hash_fingerprint(os.environ[verbs.HASH_KEY]) if code.used_hash else "",
         source=source,
+        map_members=map_members,
     )
+
+
+def _text(code: Code) -> str:
+    head = ["def map_row(row):", "    w = ()", "    try:"]
+    foot = ["    except (BadValue, MsgspecError) as error:", "        return Fault('bad_value', str(error))", ""]
+    return "\n".join([*head, *code.lines, *foot])
+
+
+def _compiled(code: Code, source: str, clock: ZoneClock, **more: Any) -> MapRow:
+    names: dict[str, Any] = {**_NAMES, **code.constants, **more}
+    names["displaced"] = runtime.Displaced(code.tool)
+    names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
+    exec(_interned(compile(source, f"<mapping {code.tool}>", "exec")), names)
+    map_row: MapRow = names["map_row"]
+    return map_row
+
+
+def _interned(code: CodeType) -> CodeType:
+    """The same code, whose texts are the very objects that names of members are."""
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            constants.append(sys.intern(constant))
+        else:
+            constants.append(_interned(constant) if isinstance(constant, CodeType) else constant)
+    return code.replace(co_consts=tuple(constants))
+
+
+def _for_members(mapping: Mapping, options: Options, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
+    opens = _opens(mapping)
+    if not AVAILABLE or mapping.decoder is not None or (mapping.properties.open is not None and not opens):
+        return None
+    code = MembersCode(mapping.tool, options, mapping.tables, mapping.properties.open is None, "".join(opens))
+    code.depth = 2
+    _write(code, mapping)
+    if not code.suits or not code.gone.isdisjoint(("$set", "$set_once")):
+        return None
+    return _compiled(code, _text(code), clock, Members=native.Members, map_dict=map_row)
 
 
 def _opens(mapping: Mapping) -> tuple[str, ...]:
@@ -209,6 +241,15 @@ def _write(code: Code, mapping: Mapping) -> None:
 
 def _write_open(code: Code, mapping: Mapping) -> None:
     source = mapping.properties.open
+    if isinstance(code, MembersCode):
+        if source is None:
+            code.line("p = row")
+        else:
+            code.named_columns.add(code.opened_column)
+            code.line(f"p = row.get({code.opened_column!r})")
+            code.line("if p.__class__ is not Members: return map_dict(row.as_dict())")
+        code.line("more = None")
+        return
     if source is None:
         code.line("p = row")
         with code.block("if None in p.values():"):

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.mapping import conditions, decoders, verbs  # noqa: F401  (declares the verbs)
+from pipeline.mapping import (  # noqa: F401  (declares the verbs)
+    call_table,
+    conditions,
+    decoders,
+    named_words,
+    session_start,
+    user_agent,
+    verbs,
+)
 from pipeline.mapping.grammar import MAPPING
 from pipeline.mapping.kinds import (
     FAMILIES,

@@ -1,8 +1,8 @@
 """Reads a mapping file: YAML in, `language.Mapping` out, or a MappingError at file:line:column.
 
 Strict, because YAML guesses: `no` would be false, `1_000` a number, a second key would win unseen. Here every
-scalar is the text that stands there, and anchors, tags, merges, duplicate and unknown keys are errors. The only
-file that imports yaml.
+scalar is the text that stands there, and anchors, tags, merges, duplicate and unknown keys are errors. `Reader` reads
+job files too (pipeline.jobs.loading). The only file that imports yaml.
 """
 
 from __future__ import annotations
@@ -14,8 +14,16 @@ from typing import Any
 import msgspec
 import yaml
 
-from pipeline.errors import MappingError
-from pipeline.mapping import conditions, decoders, verbs  # noqa: F401  (declares the verbs)
+from pipeline.errors import MappingError, WrongFile
+from pipeline.mapping import (  # noqa: F401  (declares the verbs)
+    call_table,
+    conditions,
+    decoders,
+    named_words,
+    session_start,
+    user_agent,
+    verbs,
+)
 from pipeline.mapping.grammar import MAPPING
 from pipeline.mapping.kinds import (
     FAMILIES,
@@ -38,7 +46,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def parse(text: str, file: str) -> Mapping:
     """Parse the text of a mapping file; `file` is what errors call it. Raises MappingError."""
-    reader = _Reader(file)
+    reader = Reader(file)
     root = reader.compose(text)
     if not isinstance(root, yaml.MappingNode):
         raise reader.wrong(root, "a mapping file is a table", "begin with `format: " + FORMAT + "`")
@@ -50,11 +58,12 @@ def parse(text: str, file: str) -> Mapping:
     return Mapping(**given, file=file, text=text)
 
 
-class _Reader:
-    """Turns nodes into what their kind says."""
+class Reader:
+    """Turns nodes into what their kind says; what is wrong is raised as `error` at its place."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, error: type[WrongFile] = MappingError) -> None:
         self._file = file
+        self._error = error
 
     def compose(self, text: str) -> yaml.Node | None:
         try:
@@ -75,14 +84,14 @@ class _Reader:
                 error.problem_mark or error.context_mark, f"not YAML: {problem}", "check the indentation and the quotes"
             ) from None
         except yaml.YAMLError as error:
-            raise MappingError(f"not YAML: {error}", file=self._file, hint="save the file as UTF-8") from None
+            raise self._error(f"not YAML: {error}", file=self._file, hint="save the file as UTF-8") from None
 
-    def _at(self, mark: Any, message: str, hint: str) -> MappingError:
+    def _at(self, mark: Any, message: str, hint: str) -> WrongFile:
         if mark is None:
-            return MappingError(message, file=self._file, line=1, column=1, hint=hint)
-        return MappingError(message, file=self._file, line=mark.line + 1, column=mark.column + 1, hint=hint)
+            return self._error(message, file=self._file, line=1, column=1, hint=hint)
+        return self._error(message, file=self._file, line=mark.line + 1, column=mark.column + 1, hint=hint)
 
-    def wrong(self, node: yaml.Node | None, message: str, hint: str) -> MappingError:
+    def wrong(self, node: yaml.Node | None, message: str, hint: str) -> WrongFile:
         return self._at(node.start_mark if node is not None else None, message, hint)
 
     def place(self, node: yaml.Node) -> Place:
@@ -133,7 +142,7 @@ class _Reader:
     def choice(self, node: yaml.Node, words: tuple[str, ...], name: str) -> str:
         word = self.text(node, name)
         if word not in words:
-            raise self.wrong(node, f"{name!r} cannot be {word!r}", _nearest(word, words))
+            raise self.wrong(node, f"{name!r} cannot be {word!r}", nearest(word, words))
         return word
 
     def json(self, node: yaml.Node, name: str) -> str:
@@ -165,14 +174,15 @@ class _Reader:
         for key, value in entries.items():
             field: Field | None = fields.get(key)
             if field is None:
-                raise self.wrong(self._key(node, key), f"{name} has no key {key!r}", _nearest(key, fields))
+                raise self.wrong(self.key(node, key), f"{name} has no key {key!r}", nearest(key, fields))
             given[field.into or key] = self.read(value, field.kind, key)
         for key, field in fields.items():
             if field.required and key not in entries:
                 raise self.wrong(node, f"{name} lacks {key!r}", f"{key}: {field.says}")
         return given
 
-    def _key(self, node: yaml.Node, name: str) -> yaml.Node:
+    def key(self, node: yaml.Node, name: str) -> yaml.Node:
+        """Where a key of a table stands."""
         for key, _ in node.value:
             if key.value == name:
                 found: yaml.Node = key
@@ -201,11 +211,12 @@ class _Reader:
         if named:
             return known[named[0]]
         first = next(iter(entries), "")
-        place = self._key(node, first) if first else node
-        raise self.wrong(place, f"there is no {family} {first!r}", _nearest(first, known))
+        place = self.key(node, first) if first else node
+        raise self.wrong(place, f"there is no {family} {first!r}", nearest(first, known))
 
 
-def _nearest(word: str, words: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
+    """What to do about a word that is none of these."""
     known = list(words)
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(known)}"

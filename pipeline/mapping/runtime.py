@@ -221,6 +221,7 @@ class Spreader:
         self._only, self._leave, self._rename = tuple(only), tuple(leave), dict(rename)
         self._strip, self._prefix = strip, prefix
         self._blank = frozenset(blank)
+        self._blank_json = _spellings(self._blank)
         self._names: dict[str, str | None] = {}
 
     def __call__(self, value: Value) -> Record:
@@ -232,10 +233,17 @@ class Spreader:
                 new = names[name]
             except KeyError:
                 new = self._name(name)
-            if new is None or (self._blank and values.text(member) in self._blank):
+            if new is None or (self._blank and self._is_blank(member)):
                 continue
             spread[new] = member
         return spread
+
+    def _is_blank(self, value: Value) -> bool:
+        if type(value) is Raw:
+            json = bytes(value)
+            if b"\\" not in json:
+                return json in self._blank_json
+        return values.text(value) in self._blank
 
     def _name(self, name: str) -> str | None:
         if (self._only and not named(name, self._only)) or named(name, self._leave):
@@ -245,6 +253,12 @@ class Spreader:
         if len(self._names) < 10_000:
             self._names[name] = new
         return new
+
+
+def _spellings(texts: frozenset[str]) -> frozenset[bytes]:
+    """The JSON, without a backslash in it, of which `values.text` gives one of these texts."""
+    bare = {text.encode() for text in texts if text != "null" and text[:1] != '"'}
+    return frozenset({encode(text) for text in texts} | bare)
 
 
 def add_groups(found: dict[str, Value], properties: dict[str, Any]) -> None:

@@ -1,0 +1,162 @@
+/* The names of members: each known once, by how it stands in a row and by what it says. */
+
+#include "native.h"
+
+#define SLOTS (1 << 15)
+#define MOST_SPELLINGS (1 << 14) /* a source that makes up names may not fill the memory with them */
+
+static PyObject *encode, *decode_text;
+static PyObject *numbers; /* dict: text -> number */
+static Name **names;
+static Py_ssize_t count, room;
+static Spelling slots[SLOTS];
+static Py_ssize_t spellings;
+
+int
+names_init(PyObject *encode_, PyObject *decode_text_)
+{
+    encode = Py_NewRef(encode_);
+    decode_text = Py_NewRef(decode_text_);
+    if (numbers == NULL)
+        numbers = PyDict_New();
+    return numbers == NULL ? -1 : 0;
+}
+
+static PyObject *
+written(PyObject *text)
+{
+    PyObject *json = PyObject_CallOneArg(encode, text);
+    if (json == NULL)
+        return NULL;
+    Py_ssize_t length = PyBytes_GET_SIZE(json);
+    PyObject *whole = PyBytes_FromStringAndSize(NULL, length + 2);
+    if (whole != NULL) {
+        char *to = PyBytes_AS_STRING(whole);
+        to[0] = ',';
+        memcpy(to + 1, PyBytes_AS_STRING(json), (size_t)length);
+        to[length + 1] = ':';
+    }
+    Py_DECREF(json);
+    return whole;
+}
+
+Name *
+names_known(PyObject *text)
+{
+    PyObject *number = PyDict_GetItemWithError(numbers, text);
+    if (number != NULL)
+        return names[PyLong_AsSsize_t(number)];
+    PyErr_Clear(); /* what has no hash is no name */
+    return NULL;
+}
+
+Name *
+name_of(PyObject *text)
+{
+    Name *name = names_known(text);
+    if (name != NULL)
+        return name;
+    if (count == room) {
+        Py_ssize_t more = room ? room * 2 : 256;
+        Name **larger = PyMem_Realloc(names, (size_t)more * sizeof(Name *));
+        if (larger == NULL)
+            return (Name *)PyErr_NoMemory();
+        names = larger;
+        room = more;
+    }
+    name = PyMem_Calloc(1, sizeof(Name));
+    if (name == NULL)
+        return (Name *)PyErr_NoMemory();
+    name->number = count;
+    name->written = written(text);
+    PyObject *number = PyLong_FromSsize_t(count);
+    if (name->written == NULL || number == NULL || PyDict_SetItem(numbers, text, number) < 0) {
+        Py_XDECREF(name->written);
+        Py_XDECREF(number);
+        PyMem_Free(name);
+        return NULL;
+    }
+    Py_DECREF(number);
+    name->text = Py_NewRef(text);
+    PyUnicode_InternInPlace(&name->text);
+    names[count++] = name;
+    return name;
+}
+
+static uint32_t
+hash_of(const char *bytes, Py_ssize_t length)
+{
+    uint64_t hash = (uint64_t)length * 0x9E3779B97F4A7C15u;
+    for (; length >= 8; bytes += 8, length -= 8) {
+        uint64_t eight;
+        memcpy(&eight, bytes, 8);
+        hash = (hash ^ eight) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 29;
+    }
+    uint64_t rest = 0;
+    memcpy(&rest, bytes, (size_t)length);
+    hash = (hash ^ rest) * 0x9E3779B97F4A7C15u;
+    return (uint32_t)(hash >> 32);
+}
+
+/* The name that some bytes of a row spell, quotes left out; NULL without an exception when they spell none. */
+static Name *
+read_name(const char *bytes, Py_ssize_t length)
+{
+    PyObject *json = PyBytes_FromStringAndSize(NULL, length + 2);
+    if (json == NULL)
+        return NULL;
+    char *to = PyBytes_AS_STRING(json);
+    to[0] = to[length + 1] = '"';
+    memcpy(to + 1, bytes, (size_t)length);
+    PyObject *text = PyObject_CallOneArg(decode_text, json);
+    Py_DECREF(json);
+    if (text == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_MemoryError))
+            PyErr_Clear();
+        return NULL;
+    }
+    Name *name = name_of(text);
+    Py_DECREF(text);
+    return name;
+}
+
+Spelling *
+spelling_of(const char *bytes, Py_ssize_t length)
+{
+    uint32_t hash = hash_of(bytes, length);
+    Spelling *slot = &slots[hash % SLOTS];
+    while (slot->bytes != NULL) {
+        if (slot->hash == hash && slot->length == (uint32_t)length && memcmp(slot->bytes, bytes, (size_t)length) == 0)
+            return slot;
+        if (++slot == slots + SLOTS)
+            slot = slots;
+    }
+    if (spellings == MOST_SPELLINGS || length > 1000)
+        return NULL;
+    Name *name = read_name(bytes, length);
+    if (name == NULL)
+        return NULL;
+    char *kept = PyMem_Malloc((size_t)length + 1);
+    if (kept == NULL)
+        return (Spelling *)PyErr_NoMemory();
+    memcpy(kept, bytes, (size_t)length);
+    *slot = (Spelling){hash, (uint32_t)length, kept, name};
+    spellings++;
+    return slot;
+}
+
+uint16_t *
+answer_of(Answers *answers, const Name *name)
+{
+    if (name->number >= answers->room) {
+        Py_ssize_t more = name->number + 256;
+        uint16_t *larger = PyMem_Realloc(answers->known, (size_t)more * sizeof(uint16_t));
+        if (larger == NULL)
+            return (uint16_t *)PyErr_NoMemory();
+        memset(larger + answers->room, 0, (size_t)(more - answers->room) * sizeof(uint16_t));
+        answers->known = larger;
+        answers->room = more;
+    }
+    return &answers->known[name->number];
+}
