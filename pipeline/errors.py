@@ -2,7 +2,9 @@
 
     BackcastError                     exit 1    our bug: report it
     ├── UsageError                    exit 2    change the command or the configuration
-    │   ├── MappingError              exit 2    mend the mapping file at file:line:column
+    │   ├── WrongFile                 exit 2    mend the file at file:line:column
+    │   │   ├── MappingError          exit 2    mend the mapping file
+    │   │   └── JobError              exit 2    mend the job file
     │   └── Busy                      exit 2    another run holds this plan: wait for it
     ├── UnreadableExport              exit 3    mend or fetch the export again
     ├── UnsafePlan                    exit 4    plan again, or mend what the gate says
@@ -51,8 +53,8 @@ class UsageError(BackcastError):
     exit_code = 2
 
 
-class MappingError(UsageError):
-    """A mapping file is wrong at one place."""
+class WrongFile(UsageError):
+    """A file that a person wrote is wrong at one place."""
 
     def __init__(self, message: str, *, file: str, line: int = 0, column: int = 0, hint: str = "") -> None:
         where = f"{file}:{line}:{column}" if line else file
@@ -60,6 +62,14 @@ class MappingError(UsageError):
         self.file = file
         self.line = line
         self.column = column
+
+
+class MappingError(WrongFile):
+    """A mapping file is wrong at one place."""
+
+
+class JobError(WrongFile):
+    """A job file is wrong at one place."""
 
 
 class Busy(UsageError):

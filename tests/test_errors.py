@@ -13,7 +13,9 @@ from pipeline.errors import BackcastError
 EXIT_CODES = {
     "BackcastError": 1,
     "UsageError": 2,
+    "WrongFile": 2,
     "MappingError": 2,
+    "JobError": 2,
     "Busy": 2,
     "UnreadableExport": 3,
     "UnsafePlan": 4,
@@ -32,7 +34,9 @@ TREE: list[type[BackcastError]] = [
 def an_error(kind: type[BackcastError]) -> BackcastError:
     """One of each, with facts."""
     facts: dict[type[BackcastError], dict[str, object]] = {
+        errors.WrongFile: {"file": "shop.yaml", "line": 3, "column": 7},
         errors.MappingError: {"file": "shop.yaml", "line": 3, "column": 7},
+        errors.JobError: {"file": "job.yaml", "line": 3, "column": 7},
         errors.UnreadableExport: {"path": "a.jsonl"},
         errors.StalePlan: {"differences": ["a.jsonl: changed"]},
         errors.Refused: {"status": 401},

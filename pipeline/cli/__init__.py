@@ -23,12 +23,17 @@ COMMANDS = {
     "survey": ("survey:survey", "Look at an export before mapping it."),
     "plan": ("plan:plan", "Read everything, send nothing, write the sealed plan and its report."),
     "rehearse": ("rehearse:rehearse", "Apply a plan to the embedded local service and verify it there."),
+    "preflight": ("preflight:preflight", "Is the target ready: project, settings, functions that would fire."),
     "apply": ("apply:apply", "Send exactly the plan; run again to resume."),
     "verify": ("verify:verify", "Compare what landed with the ledger, event by event."),
+    "run": ("run:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("status:status", "Where a plan stands, and what is in doubt."),
     "rejects": ("rejects:rejects", "The rows that could not be sent, with place, code and text."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "service": ("service:service", "The local service, which stands in for the real one."),
+    "hog-functions": ("hog_functions:hog_functions", "Hog functions of a project, one command an operation."),
+    "recordings": ("recordings:recordings", "Session recordings of a project, one command an operation."),
+    "projects": ("projects:projects", "Projects that the personal key reaches."),
 }
 """name: (where it is, what `--help` says)"""
 

@@ -1,18 +1,49 @@
-"""The management API over HTTP: `Authorization: Bearer <personal key>`, project-scoped, trailing slashes."""
+"""The management API over HTTP: `Authorization: Bearer <personal key>`, project-scoped, trailing slashes.
+
+The key goes to one origin (scheme, host and port) and nowhere else: redirects are not followed, nor is a `next` that
+leads away. An answer that is shown in an error has the key and the input values that were sent blotted out.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urljoin, urlsplit
 
 import httpx
 
 from pipeline.config import Secret
-from pipeline.deliver.capture import address_of, is_loopback, region_of
+from pipeline.deliver.capture import address_of, is_loopback, region_of, retry_after, trusted
 from pipeline.errors import Refused, Unfinished, UsageError
+from pipeline.management.operations import Operation
+from pipeline.management.problems import ServiceProblem, no_answer, problem, told, unexpected, untrusted
+from pipeline.management.retry import Attempt, Patience, Sent, ask_patiently
+
+if TYPE_CHECKING:
+    from pipeline.management.hog_functions import HogFunctions
+    from pipeline.management.models import ServiceObject
+    from pipeline.management.projects import Projects
+    from pipeline.management.session_recordings import SessionRecordings
 
 REGIONS = {"us": "https://us.posthog.com", "eu": "https://eu.posthog.com"}
 """Hosts of the private API (service-behaviour 1.1)."""
 _SHOWN = 300
+_BLOTTED = 4
+"""Characters of the shortest input value that is blotted out; shorter ones would blot out half of a sentence."""
+Query = Mapping[str, str | int | bool | None]
+
+
+def management_address(target: str, api: str | None = None) -> str:
+    """Where the management API of a target is: `us`, `eu`, a URL, or a capture host, which stands for its region.
+
+    `api` is its address where that cannot be told from the target. Raises UsageError.
+    """
+    chosen = api or target
+    return REGIONS.get(region_of(chosen)) or address_of(chosen)
 
 
 class QueryAnswer(NamedTuple):
@@ -23,23 +54,64 @@ class QueryAnswer(NamedTuple):
     results: list[list[Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A success: its status, its body and the media type of that. `gone`: nothing was there any more (404).
+
+    `date` is the `Date` header, empty where there is none.
+    """
+
+    operation: Operation
+    url: str
+    status: int
+    body: bytes = field(repr=False)
+    media_type: str
+    gone: bool = False
+    date: str = ""
+
+    def json(self) -> Any:
+        """The body as JSON; None when it is empty. Raises UnexpectedAnswer."""
+        if not self.body.strip():
+            return None
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise unexpected(self.operation, self.url, self.status, "its body is no JSON") from None
+
+
 class ManagementClient:
     """Speaks for one project. Use as a context manager, or `close` it.
 
-    `base_url` is us, eu or a URL; a capture host of a region stands for that region. Raises UsageError.
+    `base_url` is us, eu or a URL; a capture host of a region stands for that region. Without a `project_id` only
+    `projects` can be asked, until `choose_project`. Thread-safe after that. Raises UsageError.
+
+    Every method raises a `pipeline.management.problems.ServiceProblem` for an answer that is no success. GET, PATCH
+    and DELETE are asked again after 408, 429, 5xx or no answer; a POST is sent once.
     """
 
-    def __init__(self, base_url: str, personal_key: Secret, project_id: str, *, timeout: float = 120.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        personal_key: Secret,
+        project_id: str | None = None,
+        *,
+        timeout: float = 120.0,
+        patience: Patience | None = None,
+        ca_file: str | None = None,
+    ) -> None:
         key = personal_key.reveal()
-        if not key.isascii() or not key.isprintable() or " " in key:
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise UsageError("the personal key has a shape that no key has", hint="copy it again: phx_ and letters")
-        if not project_id.isascii() or not project_id.isalnum():
-            raise UsageError(f"not a project id: {project_id!r}", hint="give the number that the project's URL shows")
-        self.base_url = REGIONS.get(region_of(base_url)) or address_of(base_url)
+        if project_id is not None:
+            _segment("project id", project_id)
+        self.base_url = management_address(base_url)
         self.project_id = project_id
+        self._key = personal_key
+        self._patience = patience or Patience()
         self._client = httpx.Client(
-            timeout=timeout,
-            headers={"Authorization": f"Bearer {key}", "User-Agent": "backcast"},
+            timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
+            headers={"Authorization": f"Bearer {key}", "User-Agent": "backcast", "Accept": "application/json, */*"},
+            verify=trusted(ca_file) if self.base_url.startswith("https") else False,
             trust_env=not is_loopback(self.base_url),
         )
 
@@ -49,34 +121,213 @@ class ManagementClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"ManagementClient({self.base_url!r}, ***, {self.project_id!r})"
+
     def close(self) -> None:
         """Let go of connections."""
         self._client.close()
 
+    @cached_property
+    def hog_functions(self) -> HogFunctions:
+        """Hog functions of the project (service-api 4.1)."""
+        from pipeline.management.hog_functions import HogFunctions
+
+        return HogFunctions(self)
+
+    @cached_property
+    def session_recordings(self) -> SessionRecordings:
+        """Session recordings of the project (service-api 4.2)."""
+        from pipeline.management.session_recordings import SessionRecordings
+
+        return SessionRecordings(self)
+
+    @cached_property
+    def projects(self) -> Projects:
+        """Projects that the key reaches (service-api 4)."""
+        from pipeline.management.projects import Projects
+
+        return Projects(self)
+
+    def choose_project(self) -> str:
+        """Speak for the key's only project from here on; its id. Raises UsageError, naming them, if there are more."""
+        self.project_id = self.projects.only_id()
+        return self.project_id
+
+    def call(
+        self,
+        operation: Operation,
+        id: str | None = None,
+        *,
+        query: Query | None = None,
+        body: ServiceObject | Mapping[str, object] | bytes | None = None,
+        gone_is_done: bool = False,
+    ) -> Answer:
+        """Do one operation. `gone_is_done`: 404 is a success where an earlier try, its answer lost, may have done it.
+
+        Query parameters that are None are left out; a bool is sent as true or false.
+        """
+        return self._call(operation, self._address(operation, id, query or {}), body, gone_is_done)
+
+    def follow(self, operation: Operation, page: Answer, url: str) -> Answer:
+        """The page that `url`, the `next` of another page, leads to. Raises UnexpectedAnswer if it leads away."""
+        try:
+            onward = urljoin(page.url, url)
+            same = _origin(onward) == _origin(self.base_url)
+        except ValueError:
+            same = False
+        if not same:
+            raise unexpected(operation, page.url, page.status, f"its next page is at another address: {url[:_SHOWN]!r}")
+        return self._call(operation, onward, None, False)
+
+    def _address(self, operation: Operation, id: str | None, query: Query) -> str:
+        places = {}
+        if "{project_id}" in operation.path:
+            if self.project_id is None:
+                raise UsageError(f"which project, to {operation.name}?", hint="name its id, or choose_project()")
+            places["project_id"] = _segment("project id", self.project_id)
+        if "{id}" in operation.path:
+            places["id"] = _segment("id", id or "")
+        asked = {name: _parameter(value) for name, value in query.items() if value is not None}
+        path = operation.path.format(**places)
+        return f"{self.base_url}{path}" + (f"?{httpx.QueryParams(asked)}" if asked else "")
+
+    def _call(
+        self,
+        operation: Operation,
+        url: str,
+        body: ServiceObject | Mapping[str, object] | bytes | None,
+        gone_is_done: bool,
+    ) -> Answer:
+        content = None if body is None else encoded(body)
+        again = operation.again and b'"base_updated_at"' not in (content or b"")  # a precondition fails the second time
+        sent = ask_patiently(lambda: self._ask(operation.method, url, content), self._patience, again=again)
+        last = sent.last
+        media_type = last.headers.get("content-type", "").partition(";")[0].strip()
+        if 200 <= last.status < 300:
+            return Answer(operation, url, last.status, last.body, media_type, date=last.headers.get("date", ""))
+        if last.status == 404 and gone_is_done and sent.doubtful:
+            return Answer(operation, url, last.status, b"", media_type, gone=True)
+        raise self._problem(operation, url, content, sent)
+
+    def _ask(self, method: str, url: str, content: bytes | None) -> Attempt:
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        try:
+            answer = self._client.request(method, url, content=content, headers=headers)
+        except httpx.ConnectError as error:
+            distrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
+            return Attempt(0, {}, b"", f"no connection: {error}", reached=False, final=distrusted)
+        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            return Attempt(0, {}, b"", f"no connection: {type(error).__name__}", reached=False)
+        except httpx.TransportError as error:
+            return Attempt(0, {}, b"", f"{type(error).__name__}: {error}")
+        except (httpx.DecodingError, httpx.InvalidURL) as error:
+            return Attempt(0, {}, b"", f"an answer nobody can read: {error}", final=True)
+        floor = retry_after(answer.headers.get("retry-after", ""), datetime.now(UTC))
+        return Attempt(answer.status_code, answer.headers, answer.content, retry_after=floor)
+
+    def _problem(self, operation: Operation, url: str, content: bytes | None, sent: Sent) -> ServiceProblem:
+        last = sent.last
+        secrets = (self._key.reveal(), *_input_values(content))
+
+        def blot(text: str) -> str:
+            for secret in secrets:
+                text = text.replace(secret, "***")
+            return text
+
+        if not last.status:
+            refusal = untrusted if last.final and not last.reached else no_answer
+            return refusal(operation, url, blot(last.failure))
+        if 300 <= last.status < 400:
+            onward = blot(last.headers.get("location", ""))[:_SHOWN]
+            return unexpected(operation, url, last.status, f"a redirect is not followed, here to {onward!r}")
+        said = told(last.body.decode("utf-8", "replace"), blot)
+        return problem(operation, url, last.status, said, retry_after=last.retry_after, doubtful=sent.doubtful)
+
     def query(self, sql: str) -> QueryAnswer:
         """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished when it must wait."""
-        url = f"{self.base_url}/api/projects/{self.project_id}/query/"
+        url = f"{self.base_url}/api/projects/{_segment('project id', self.project_id or '')}/query/"
         try:
             response = self._client.post(url, json={"query": {"kind": "HogQLQuery", "query": sql}})
         except httpx.HTTPError as error:
             raise Unfinished(f"no answer from {self.base_url}: {error}", hint="run the same command again") from None
+        said = response.text.replace(self._key.reveal(), "***")[:_SHOWN]
         if response.status_code == 429 or response.status_code >= 500:
             raise Unfinished(
-                f"{url} answered {response.status_code}: {response.text[:_SHOWN]}",
-                hint="wait a little and run the same command again",
+                f"{url} answered {response.status_code}: {said}", hint="wait a little and run the same command again"
             )
         if response.status_code != 200:
             raise Refused(
-                f"{url} answered {response.status_code}: {response.text[:_SHOWN]}",
+                f"{url} answered {response.status_code}: {said}",
                 status=response.status_code,
                 hint="check the personal key, its scope query:read and the project",
             )
         try:
-            said = response.json()
-            return QueryAnswer(said["columns"], said["types"], said["results"])
+            found = response.json()
+            return QueryAnswer(found["columns"], found["types"], found["results"])
         except (ValueError, KeyError, TypeError):
             raise Refused(
-                f"{url} gave no result of a query: {response.text[:_SHOWN]}",
+                f"{url} gave no result of a query: {said}",
                 status=response.status_code,
                 hint="check the address: --to names the service itself",
             ) from None
+
+
+def encoded(body: ServiceObject | Mapping[str, object] | bytes) -> bytes:
+    """A body as JSON. Raises UsageError for what JSON cannot say."""
+    if isinstance(body, bytes):
+        return body
+    value = dict(body) if isinstance(body, Mapping) else body.plain()
+    try:
+        return json.dumps(value, allow_nan=False, default=_plain).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"a body that JSON cannot say: {error}", hint="give JSON values only") from None
+
+
+def _plain(value: object) -> object:
+    """Models inside a mapping."""
+    plain = getattr(value, "plain", None)
+    if plain is None:
+        raise TypeError(f"{type(value).__name__} is no JSON value")
+    return plain()
+
+
+def _input_values(content: bytes | None) -> Iterator[str]:
+    """Texts inside the inputs of a body, longest first: any of them may be a secret."""
+    try:
+        body = json.loads(content or b"null")
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(body, dict):
+        return
+    mappings = body.get("mappings")
+    inputs = [body.get("inputs"), *(one.get("inputs") for one in (mappings or []) if isinstance(one, dict))]
+    found: set[str] = set()
+    waiting: list[object] = list(inputs)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+        elif isinstance(one, str) and len(one) >= _BLOTTED:
+            found.update((one, json.dumps(one)[1:-1]))
+    yield from sorted(found, key=len, reverse=True)
+
+
+def _segment(what: str, text: str) -> str:
+    """An id as one segment of a path. Raises UsageError for what would lead to another path."""
+    if not isinstance(text, str) or text.strip() in ("", ".", "..") or not text.isprintable():
+        raise UsageError(f"not a {what}: {text!r}", hint=f"give the {what} as the service shows it")
+    return quote(text, safe="")
+
+
+def _parameter(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a user in an address")
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

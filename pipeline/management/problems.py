@@ -1,0 +1,194 @@
+"""What the management API says no with: one class an answer, each with the service's own words.
+
+    BackcastError
+    └── ServiceProblem                  status, type, code, detail, attr
+        ├── BadRequest        exit 2    400: mend the body or a filter; `attr` names the field
+        ├── NotFound          exit 2    404: mend the id or the project
+        ├── NotAllowed        exit 2    405: the service has no such operation
+        ├── Unauthenticated   exit 5    401: mend the key
+        ├── Forbidden         exit 5    403: the key lacks `scope`, or does not reach the project
+        ├── Conflict          exit 5    409: somebody else changed it: look, then repeat
+        ├── UnexpectedAnswer  exit 5    any other answer: is this the service at all?
+        ├── Throttled         exit 6    429: wait `retry_after` seconds
+        └── ServiceDown       exit 6    5xx or no answer (status 0): run it again
+
+BadRequest, NotFound and NotAllowed are a UsageError too, Throttled and ServiceDown an Unfinished, the others a Refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pipeline.errors import BackcastError, Refused, Unfinished, UsageError
+from pipeline.management.operations import DELETE_FUNCTION, Operation
+
+_SHOWN = 300
+_SCOPE = re.compile(r"scope[^a-z*]{1,4}([a-z_]+:(?:read|write))")
+
+
+class ServiceProblem(BackcastError):
+    """An answer that is no success. What the answer does not say is ""."""
+
+    status = 0
+    type = code = detail = attr = ""
+
+
+class BadRequest(ServiceProblem, UsageError):
+    """400."""
+
+
+class NotFound(ServiceProblem, UsageError):
+    """404."""
+
+
+class NotAllowed(ServiceProblem, UsageError):
+    """405."""
+
+
+class Unauthenticated(ServiceProblem, Refused):
+    """401."""
+
+
+class Forbidden(ServiceProblem, Refused):
+    """403. `scope` is the one the operation needs, as the answer says or as the contract does."""
+
+    scope = ""
+
+
+class Conflict(ServiceProblem, Refused):
+    """409."""
+
+
+class UnexpectedAnswer(ServiceProblem, Refused):
+    """An answer that the service does not give."""
+
+
+class Throttled(ServiceProblem, Unfinished):
+    """429. `retry_after` is in seconds, 0 where the answer names no time."""
+
+    retry_after = 0.0
+
+
+class ServiceDown(ServiceProblem, Unfinished):
+    """5xx, or no answer at all."""
+
+
+_KINDS: dict[int, type[ServiceProblem]] = {
+    400: BadRequest, 401: Unauthenticated, 403: Forbidden, 404: NotFound,
+    405: NotAllowed, 409: Conflict, 429: Throttled,
+}  # fmt: skip
+
+
+class Told(NamedTuple):
+    """What an error body says, in the fields of the service's envelope."""
+
+    type: str
+    code: str
+    detail: str
+    attr: str
+
+
+def told(body: str, blot: Callable[[str], str]) -> Told:
+    """Read an error body: the envelope, bare field errors as some operations give them, `{"error": …}`, or plain text.
+
+    `blot` takes secrets out of a text. (service-behaviour 5.1 and 5.2; the contract shows no shape.)
+    """
+
+    def text(value: object) -> str:
+        if value is None:
+            return ""
+        return blot(value if isinstance(value, str) else json.dumps(value))[:_SHOWN]
+
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        said = None
+    if isinstance(said, dict) and "detail" in said:
+        return Told(*(text(said.get(name)) for name in ("type", "code", "detail", "attr")))
+    if isinstance(said, dict) and "error" in said:
+        return Told("", text(said.get("code")), text(said["error"]), "")
+    fields = [name for name, words in said.items() if isinstance(words, list)] if isinstance(said, dict) else []
+    return Told("", "", text(body.strip()), text(fields[0]) if len(fields) == 1 else "")
+
+
+def problem(
+    operation: Operation, url: str, status: int, said: Told, *, retry_after: float = 0.0, doubtful: bool = False
+) -> ServiceProblem:
+    """The error that an answer other than 2xx means. `doubtful`: an earlier try may have done what was asked."""
+    kind = _KINDS.get(status) or (ServiceDown if status >= 500 else UnexpectedAnswer)
+    scope = ""
+    if kind is Forbidden:
+        named = _SCOPE.search(said.detail)
+        scope = named.group(1) if named else operation.scope
+    field = f" (field {said.attr})" if said.attr else ""
+    earlier = "; an earlier try may have done it" if doubtful else ""
+    error = kind(
+        f"{operation.method} {url} answered {status}: {said.detail or said.code or 'without a word'}{field}{earlier}",
+        hint=_hint(kind, operation, said, scope, retry_after),
+    )
+    error.status, error.type, error.code, error.detail, error.attr = status, *said
+    if isinstance(error, Forbidden):
+        error.scope = scope
+    if isinstance(error, Throttled):
+        error.retry_after = retry_after
+    return error
+
+
+def _hint(kind: type[ServiceProblem], operation: Operation, said: Told, scope: str, retry_after: float) -> str:
+    if kind is Forbidden:
+        if "not support personal API key" in said.detail:
+            return f"{operation.name} in the service's own pages: it is closed to personal keys"
+        if "project" in said.detail and "scope" not in said.detail:
+            return "make a personal key that reaches this project, or name another with --project"
+        return f"make a personal key with the scope {scope}, for this project"
+    if kind is Throttled:
+        return (
+            f"wait {retry_after:.0f} seconds, then run it again" if retry_after else "wait a minute, then run it again"
+        )
+    if kind is ServiceDown:
+        if operation.again:
+            return "wait a little, then run it again"
+        return f"it may have been done all the same: look, before you {operation.name} again"
+    return {
+        BadRequest: "mend what was sent; the service says what is wrong with it",
+        NotFound: "check the id and the project; what was deleted is not found either",
+        NotAllowed: "a hog function is deleted by an update with deleted true, and by nothing else"
+        if operation == DELETE_FUNCTION
+        else "check the address: the service itself allows this",
+        Unauthenticated: "check that the personal key is whole, not revoked, and of this region",
+        Conflict: "somebody else changed it: retrieve it, look, and repeat",
+        UnexpectedAnswer: "check the address: it has to be the service's own",
+    }[kind]
+
+
+def no_answer(operation: Operation, url: str, failure: str) -> ServiceDown:
+    """Nothing came back, after every try there was."""
+    error = ServiceDown(
+        f"{operation.method} {url} got no answer: {failure}",
+        hint="check the address and the network, then run it again"
+        if operation.again
+        else f"it may have been done all the same: look, before you {operation.name} again",
+    )
+    error.code = "no_answer"
+    return error
+
+
+def untrusted(operation: Operation, url: str, failure: str) -> UnexpectedAnswer:
+    """Nobody vouches for the certificate, so nothing was sent."""
+    return UnexpectedAnswer(
+        f"{operation.method} {url} was not sent: its certificate is not trusted: {failure}",
+        hint="name the certificates to trust in SSL_CERT_FILE",
+    )
+
+
+def unexpected(operation: Operation, url: str, status: int, what: str) -> UnexpectedAnswer:
+    """A success that is not what the operation gives. `what` says why, without the body: it may hold a secret."""
+    error = UnexpectedAnswer(
+        f"{operation.method} {url} answered {status}, but {what}",
+        hint="check the address: it has to be the service's own",
+    )
+    error.status = status
+    return error

@@ -1,0 +1,259 @@
+"""The objects of the contract: names, nesting, nullability, exact round trips, no secret shown."""
+
+from __future__ import annotations
+
+import json
+import typing
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipeline.management import models
+from pipeline.management.models import (
+    CaptureBatch,
+    CapturedEvent,
+    Filters,
+    HogFunction,
+    HogFunctionListItem,
+    HogFunctionWrite,
+    Page,
+    ServiceObject,
+    SessionRecording,
+    SharingConfiguration,
+)
+
+FUNCTION = (
+    "id type kind name description created_at created_by updated_at enabled deleted hog bytecode transpiled"
+    " inputs_schema inputs filters masking mappings icon_url template template_id status execution_order"
+    " _create_in_folder"
+)
+OMITTED = "deleted bytecode transpiled inputs_schema inputs mappings template_id _create_in_folder"
+FIELDS = {
+    "HogFunction": FUNCTION,
+    "HogFunctionListItem": " ".join(name for name in FUNCTION.split() if name not in OMITTED.split()),
+    "HogFunctionWrite": "type kind name description enabled deleted hog inputs_schema inputs filters masking mappings"
+    " icon_url template_id execution_order _create_in_folder",
+    "User": "id uuid distinct_id first_name last_name email is_email_verified hedgehog_config role_at_organization",
+    "InputSchemaItem": "type key label choices required default secret hidden description integration integration_key"
+    " requires_field integration_field requiredScopes templating",
+    "InputValue": "value bytecode order transpiled",
+    "Filters": "actions events properties bytecode transpiled filter_test_accounts bytecode_error",
+    "Masking": "ttl threshold hash bytecode",
+    "FunctionMapping": "name inputs_schema inputs filters",
+    "Template": "mapping_templates mappings status free type id name hog inputs_schema category description filters"
+    " masking icon_url kind",
+    "MappingTemplate": "name include_by_default filters inputs inputs_schema",
+    "TemplateMapping": "name filters inputs inputs_schema",
+    "Status": "state rating tokens",
+    "SessionRecording": "id distinct_id viewed viewers recording_duration active_seconds inactive_seconds start_time"
+    " end_time click_count keypress_count mouse_activity_count console_log_count console_warn_count"
+    " console_error_count start_url person storage snapshot_source ongoing activity_score",
+    "Person": "id name distinct_ids properties created_at uuid",
+    "SharingConfiguration": "created_at enabled access_token",
+    "Page": "count next previous results",
+    "CapturedEvent": "event properties timestamp",
+    "CaptureBatch": "api_key historical_migration batch",
+}
+"""The fields of service-api 2, in its order."""
+NULL = {
+    "HogFunction": "bytecode",
+    "HogFunctionListItem": "filters",
+    "HogFunctionWrite": "type filters masking",
+    "InputSchemaItem": "default",
+    "InputValue": "transpiled",
+    "Filters": "bytecode transpiled",
+    "Masking": "bytecode",
+    "Person": "properties",
+    "Page": "next previous",
+}
+"""The fields that may be null, by the contract: those of type any, and those it says so of. The body of a write names
+no type for three."""
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def kind(name: str) -> type[ServiceObject]:
+    found: type[ServiceObject] = getattr(models, name)
+    return Page[HogFunction] if name == "Page" else found
+
+
+def wire_names(model: type[ServiceObject]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def exact(value: object) -> str:
+    """A JSON value so that 1, 1.0 and true differ and the order of keys does not."""
+    return json.dumps(value, sort_keys=True)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_an_object_has_the_fields_of_the_contract(name: str) -> None:
+    """Every one, in the contract's order, and no other."""
+    assert wire_names(kind(name)) == FIELDS[name].split()
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if not name.startswith("Capture")])
+def test_null_is_taken_where_the_contract_shows_it_and_nowhere_else(name: str) -> None:
+    """The model and its JSON Schema agree on each field."""
+    model, schema = kind(name), kind(name).model_json_schema()
+    taken, by_schema = set(), set()
+    for field in wire_names(model):
+        try:
+            model.model_validate({field: None})
+            taken.add(field)
+        except ValidationError:
+            pass
+        try:
+            jsonschema.validate({field: None}, schema)
+            by_schema.add(field)
+        except jsonschema.ValidationError:
+            pass
+    assert taken == set(NULL.get(name, "").split())
+    assert by_schema == taken
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if not name.startswith("Capture")])
+def test_no_field_is_required_where_the_contract_requires_none(name: str) -> None:
+    """An object without fields is one; absent is told from null."""
+    made = kind(name).model_validate({})
+    assert made.plain() == {}
+    assert made.model_fields_set == set()
+    assert "required" not in kind(name).model_json_schema()
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_what_was_read_is_written_again(name: str, data: st.DataObject) -> None:
+    """Whatever the service sends, known and unknown fields of any type, comes back exactly."""
+    model = kind(name)
+    names = st.sampled_from(wire_names(model)) | st.text(max_size=8) | st.sampled_from(["_x", "plain", "read", "copy"])
+    value = data.draw(st.dictionaries(names, JSON, max_size=8))
+    for needed in ("event", "timestamp", "api_key"):
+        if needed in model.model_fields:
+            value[needed] = "text"
+    if name == "CapturedEvent":
+        value["properties"] = {"distinct_id": "u", "more": value.get("more")}
+    if name == "CaptureBatch":
+        value |= {"historical_migration": True, "batch": []}
+    assert exact(model.read(value).plain()) == exact(value)
+
+
+def test_unknown_fields_survive_inside_nested_objects() -> None:
+    """At each depth, beside fields that are typed."""
+    value = {
+        "new": 1,
+        "created_by": {"email": "a@b.c", "new": 2},
+        "inputs": {"url": {"value": "x", "new": 3}},
+        "inputs_schema": [{"key": "url", "new": None}],
+        "mappings": [{"filters": {"events": [], "new": 4}, "inputs": {"a": {"order": 1, "new": 5}}}],
+        "template": {"mapping_templates": [{"name": "t", "new": 6}], "mappings": [{"new": 7}]},
+        "status": {"rating": 1, "tokens": 10**30, "new": 1.0},
+    }
+    found = HogFunction.model_validate(value)
+    assert exact(found.plain()) == exact(value)
+    assert found.mappings is not None
+    assert isinstance(found.mappings[0].filters, Filters)
+    assert found.status is not None
+    assert type(found.status.rating) is int
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("enabled", "true"), ("enabled", 1), ("execution_order", "5"), ("execution_order", 5.0), ("execution_order", True),
+     ("name", 5), ("inputs", []), ("mappings", {}), ("filters", "x"), ("status", {"state": "1"}),
+     ("inputs", {"a": {"value": 5}}), ("template", "a text, as in a list")],
+)  # fmt: skip
+def test_a_value_of_another_type_is_refused_and_never_coerced(field: str, value: Any) -> None:
+    """`model_validate` judges by the contract; `read` keeps what came."""
+    with pytest.raises(ValidationError):
+        HogFunction.model_validate({field: value})
+    assert exact(HogFunction.read({field: value}).plain()) == exact({field: value})
+
+
+def test_a_list_item_shows_its_template_as_a_text() -> None:
+    """And null for its filters; a full record shows objects."""
+    item = HogFunctionListItem.model_validate({"template": "template-webhook", "filters": None})
+    assert (item.template, item.filters, item.plain()) == (
+        "template-webhook",
+        None,
+        {"template": "template-webhook", "filters": None},
+    )
+    with pytest.raises(ValidationError):
+        HogFunctionListItem.model_validate({"template": {}})
+
+
+def test_a_page_holds_items_of_its_type() -> None:
+    """The envelope is the same for every list."""
+    page = Page[SessionRecording].model_validate({"count": 1, "next": None, "previous": None, "results": [{"id": "r"}]})
+    assert page.results is not None
+    assert isinstance(page.results[0], SessionRecording)
+
+
+def test_a_write_holds_exactly_what_was_set() -> None:
+    """False, null and an empty object are set; what was not named is not sent."""
+    body = HogFunctionWrite(enabled=False, filters=None, inputs={}, _create_in_folder="Imports")
+    assert body.plain() == {"enabled": False, "filters": None, "inputs": {}, "_create_in_folder": "Imports"}
+
+
+def test_objects_are_not_changed_after_they_are_made() -> None:
+    """A change is another object."""
+    with pytest.raises(ValidationError):
+        HogFunction.read({"name": "a"}).name = "b"
+
+
+SECRET = "swordfish"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        HogFunction.read({"id": "1", "inputs": {"token": {"value": SECRET}}, "draft": {"inputs": SECRET}}),
+        HogFunction.read({"id": "1", "inputs": SECRET, "mappings": [{"inputs": {"a": {"value": SECRET}}}]}),
+        HogFunctionWrite.read({"inputs": {"token": {"value": SECRET}}}),
+        SharingConfiguration.read({"enabled": True, "access_token": SECRET, "share_passwords": [SECRET]}),
+        Page[HogFunction].read({"count": 1, "results": [{"inputs": {"t": {"value": SECRET}}}]}),
+        CaptureBatch.read({"api_key": SECRET, "historical_migration": True, "batch": []}),
+        SessionRecording.read({"id": "r", "person": {"name": "p", "properties": {"iban": SECRET}}}),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_no_secret_is_shown(made: ServiceObject) -> None:
+    """Neither `repr` nor `str` nor formatting; the object holds it all the same."""
+    assert SECRET not in f"{made!r} {made} {[made]}"
+    assert SECRET in json.dumps(made.plain())
+
+
+def test_a_refusal_shows_the_field_and_not_its_value() -> None:
+    """What was wrong may be a secret in the wrong place."""
+    with pytest.raises(ValidationError) as caught:
+        HogFunctionWrite.model_validate({"inputs": {"token": SECRET}, "name": [SECRET]})
+    assert SECRET not in str(caught.value)
+    assert "inputs.token" in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["event", "timestamp", "properties", "distinct_id"])
+def test_a_captured_event_has_all_that_the_contract_requires(missing: str) -> None:
+    """Name, time and person; other properties are free."""
+    value = {"event": "a", "timestamp": "2024-01-01T00:00:00Z", "properties": {"distinct_id": "u", "n": 1}}
+    assert CapturedEvent.model_validate(value).plain() == value
+    for place in (value, value["properties"]):
+        typing.cast(dict[str, Any], place).pop(missing, None)
+    with pytest.raises(ValidationError):
+        CapturedEvent.model_validate(value)
+
+
+def test_schemas_say_formats_and_no_default() -> None:
+    """They go into a description of the service as they are."""
+    schema = HogFunction.model_json_schema()
+    assert schema["properties"]["id"] == {"type": "string", "format": "uuid"}
+    assert schema["properties"]["created_at"] == {"type": "string", "format": "date-time"}
+    assert schema["$defs"]["Status"]["properties"]["rating"] == {"type": "number"}
+    assert '"default": null' not in json.dumps(schema)
