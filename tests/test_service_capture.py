@@ -747,3 +747,82 @@ def test_any_good_batch_reads_back_the_same(shared: LocalService, made: list[dic
         (str(one["uuid"]), one["event"], one["distinct_id"], micros(one["timestamp"].isoformat() + "+00:00"))
         for one in made
     }
+
+
+NOTED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "no timestamp": ({"timestamp": None}, "missing_timestamp", {"timestamp": None}),
+    "a bad timestamp": ({"timestamp": "soon"}, "ignored_invalid_timestamp", {"timestamp": "soon"}),
+    "a day ahead": (
+        {"timestamp": "2023-11-16T00:00:00Z"},
+        "future_timestamp",
+        {"timestamp": "2023-11-16T00:00:00Z"},
+    ),
+    "before the calendar": (
+        {"timestamp": "0000-01-01T00:00:00+14:00"},
+        "timestamp_out_of_range",
+        {"timestamp": "0000-01-01T00:00:00+14:00"},
+    ),
+    "a long id": (
+        {"properties": {"distinct_id": "x" * 201}},
+        "distinct_id_shortened",
+        {"distinct_id": "x" * 201},
+    ),
+    "a long name": ({"event": "é" * 201}, "event_name_shortened", {"event": "é" * 201}),
+    "a long name outside the plane": ({"event": "😀" * 101}, "event_name_shortened", {"event": "😀" * 101}),
+}
+
+
+@pytest.mark.parametrize(("changes", "kind", "details"), NOTED.values(), ids=NOTED.keys())
+def test_notes_what_it_changes_in_silence(
+    shared: LocalService, changes: dict[str, Any], kind: str, details: dict[str, Any]
+) -> None:
+    """An event that is kept otherwise than it came is answered 200, and leaves a warning that says so."""
+    before = len(shared.warnings())
+    assert post(shared, batch(event(**changes))).status_code == 200
+    (warning,) = shared.warnings()[before:]
+    assert (warning.type, warning.details, warning.dropped) == (kind, details, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("n" * 200, "n" * 200), ("n" * 201, "n" * 200), ("😀" * 100, "😀" * 100), ("n" + "😀" * 100, "n" + "😀" * 99)],
+)
+def test_shortens_names_of_events(service: LocalService, name: str, kept: str) -> None:
+    """A name is kept to 200 UTF-16 units."""
+    assert post(service, batch(event(event=name))).status_code == 200
+    assert service.select("select event from events") == [(kept,)]
+
+
+def test_good_events_leave_no_warning(service: LocalService) -> None:
+    """An event as the contract describes it is kept without a word."""
+    assert post(service, batch(event())).status_code == 200
+    assert service.warnings() == []
+
+
+@pytest.mark.parametrize("given", ["text/plain", "application/json5", ""])
+def test_expects_json(given: str) -> None:
+    """A batch that is not said to be JSON is taken and noted, or refused by a switch; a form is neither."""
+    form = b"data=" + base64.urlsafe_b64encode(batch()).replace(b"-", b"%2B").replace(b"_", b"/")
+    with make() as lax, make(Settings(content_type="json")) as strict:
+        assert post(lax, batch(), headers={"content-type": given}).status_code == 200
+        assert [warning.type for warning in lax.warnings()] == ["unexpected_content_type"]
+        refused = post(strict, batch(), headers={"content-type": given})
+        assert (refused.status_code, refused.text) == (415, "expected Content-Type: application/json")
+        for service in (lax, strict):
+            assert (
+                post(service, batch(), headers={"content-type": "application/json; charset=utf-8"}).status_code == 200
+            )
+            assert post(service, batch(), path="/e/", headers={"content-type": given}).status_code == 200
+            form_type = {"content-type": "application/x-www-form-urlencoded"}
+            assert post(service, form, headers=form_type).status_code == 200
+        assert len(lax.warnings()) == 1
+
+
+@pytest.mark.parametrize("path", ["/flags", "/flags/", "/flags/?v=2", "/decide/", "/decide/?v=3"])
+def test_answers_sdks_that_ask_for_flags(shared: LocalService, path: str) -> None:
+    """There are no feature flags, and whoever asks is told so in the shape of its route."""
+    answer = httpx.post(shared.url + path, json={"token": KEY, "distinct_id": "u"}, headers={"origin": "http://x"})
+    told = answer.json()
+    assert (answer.status_code, told["errorsWhileComputingFlags"]) == (200, False)
+    assert (told["flags"] if path.endswith("v=2") else told["featureFlags"]) == {}
+    assert answer.headers["access-control-allow-origin"] == "http://x"

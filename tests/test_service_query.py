@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,10 @@ def test_answers_columns_types_and_results(shared: LocalService, slash: str) -> 
             "distinct_id",
             "timestamp",
             "properties",
+            "person_id",
             "historical_migration",
             "created_at",
+            *(f"$group_{index}" for index in range(5)),
         ],
         "types": [
             ["uuid", "UUID"],
@@ -83,8 +86,10 @@ def test_answers_columns_types_and_results(shared: LocalService, slash: str) -> 
             ["distinct_id", "VARCHAR"],
             ["timestamp", "TIMESTAMP"],
             ["properties", "VARCHAR"],
+            ["person_id", "UUID"],
             ["historical_migration", "BOOLEAN"],
             ["created_at", "TIMESTAMP"],
+            *([f"$group_{index}", "VARCHAR"] for index in range(5)),
         ],
         "results": [
             [
@@ -93,8 +98,10 @@ def test_answers_columns_types_and_results(shared: LocalService, slash: str) -> 
                 "u1",
                 "2023-01-02T03:04:05.678901Z",
                 '{"distinct_id":"u1"}',
+                shared.persons()[0].id,
                 True,
                 "2023-11-14T22:13:20.000000Z",
+                *[""] * 5,
             ]
         ],
     }
@@ -307,3 +314,61 @@ def test_reads_many_rows_back(service: LocalService) -> None:
     assert [(uuid, name, json.loads(text)) for uuid, name, text in found] == [
         (one["uuid"], one["properties"]["distinct_id"], one["properties"]) for one in sent
     ]
+
+
+def made_many(service: LocalService, count: int) -> None:
+    send(service, *(made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}") for number in range(count)))
+
+
+def test_an_answer_has_a_most_of_rows() -> None:
+    """A query with more rows than the limit is refused, and says what to do; the library is not bound by it."""
+    with LocalService(keys=KEYS, settings=Settings(query_most_rows=5)) as service:
+        made_many(service, 6)
+        assert len(ask(service, "select uuid from events limit 5").json()["results"]) == 5
+        refused = ask(service, "select uuid from events")
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_input")
+        assert refused.json()["detail"] == "the answer has more than 5 rows; ask for fewer with LIMIT, and page on"
+        assert len(service.select("select uuid from events")) == 6
+
+
+def test_an_answer_without_a_limit_may_be_cut() -> None:
+    """With `query_default_rows` a query that names no LIMIT is cut off there, and says whether there were more."""
+    with LocalService(keys=KEYS, settings=Settings(query_default_rows=2)) as service:
+        made_many(service, 3)
+        cut = ask(service, "select uuid from (select uuid from events limit 3)").json()
+        assert (len(cut["results"]), cut["limit"], cut["hasMore"]) == (2, 2, True)
+        assert ask(service, "select uuid from events where uuid is null").json()["hasMore"] is False
+        assert len(ask(service, "select uuid from events limit 3").json()["results"]) == 3
+
+
+def test_a_query_has_its_time() -> None:
+    """A query that takes too long is stopped with the envelope, and the next one is answered."""
+    endless = "select count(*) from range(100000000) a, range(100000) b where a.range + b.range = 7"
+    with LocalService(keys=KEYS, settings=Settings(query_seconds=0.3)) as service:
+        stopped = ask(service, endless)
+        assert (stopped.status_code, stopped.json()["type"]) == (504, "server_error")
+        assert stopped.json()["detail"] == "The query took longer than 0.3 seconds and was stopped."
+        assert ask(service, "select 1").json()["results"] == [[1]]
+
+
+@pytest.mark.parametrize(
+    "name", ["raw_events", "persons", "person_distinct_ids", "groups", "group_types", "warnings", "rejections"]
+)
+def test_answers_over_every_table(shared: LocalService, name: str) -> None:
+    """Each view can be asked for, whatever the letters' case, and holds this project alone."""
+    assert ask(shared, f"select count(*) from {name.upper()}", project=2).json()["results"] == [[0]]
+    assert ask(shared, f"select * from {name}").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["accepted", "people", "people_ids", "noticed", "folded", "kept", "main.persons"])
+def test_the_tables_below_cannot_be_asked_for(shared: LocalService, name: str) -> None:
+    """The tables that the views stand on hold every project, so no query may name them."""
+    assert ask(shared, f"select * from {name}").status_code == 400
+    assert ask(shared, f"select * from main.{name}").status_code == 400
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    """A file that is no database, or one that another service has open, is an error that names the file."""
+    (tmp_path / "text").write_text("no database " * 1000)
+    with pytest.raises(ValueError, match=re.escape(f"the store {tmp_path / 'text'} cannot be opened")):
+        LocalService(tmp_path / "text")

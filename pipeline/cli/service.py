@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Literal
 
 import click
 
+from pipeline.cli import faults as misbehaviour
 
-@click.command(epilog="Example: backcast service --port 8100 --store landed.duckdb")
+
+class _WithSwitches(misbehaviour.WithFaults):
+    """A command whose help ends with what can be set, and the faults there are."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, then the settings, then the faults."""
+        super().format_options(ctx, formatter)
+        from pipeline.service.switches import switches
+
+        with formatter.section("Settings, each written --set NAME=VALUE"):
+            formatter.write_dl([(one.name, f"{one.about}: {one.values} [{one.usual}]") for one in switches()])
+
+
+@click.command(cls=_WithSwitches, epilog="Example: backcast service --store landed.duckdb --fault mix:10%")
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 takes a free one.")
 @click.option("--store", type=click.Path(path_type=Path), metavar="FILE", help="Keep what lands in this file.")
 @click.option(
@@ -18,19 +33,57 @@ import click
     metavar="FILE",
     help="Projects and keys, as JSON.",
 )
-def service(port: int, store: Path | None, keys_file: Path | None) -> int:
+@click.option(
+    "--seed",
+    "seed_file",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FILE",
+    help="Hog functions and session recordings that are there from the start, as JSON.",
+)
+@click.option(
+    "--behaviour",
+    type=click.Choice(["contract", "observed"]),
+    default="contract",
+    show_default=True,
+    help="What the management API answers: what its contract states, or what the real service was seen to do.",
+)
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Decide an unsettled point. See below.")
+@misbehaviour.script
+@misbehaviour.seed
+def service(
+    port: int,
+    store: Path | None,
+    keys_file: Path | None,
+    seed_file: Path | None,
+    behaviour: Literal["contract", "observed"],
+    changes: tuple[str, ...],
+    faults: tuple[str, ...],
+    fault_seed: int,
+) -> int:
     """The local service, which stands in for the real one.
 
-    It listens on 127.0.0.1 only, speaks the capture and query endpoints and keeps what lands in DuckDB. Without --keys
-    it makes project 1 with a capture key and a personal key, and prints them.
+    It listens on 127.0.0.1 only, speaks the capture endpoint and the management API and keeps what lands in DuckDB;
+    /docs describes it. Without --keys it makes project 1 with a capture key and a personal key, and prints them. With
+    --fault its capture endpoint misbehaves; /_faults and the last lines on stderr say how often.
     """
     from pipeline.errors import UsageError
     from pipeline.service.keys import generated, load
+    from pipeline.service.management.seeds import load as load_seed
     from pipeline.service.server import LocalService
+    from pipeline.service.switches import chosen
 
+    misbehaviour.check(faults)
     try:
         keys = load(keys_file) if keys_file else generated()
-        running = LocalService(store, port=port, keys=keys)
+        running = LocalService(
+            store,
+            port=port,
+            keys=keys,
+            settings=chosen(behaviour, changes),
+            faults=faults,
+            fault_seed=fault_seed,
+            seed=load_seed(seed_file) if seed_file else None,
+        )
     except (OSError, ValueError) as error:
         raise UsageError(f"the service cannot start: {error}", hint="choose another --port, or mend the file") from None
     # The server gives a signal back once it has ended: being asked to stop is no error here.
@@ -45,6 +98,8 @@ def service(port: int, store: Path | None, keys_file: Path | None) -> int:
         running.serve()
     except _Stopped:
         running.close()
+    for line in misbehaviour.told(running.faults):
+        click.echo(line, err=True)
     return 0
 
 

@@ -1,27 +1,32 @@
 """The web application of the local service: routes, bodies, answers; no rule of its own.
 
 Routes (service-behaviour 1.1): the batch and event routes with and without a final slash, the readiness
-texts, the query endpoint, and two looks at what landed: `/` for people and `/_stats` for programs.
-Requests are judged one after another, in the order their bodies end; queries run beside them.
+texts, the management API with the query endpoint, the OpenAPI document with a page of it, and two looks at what
+landed: `/` for people and `/_stats` for programs.
+Capture requests are judged one after another, in the order their bodies end; the others run beside them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from . import flags
 from .capture import OK, received
 from .keys import Keyring
-from .query import SCOPE, ApiError, answer, authorised
+from .management.docs_page import rendered
+from .management.openapi import document
+from .management.routes import Management
+from .reading import whole_body
 from .refusal import Refusal, too_large
 from .settings import Settings
 from .store import Store, Unavailable
@@ -30,16 +35,17 @@ EVENT_ROUTES = ("/batch", "/i/v0/e", "/e", "/capture", "/track", "/engage")
 KEPT = 500
 """Characters of a refused body that are remembered."""
 
-_QUERY_LIMIT = 1024 * 1024
 _KEY_MEMBER = re.compile(r'("(?:api_key|\$?token)"\s*:\s*)"[^"]*"?')
 _KEY_LIKE = re.compile(r"ph[a-z]_[A-Za-z0-9_-]+")
 
 Result = TypeVar("Result")
 
 
-def create_app(store: Store, keys: Keyring, settings: Settings | None = None) -> Starlette:
-    """The application over a store. It holds two worker threads until its lifespan ends."""
-    service = _Service(store, keys, settings or Settings())
+def create_app(
+    store: Store, keys: Keyring, settings: Settings | None = None, seed: Mapping[str, Any] | None = None
+) -> Starlette:
+    """The application over a store. It holds three worker threads until its lifespan ends. Raises BadSeed."""
+    service = _Service(store, keys, settings or Settings(), seed or {})
     routes = [
         Route(path + slash, service.capture, methods=["GET", "POST", "OPTIONS"])
         for path in EVENT_ROUTES
@@ -47,7 +53,8 @@ def create_app(store: Store, keys: Keyring, settings: Settings | None = None) ->
     ]
     routes += [Route(path, _ready) for path in ("/_readiness", "/_liveness")]
     routes += [Route("/", service.summary), Route("/_stats", service.stats)]
-    routes += [Route("/api/projects/{project}/query" + slash, service.query, methods=["POST"]) for slash in ("", "/")]
+    routes += [Route("/openapi.json", service.openapi), Route("/docs", service.docs)]
+    routes += flags.routes() + service.management.routes()
     app = Starlette(routes=routes, lifespan=service.lifespan)
     app.router.redirect_slashes = False  # the real service answers both spellings and redirects neither
     return app
@@ -60,12 +67,13 @@ async def _ready(request: Request) -> Response:
 class _Service:
     """The endpoints over one store."""
 
-    def __init__(self, store: Store, keys: Keyring, settings: Settings) -> None:
+    def __init__(self, store: Store, keys: Keyring, settings: Settings, seed: Mapping[str, Any]) -> None:
         self._store = store
         self._keys = keys
         self._settings = settings
         self._judge = ThreadPoolExecutor(1, "service-capture")
         self._reader = ThreadPoolExecutor(1, "service-query")
+        self.management = Management(store, keys, settings, self._reader, seed)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -74,6 +82,7 @@ class _Service:
         finally:
             self._judge.shutdown()
             self._reader.shutdown()
+            self.management.close()
 
     async def capture(self, request: Request) -> Response:
         """One capture request, whole or not at all."""
@@ -83,7 +92,7 @@ class _Service:
         is_batch = path.rstrip("/") == "/batch"
         limit = self._settings.batch_wire_limit if is_batch else self._settings.event_wire_limit
         try:
-            body = await _body(request, limit)
+            body = await whole_body(request, limit)
         except ClientDisconnect:
             return PlainTextResponse("client stopped sending data", 408)
         status, text = await _in(self._judge, lambda: self._judged(request, path, body, limit))
@@ -116,19 +125,13 @@ class _Service:
     def _remember(self, status: int, reason: str, body: bytes) -> None:
         self._store.reject(self._settings.clock(), status, reason, readable(body, self._keys))
 
-    async def query(self, request: Request) -> Response:
-        """One read-only query over a project."""
-        try:
-            project = authorised(
-                request.headers.get("authorization"), request.path_params["project"], self._keys, SCOPE
-            )
-            body = await _body(request, _QUERY_LIMIT)
-            if body is None:
-                raise ApiError(413, "invalid_request", "payload_too_large", "The query is too large.")
-            found = await _in(self._reader, lambda: answer(body, project, self._store))
-        except ApiError as error:
-            return JSONResponse(error.envelope, error.status)
-        return Response(found, media_type="application/json")
+    async def openapi(self, request: Request) -> Response:
+        """The description of this service for programs."""
+        return JSONResponse(document(self._settings))
+
+    async def docs(self, request: Request) -> Response:
+        """The same description for people."""
+        return HTMLResponse(rendered(document(self._settings)))
 
     async def summary(self, request: Request) -> Response:
         """What landed, in three lines for a person."""
@@ -166,20 +169,6 @@ def readable(body: bytes, keys: Keyring) -> str:
 
 async def _in(worker: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
     return await asyncio.get_running_loop().run_in_executor(worker, work)
-
-
-async def _body(request: Request, limit: int) -> bytes | None:
-    """The body as it travelled; None when over the limit. It is read to its end, so that the client, who is
-    still sending, can hear the answer."""
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size <= limit:
-            pieces.append(piece)
-        else:
-            pieces.clear()
-    return b"".join(pieces) if size <= limit else None
 
 
 def _shared(request: Request, response: Response) -> Response:

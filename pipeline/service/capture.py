@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from .encodings import payload
+from .drops import dropped
+from .encodings import FORM, payload
 from .keys import Keyring
+from .notices import CONTENT_TYPE, LONG_ID, LONG_NAME, notice
 from .refusal import Refusal, too_large
 from .settings import Settings
 from .shapes import Parsed, RawEvent, parse
@@ -28,6 +30,8 @@ from .timestamps import parse_sent_at, stored
 OK = '{"status":"Ok"}'
 LONGEST_ID = 200
 """Characters of a distinct_id that are kept (service-behaviour 1.7)."""
+LONGEST_NAME = 200
+"""UTF-16 units of an event's name that are kept (service-behaviour 1.7)."""
 LONGEST_TOKEN = 64
 
 _NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
@@ -62,6 +66,9 @@ def received(
     settings: Settings,
 ) -> Landing:
     """Judge one request whose body has arrived. Raises Refusal; stores nothing itself."""
+    odd = path.rstrip("/") == "/batch" and bool(body) and not _is_json(headers)
+    if odd and settings.content_type == "json":
+        raise Refusal(415, "expected Content-Type: application/json")
     text = payload(body, query, headers, settings.decoded_limit)
     parsed = parse(text, engage=path.startswith("/engage"))
     now = settings.clock()
@@ -74,7 +81,15 @@ def received(
     project = keys.project_of(token)
     if project is None and settings.token_validation == "enforce":
         raise Refusal(401, "API key is not valid: unknown")
-    return _landing(project, parsed, _sent_at(parsed, query), now, token, settings)
+    landing = _landing(project, parsed, _sent_at(parsed, query), now, token, settings)
+    if odd and landing.rows.uuid:
+        landing.rows.notices.append((0, notice(CONTENT_TYPE, content_type=headers.get("content-type"))))
+    return landing
+
+
+def _is_json(headers: Mapping[str, str]) -> bool:
+    """Whether the body is said to be JSON, as the contract asks (section 4.3), or a form."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower() in ("application/json", FORM)
 
 
 def _leave_out_performance_events(parsed: Parsed) -> None:
@@ -149,7 +164,7 @@ def _landing(
     for event, properties, text, size in zip(*columns, strict=True):
         if not event.event:
             raise Refusal(400, "event submitted with an empty event name")
-        distinct_id = _distinct_id(event, properties)
+        whole_id = _distinct_id(event, properties)
         if not isinstance(properties.get("$cookieless_mode", False), bool):
             raise Refusal(400, "event submitted with invalid cookieless mode")
         if problem is None and size > _SUSPECT:
@@ -159,10 +174,25 @@ def _landing(
         skew = sent_at
         if skew is not None and properties.get("$ignore_sent_at") is True:
             skew = None
+        instant, trouble = stored(event.timestamp, event.offset, skew, now)
+        if trouble:
+            rows.notices.append((len(rows.uuid), notice(trouble, timestamp=event.timestamp)))
+        name, distinct_id = event.event, whole_id
+        if len(distinct_id) > LONGEST_ID:
+            rows.notices.append((len(rows.uuid), notice(LONG_ID, distinct_id=distinct_id)))
+            distinct_id = distinct_id[:LONGEST_ID]
+        if len(name) > LONGEST_NAME // 2:
+            name = _shortened(name)
+            if name != event.event:
+                rows.notices.append((len(rows.uuid), notice(LONG_NAME, event=event.event)))
+        if name[0] == "$" or settings.drop_events_older_than is not None:
+            lost = dropped(name, properties, instant, now, settings)
+            if lost is not None:
+                rows.notices.append((len(rows.uuid), lost))
         rows.uuid.append(event.uuid or _new_uuid(now))
-        rows.event.append(event.event)
+        rows.event.append(name)
         rows.distinct_id.append(distinct_id)
-        rows.timestamp.append(stored(event.timestamp, event.offset, skew, now))
+        rows.timestamp.append(instant)
         rows.properties.append(_properties(event, text))
         rows.historical.append(historical and event.event not in _NEVER_HISTORICAL)
     if problem is not None and settings.oversize_event == "reject":
@@ -171,7 +201,7 @@ def _landing(
 
 
 def _distinct_id(event: RawEvent, properties: dict[str, Any]) -> str:
-    """The id as it is kept: text as it stands, anything else as JSON text, NUL replaced, 200 characters."""
+    """The whole id: text as it stands, anything else as JSON text, NUL replaced."""
     given = event.distinct_id
     if given is UNSET:
         given = event.dollar_distinct_id
@@ -185,7 +215,12 @@ def _distinct_id(event: RawEvent, properties: dict[str, Any]) -> str:
         given = given.replace("\0", "\ufffd")
     if not given or (given.isspace() and not given.strip(_WHITE)):
         raise Refusal(400, "event submitted without a distinct_id")
-    return given[:LONGEST_ID] if len(given) > LONGEST_ID else given
+    return given
+
+
+def _shortened(name: str) -> str:
+    """The start of an event's name, of so many UTF-16 units; half a surrogate pair is left out."""
+    return name.encode("utf-16-le")[: 2 * LONGEST_NAME].decode("utf-16-le", "ignore")
 
 
 def _json_text(value: Any) -> str:
@@ -225,7 +260,7 @@ def _oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int,
     inner: dict[str, Any] = {"uuid": event.uuid or None, "event": event.event, "properties": properties}
     outer: dict[str, Any] = {
         "uuid": "0" * 36,
-        "distinct_id": _distinct_id(event, properties),
+        "distinct_id": _distinct_id(event, properties)[:LONGEST_ID],
         "ip": "127.0.0.1",
     }
     for name in ("token", "distinct_id", "timestamp", "offset"):

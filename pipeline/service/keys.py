@@ -1,18 +1,23 @@
 """The keys and projects that a local service knows.
 
 The file is JSON: `{"projects": [{"id": 1, "name": "Rehearsal", "capture_key": "phc_..."}],
-"keys": {"phx_...": ["hog_function:read", ...]}}`, with `["*"]` for all scopes. Without a file there is
-project 1 and one new key of each kind. A key is in no repr, no log and no error message.
+"keys": {"phx_...": ["hog_function:read", ...]}}`, with `["*"]` for all scopes; a key that reaches only some projects
+has `{"scopes": [...], "projects": [1]}`. Without a file there is project 1 and one new key of each kind. A key is in no
+repr, no log and no error message.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+_SCOPE = re.compile(r"\*|[a-z_]+:(?:read|write)")
+_LARGEST_ID = 2**31 - 1
 
 
 class BadKeys(ValueError):
@@ -34,6 +39,8 @@ class Keyring:
 
     projects: tuple[Project, ...]
     personal: Mapping[str, frozenset[str]] = field(repr=False)
+    reach: Mapping[str, frozenset[int]] = field(default_factory=dict, repr=False)
+    """The projects of the personal keys that do not reach all of them."""
 
     def project_of(self, capture_key: str) -> int | None:
         """The project that owns a capture key, or None."""
@@ -87,12 +94,26 @@ def load(path: Path) -> Keyring:
     personal = content.get("keys", {})
     if not isinstance(personal, dict):
         raise BadKeys(f'"keys" in {path} is not an object of key to scopes')
-    for position, (key, scopes) in enumerate(personal.items()):
-        if not key.startswith("phx_"):
-            raise BadKeys(f"personal key {position + 1} in {path} does not start with phx_")
-        if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
-            raise BadKeys(f"the scopes of personal key {position + 1} in {path} are not a list of texts")
-    return Keyring(projects, {key: frozenset(scopes) for key, scopes in personal.items()})
+    scopes: dict[str, frozenset[str]] = {}
+    reach: dict[str, frozenset[int]] = {}
+    for position, (key, given) in enumerate(personal.items()):
+        where = f"personal key {position + 1} in {path}"
+        if not key.startswith("phx_") or not key.isascii() or not key.isprintable() or " " in key:
+            raise BadKeys(f"{where} does not start with phx_, or has characters that no key has")
+        if isinstance(given, dict):
+            reach[key] = _reach(where, given.get("projects"), projects)
+            given = given.get("scopes")
+        if not isinstance(given, list) or not all(isinstance(one, str) and _SCOPE.fullmatch(one) for one in given):
+            raise BadKeys(f'the scopes of {where} are not a list of texts like "hog_function:read", or ["*"]')
+        scopes[key] = frozenset(given)
+    return Keyring(projects, scopes, reach)
+
+
+def _reach(where: str, given: Any, projects: tuple[Project, ...]) -> frozenset[int]:
+    known = {project.id for project in projects}
+    if not isinstance(given, list) or not all(type(one) is int and one in known for one in given):
+        raise BadKeys(f'the "projects" of {where} are not a list of ids of its projects')
+    return frozenset(given)
 
 
 def _project(path: Path, position: int, entry: Any) -> Project:
@@ -100,8 +121,8 @@ def _project(path: Path, position: int, entry: Any) -> Project:
     if not isinstance(entry, dict):
         raise BadKeys(f"{where} is not an object")
     number, name, key = entry.get("id"), entry.get("name", "Rehearsal"), entry.get("capture_key")
-    if type(number) is not int:
-        raise BadKeys(f'"id" of {where} is not a whole number')
+    if type(number) is not int or not 0 < number <= _LARGEST_ID:
+        raise BadKeys(f'"id" of {where} is not a whole number from 1 on')
     if not isinstance(name, str):
         raise BadKeys(f'"name" of {where} is not text')
     if not isinstance(key, str) or not key or key.startswith("phx_"):

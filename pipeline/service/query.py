@@ -4,14 +4,13 @@
 `{"columns", "types", "results"}`; `types` pairs each column's name with its type. Errors are the JSON
 envelope `{"type", "code", "detail", "attr"}` of the management API (service-behaviour 5.1).
 
-A query is judged on its syntax tree before it runs: one SELECT, over the named views and a few harmless
-table functions. The database below is locked besides: no file access, no settings, a read-only transaction.
+A query is judged on its syntax tree before it runs. The database below is locked besides: no file access, no settings,
+a read-only transaction. Its time and its rows are bounded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,62 +20,38 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .keys import Keyring, allows
-from .store import VIEWS, Answer, BadQuery, Store
-
-SCOPE = "query:read"
-
-_TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
-_TABLE_KINDS = frozenset({"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
+from .management.errors import ApiError
+from .settings import Settings
+from .sql_tree import NotAllowed, check, limits
+from .store import Answer, BadQuery, SlowQuery, Store
 
 
-class ApiError(Exception):
-    """An answer other than 200 of the management API: a status and its envelope."""
-
-    def __init__(self, status: int, kind: str, code: str, detail: str, attr: str | None = None) -> None:
-        super().__init__(status, code)
-        self.status = status
-        self.envelope = {"type": kind, "code": code, "detail": detail, "attr": attr}
-
-
-def authorised(header: str | None, project: str, keys: Keyring, scope: str) -> int:
-    """The project a request may use. Raises ApiError: 401 (key), 404 (project), 403 (scope)."""
-    scheme, _, key = (header or "").partition(" ")
-    if scheme.lower() != "bearer" or not key.strip():
-        raise ApiError(
-            401, "authentication_error", "not_authenticated", "Authentication credentials were not provided."
-        )
-    scopes = keys.scopes_of(key.strip())
-    if scopes is None:
-        raise ApiError(
-            401,
-            "authentication_error",
-            "authentication_failed",
-            "Personal API key found in request Authorization header is invalid.",
-        )
-    if not (project.isascii() and project.isdigit() and keys.has_project(int(project))):
-        raise ApiError(404, "invalid_request", "not_found", "Not found.")
-    if not allows(scopes, scope):
-        raise ApiError(403, "authentication_error", "permission_denied", f"API key missing required scope '{scope}'")
-    return int(project)
-
-
-def answer(body: bytes, project: int, store: Store) -> bytes:
+def answer(body: bytes, project: int, store: Store, settings: Settings | None = None) -> bytes:
     """The JSON answer to the JSON body of a query. Raises ApiError."""
+    settings = settings or Settings()
     sql = _sql(body)
-    _gate(json.loads(store.syntax(sql)))
+    tree = json.loads(store.syntax(sql))
     try:
-        found = store.select(sql, project)
-    except BadQuery as error:
+        check(tree)
+        cut = None if limits(tree) else settings.query_default_rows
+        most = settings.query_most_rows if cut is None else cut
+        found = store.select(sql, project, seconds=settings.query_seconds, most=most, tree=tree)
+    except (NotAllowed, BadQuery) as error:
         raise _invalid(str(error)) from None
+    except SlowQuery:
+        detail = f"The query took longer than {settings.query_seconds:g} seconds and was stopped."
+        raise ApiError(504, "server_error", "query_timeout", detail) from None
+    if found.more and cut is None:
+        raise _invalid(f"the answer has more than {most} rows; ask for fewer with LIMIT, and page on")
     columns = [_texts(column) for column in found.table.columns]
-    return msgspec.json.encode(
-        {
-            "columns": found.columns,
-            "types": list(zip(found.columns, found.types, strict=True)),
-            "results": list(zip(*columns, strict=True)),
-        }
-    )
+    said: dict[str, Any] = {
+        "columns": found.columns,
+        "types": list(zip(found.columns, found.types, strict=True)),
+        "results": list(zip(*columns, strict=True)),
+    }
+    if cut is not None:
+        said |= {"limit": cut, "hasMore": found.more}
+    return msgspec.json.encode(said)
 
 
 def rows(found: Answer) -> list[tuple[Any, ...]]:
@@ -102,48 +77,6 @@ def _sql(body: bytes) -> str:
     if not isinstance(sql, str):
         raise ApiError(400, "validation_error", "required", "This field is required.", "query__query")
     return sql
-
-
-def _gate(tree: dict[str, Any]) -> None:
-    """Refuse whatever is not one SELECT over the views. Raises ApiError."""
-    if tree.get("error"):
-        raise _invalid(str(tree.get("error_message")))
-    statements = tree["statements"]
-    if len(statements) != 1:
-        raise _invalid(f"one SELECT statement is expected, not {len(statements)}")
-    nodes = list(_nodes(statements[0]))
-    named = {str(entry["key"]).lower() for node in nodes for entry in node.get("cte_map", {}).get("map", ())}
-    for node in nodes:
-        _check_table(node, VIEWS | named)
-
-
-def _check_table(node: dict[str, Any], names: frozenset[str]) -> None:
-    """A node that stands where a table stands must be one that we know."""
-    kind = node.get("type")
-    if "class" in node or "sample" not in node or str(kind).endswith("_NODE"):
-        return
-    if kind not in _TABLE_KINDS:
-        raise _invalid("only a plain SELECT is accepted")
-    if kind == "BASE_TABLE":
-        name = ".".join(part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part)
-        if name.lower() not in names:
-            raise _invalid(f"unknown table '{name}'; there are: {', '.join(sorted(VIEWS))}")
-    if kind == "TABLE_FUNCTION":
-        function = str(node["function"].get("function_name"))
-        if function.lower() not in _TABLE_FUNCTIONS:
-            raise _invalid(f"the table function '{function}' is not accepted")
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a syntax tree."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(node)
 
 
 def _texts(column: pa.ChunkedArray) -> list[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,11 @@ from typing import Any
 
 import uvicorn
 
-from .app import create_app
+from .app import EVENT_ROUTES, create_app
+from .faults import Tally, read_script
+from .faults.middleware import Connection, Faulty, tallies
 from .keys import Keyring, generated
+from .profiles import GroupProfile, IngestionWarning, PersonProfile, groups, persons, warnings
 from .query import rows
 from .settings import Settings
 from .store import Store
@@ -56,7 +60,9 @@ class LocalService:
             ...service.url, service.capture_key, service.personal_key, service.count()
 
     `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None makes
-    project 1 with new keys. Raises OSError where the port is taken.
+    project 1 with new keys; `faults` is a script of misbehaviour (see `pipeline.service.faults`), drawn by
+    `fault_seed`; `seed` holds hog functions and recordings that are there from the start. Raises OSError where the
+    port is taken, BadFault, BadSeed.
     """
 
     def __init__(
@@ -66,9 +72,13 @@ class LocalService:
         port: int = 0,
         keys: Keyring | None = None,
         settings: Settings | None = None,
+        faults: Sequence[str] = (),
+        fault_seed: int = 0,
+        seed: Mapping[str, Any] | None = None,
     ) -> None:
+        self._faults = read_script(faults, fault_seed)
         self.keys = keys if keys is not None else generated()
-        self.store = Store(None if store is None else Path(store))
+        self.store = Store(None if store is None else Path(store), settings)
         try:
             self._socket = _listening(port)
         except OSError:
@@ -76,10 +86,18 @@ class LocalService:
             raise
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
-        app = create_app(self.store, self.keys, settings)
+        try:
+            app: Any = create_app(self.store, self.keys, settings, seed)
+        except Exception:
+            self._socket.close()
+            self.store.close()
+            raise
+        if self._faults:
+            app = Faulty(app, self._faults, fault_seed, EVENT_ROUTES, lambda: self._server.should_exit)
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=Connection if self._faults else "auto",
                 log_config=None,
                 log_level="warning",
                 access_log=False,
@@ -143,6 +161,11 @@ class LocalService:
         """The first personal key."""
         return next(iter(self.keys.personal))
 
+    @property
+    def faults(self) -> list[Tally]:
+        """What each fault of the script met and did so far."""
+        return tallies(self._faults)
+
     def count(self) -> int:
         """How many events there are after copies collapsed."""
         return self.store.count()
@@ -156,13 +179,27 @@ class LocalService:
         )
         return [Landed(*row) for row in rows(found)]
 
+    def persons(self, project_id: int | None = None) -> list[PersonProfile]:
+        """The persons of a project (by default the first), by their first id."""
+        return persons(self.store, self.project_id if project_id is None else project_id)
+
+    def groups(self, project_id: int | None = None) -> list[GroupProfile]:
+        """The groups of a project (by default the first), by type and key."""
+        return groups(self.store, self.project_id if project_id is None else project_id)
+
+    def warnings(self, project_id: int | None = None) -> list[IngestionWarning]:
+        """What the service did to accepted events without telling the sender, in the order of their acceptance."""
+        return warnings(self.store, self.project_id if project_id is None else project_id)
+
     def select(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of an SQL query of the caller's own over the first project's views."""
         return rows(self.store.select(sql, self.project_id))
 
 
 def _listening(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    """A listener whose protocol is said: only then does asyncio turn off Nagle's algorithm for what it accepts, which
+    would hold every answer on a kept connection for 40 ms."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))

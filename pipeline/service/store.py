@@ -1,60 +1,39 @@
 """What landed, in a DuckDB database: in memory or a file, with at most 200 MB of memory.
 
-Every accepted copy is a row of `accepted`, numbered in the order of receipt. Copies collapse in a view, as
-the real service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC
-day, the last received wins (service-behaviour 1.10). So a rehearsal shows what was sent and what will remain.
-
 Instants are naive TIMESTAMPs in UTC, whole microseconds. Properties are the exact JSON text that came.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import threading
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS accepted (
-    project INTEGER, receipt BIGINT, uuid UUID, event VARCHAR, distinct_id VARCHAR, "timestamp" TIMESTAMP,
-    properties VARCHAR, historical_migration BOOLEAN, created_at TIMESTAMP);
-CREATE TABLE IF NOT EXISTS refused (
-    "time" TIMESTAMP, status INTEGER, reason VARCHAR, payload VARCHAR);
-CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
-    SELECT max(receipt) FROM accepted
-    GROUP BY uuid, hash(project, event, distinct_id, CAST("timestamp" AS DATE)));
-CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);
-"""
-_SETTINGS = """
-SET GLOBAL TimeZone = 'UTC';
-SET GLOBAL memory_limit = '200MB';
-SET GLOBAL threads = 1;
-SET GLOBAL autoload_known_extensions = false;
-SET GLOBAL autoinstall_known_extensions = false;
-SET GLOBAL enable_external_access = false;
-SET GLOBAL lock_configuration = true;
-"""
-_COLUMNS = 'uuid, event, distinct_id, "timestamp", properties, historical_migration, created_at'
-_VIEWS = f"""
-CREATE TEMP VIEW events AS SELECT {_COLUMNS} FROM collapsed WHERE project = {{project}};
-CREATE TEMP VIEW raw_events AS SELECT {_COLUMNS}, receipt FROM accepted WHERE project = {{project}};
-CREATE TEMP VIEW rejections AS SELECT * FROM refused;
-"""
+from .columns import encoded, instants, numbers, table, texts
+from .fold import Fold
+from .notices import Notice
+from .settings import Settings
+from .sql_tree import needs_people
+from .tables import SETTINGS, TABLES, views
+
 _INSERT = """
 INSERT INTO accepted
 SELECT ?, receipt, uuid, event, distinct_id, "timestamp", properties, historical = 1, make_timestamp(?)
 FROM incoming
 """
-VIEWS = frozenset({"events", "raw_events", "rejections"})
-"""What a query may name. `rejections` holds the requests that were turned away, of every project."""
+
+
+class BadStore(ValueError):
+    """The file is no database of this service, or somebody else has it open; the message says which file."""
 
 
 class Unavailable(Exception):
@@ -63,6 +42,10 @@ class Unavailable(Exception):
 
 class BadQuery(Exception):
     """A query that cannot be answered; the message is the database's own."""
+
+
+class SlowQuery(Exception):
+    """A query was stopped after its time."""
 
 
 @dataclass(slots=True)
@@ -76,30 +59,39 @@ class Rows:
     timestamp: list[int] = field(default_factory=list)
     properties: list[bytes] = field(default_factory=list)
     historical: list[bool] = field(default_factory=list)
+    notices: list[tuple[int, Notice]] = field(default_factory=list)
+    """Each with the place of its event in the columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a query: names and types of its columns, and its rows as an Arrow table."""
+    """The result of a query: names and types of its columns, and its rows as an Arrow table; `more` were left out."""
 
     columns: list[str]
     types: list[str]
     table: pa.Table
+    more: bool = False
 
 
 class Store:
     """One database, safe for many threads: one writer at a time, readers beside it."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        """Open or create the file at `path`; None is a database in memory, spilling to a private folder."""
+    def __init__(self, path: Path | None = None, settings: Settings | None = None) -> None:
+        """Open or create the file at `path`; None is a database in memory, spilling to a private folder.
+
+        Raises BadStore.
+        """
         self._spill = None if path is not None else Path(tempfile.mkdtemp(prefix="backcast-service-"))
         self._lock = threading.Lock()
-
-        self._writer = duckdb.connect(":memory:" if path is None else str(path))
-        self._writer.execute(_TABLES)
-        if self._spill is not None:
-            self._writer.execute(f"SET GLOBAL temp_directory = '{_quoted(self._spill)}'")
-        self._writer.execute(_SETTINGS)
+        self._fold = Fold(settings or Settings())
+        try:
+            self._writer = duckdb.connect(":memory:" if path is None else str(path))
+            self._writer.execute(TABLES)
+            if self._spill is not None:
+                self._writer.execute(f"SET GLOBAL temp_directory = '{_quoted(self._spill)}'")
+            self._writer.execute(SETTINGS)
+        except duckdb.Error as error:
+            raise BadStore(f"the store {path} cannot be opened: {str(error).splitlines()[0]}") from None
         self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
         self.requests = 0
 
@@ -117,27 +109,35 @@ class Store:
             return
         with self._lock:
             first = self._receipts + 1
-            incoming = pa.RecordBatch.from_arrays(
-                [
-                    _numbers(range(first, first + count), pa.int64()),
-                    _texts([text.encode() for text in rows.uuid]),
-                    _texts([text.encode() for text in rows.event]),
-                    _texts([text.encode() for text in rows.distinct_id]),
-                    _numbers(rows.timestamp, pa.timestamp("us")),
-                    _texts(rows.properties),
-                    _numbers(rows.historical, pa.int64()),
-                ],
-                names=["receipt", "uuid", "event", "distinct_id", "timestamp", "properties", "historical"],
+            incoming = table(
+                receipt=numbers(range(first, first + count)),
+                uuid=texts(rows.uuid),
+                event=texts(rows.event),
+                distinct_id=texts(rows.distinct_id),
+                timestamp=instants(rows.timestamp),
+                properties=encoded(rows.properties),
+                historical=numbers(rows.historical),
             )
             try:
-                self._writer.register("incoming", pa.Table.from_batches([incoming]))
+                self._writer.execute("BEGIN")
                 try:
+                    self._writer.register("incoming", incoming)
                     self._writer.execute(_INSERT, [project, rows.created_at])
+                    self._notice(rows, first)
+                    self._writer.execute("COMMIT")
+                except duckdb.Error:
+                    self._writer.execute("ROLLBACK")
+                    raise
                 finally:
                     self._writer.unregister("incoming")
             except duckdb.Error as error:
                 raise Unavailable(str(error)) from None
             self._receipts += count
+
+    def _notice(self, rows: Rows, first: int) -> None:
+        if rows.notices:
+            told = [(first + place, one.type, one.details, one.dropped) for place, one in rows.notices]
+            self._writer.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", told)
 
     def reject(self, time: int, status: int, reason: str, payload: str) -> None:
         """Remember a request that was turned away; `payload` must hold no key."""
@@ -167,18 +167,54 @@ class Store:
         """The syntax tree of an SQL text as JSON, or an object whose `error` is true."""
         return str(self._rows("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql])[0][0])
 
-    def select(self, sql: str, project: int) -> Answer:
-        """Answer one SELECT over the views of a project. Raises BadQuery."""
+    def select(
+        self, sql: str, project: int, *, seconds: float | None = None, most: int | None = None, tree: Any = None
+    ) -> Answer:
+        """Answer one SELECT over the views of a project, with at most `most` rows. `tree` is its syntax tree, where the
+        caller knows it. Raises BadQuery, SlowQuery."""
+        if tree is None:
+            tree = json.loads(self.syntax(sql))
         cursor = self._writer.cursor()
+        stopped = threading.Event()
+        timer = None if seconds is None else threading.Timer(seconds, _stop, [cursor, stopped])
         try:
-            cursor.execute(_VIEWS.format(project=project))
+            cursor.execute(views(project, self._group_types(cursor, project) if needs_people(tree) else None))
             cursor.execute("BEGIN TRANSACTION READ ONLY")
+            if timer is not None:
+                timer.start()
             relation = cursor.sql(sql)
-            return Answer(relation.columns, [str(kind) for kind in relation.types], relation.to_arrow_table())
+            found, more = _rows_of(relation, most)
+            return Answer(relation.columns, [str(kind) for kind in relation.types], found, more)
         except duckdb.Error as error:
+            if stopped.is_set():
+                raise SlowQuery from None
             raise BadQuery(str(error)) from None
         finally:
+            if timer is not None:
+                timer.cancel()
+                if timer.ident is not None:
+                    timer.join()
             cursor.close()
+
+    def _group_types(self, cursor: duckdb.DuckDBPyConnection, project: int) -> list[str]:
+        """Bring persons and groups up to what was accepted; the project's group types by index."""
+        self._fold.refresh(cursor)
+        found = cursor.execute('SELECT type FROM group_kinds WHERE project = ? ORDER BY "index"', [project]).fetchall()
+        return [name for (name,) in found]
+
+    @contextmanager
+    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection for state that others keep in tables of their own: all that is done in it, or nothing.
+
+        Raises Unavailable.
+        """
+        try:
+            with self._writer.cursor() as connection:
+                connection.begin()
+                yield connection
+                connection.commit()
+        except duckdb.Error as error:
+            raise Unavailable(str(error)) from None
 
     def _number(self, sql: str) -> int:
         return int(self._rows(sql)[0][0])
@@ -191,17 +227,23 @@ class Store:
             cursor.close()
 
 
-def _texts(values: Sequence[bytes]) -> pa.Array:
-    """UTF-8 texts as an Arrow column, from its buffers: `pa.array` of a list would import pandas."""
-    offsets = array("i", accumulate(map(len, values), initial=0))
-    return pa.Array.from_buffers(
-        pa.string(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    )
+def _rows_of(relation: duckdb.DuckDBPyRelation, most: int | None) -> tuple[pa.Table, bool]:
+    """The first rows of a result, and whether there are more."""
+    if most is None:
+        return relation.to_arrow_table(), False
+    reader = relation.to_arrow_reader(min(most + 1, 10_000))
+    batches, count = [], 0
+    for batch in reader:
+        batches.append(batch)
+        count += len(batch)
+        if count > most:
+            break
+    return pa.Table.from_batches(batches, reader.schema).slice(0, most), count > most
 
 
-def _numbers(values: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Whole numbers of 64 bits as an Arrow column."""
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array("q", values))])
+def _stop(cursor: duckdb.DuckDBPyConnection, stopped: threading.Event) -> None:
+    stopped.set()
+    cursor.interrupt()
 
 
 def _quoted(path: Path) -> str:

@@ -10,6 +10,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
+from .notices import ANCIENT_TIMESTAMP, BAD_TIMESTAMP, FUTURE_TIMESTAMP, NO_TIMESTAMP
+
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 FUTURE_CUTOFF = 23 * 3600 * SECOND
@@ -46,22 +48,26 @@ _EPOCH_DIGITS = {10: 1, 13: 1_000, 19: 1_000_000_000}
 """Ten digits are seconds, thirteen milliseconds, nineteen nanoseconds."""
 
 
-def stored(text: str | None, offset: int | None, sent_at: int | None, now: int) -> int:
-    """The instant that is stored for an event.
+def stored(text: str | None, offset: int | None, sent_at: int | None, now: int) -> tuple[int, str]:
+    """The instant that is stored for an event, and what was wrong with its time (empty: nothing).
 
     `text` is the event's `timestamp`, `offset` its age in milliseconds (which wins over `text`), `sent_at`
     the client's clock when it sent (None also when the event asks to ignore it), `now` the service's clock.
     """
-    instant = now
+    instant, problem = now, NO_TIMESTAMP
     if text is not None:
         parsed = parse(text, now)
-        if parsed is not None:
-            instant = parsed if sent_at is None else parsed - (sent_at - now)
+        if parsed is None:
+            problem = BAD_TIMESTAMP
+        else:
+            instant, problem = parsed if sent_at is None else parsed - (sent_at - now), ""
     if offset is not None:
-        instant = now - offset * 1000
+        instant, problem = now - offset * 1000, ""
     if instant - now > FUTURE_CUTOFF + 999:  # the service compares whole milliseconds
-        return now
-    return instant if _FIRST <= instant < _LAST else 0
+        return now, FUTURE_TIMESTAMP
+    if _FIRST <= instant < _LAST:
+        return instant, problem
+    return 0, ANCIENT_TIMESTAMP
 
 
 def parse(text: str, now: int) -> int | None:

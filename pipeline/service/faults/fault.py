@@ -1,0 +1,128 @@
+"""What every fault is: one class with a name, a few typed settings, and `act`."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from .exchange import Call, Cut, Ending, Onward
+
+
+class BadFault(ValueError):
+    """A text that names no fault; `hint` says what would."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Tally(NamedTuple):
+    """What a fault did: how many requests it met, and to how many it did something."""
+
+    fault: str
+    met: int
+    acted: int
+
+
+def value(read: Callable[[str], Any], default: Any = MISSING) -> Any:
+    """A setting that follows the fault's name after a colon; `read` raises ValueError, saying what it wants."""
+    return field(default=default, metadata={"read": read, "value": True})
+
+
+def option(read: Callable[[str], Any], default: Any) -> Any:
+    """A setting of the form `name=text`."""
+    return field(default=default, metadata={"read": read})
+
+
+def flag() -> Any:
+    """A setting that is there or not."""
+    return field(default=False, metadata={"read": None})
+
+
+def whole(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise ValueError("a whole number of 1 or more")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """`10%` or `0.1`, above 0 and at most 1."""
+    try:
+        found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise ValueError("a share such as 10% or 0.1")
+    return found
+
+
+@dataclass(kw_only=True)
+class Fault(ABC):
+    """A misbehaviour. By itself it acts on every request that it meets.
+
+    The class's docstring is its line in the help. `met` and `acted` are touched by the server's loop alone.
+    """
+
+    names: ClassVar[dict[str, type[Fault]]] = {}
+    name: ClassVar[str]
+    example: ClassVar[str]
+
+    every: int = option(whole, 1)
+    """Acts on each Nth request only."""
+    chance: float = option(share, 1.0)
+    """Acts on a request with this probability."""
+    skip: int = option(whole, 0)
+    """Leaves the first N requests alone."""
+    times: int | None = option(whole, None)
+    """Acts N times at most."""
+
+    text: str = ""
+    seed: str = "0"
+    place: str = "0"
+    met: int = 0
+    acted: int = 0
+
+    def __init_subclass__(cls, *, example: str = "", **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls.example = example
+        cls.name = example.partition(":")[0]
+        if cls.name:
+            Fault.names[cls.name] = cls
+
+    async def meet(self, call: Call, onward: Onward) -> Ending:
+        """A request has come as far as this fault."""
+        self.met += 1
+        return await (self.act(call, onward) if self.is_due() else onward())
+
+    @abstractmethod
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        """Misbehave, and count it in `acted`; `onward` is what would happen without this fault."""
+
+    def is_due(self) -> bool:
+        """Whether the request that has just come is one to act on."""
+        turn = self.met - self.skip
+        if turn < 1 or turn % self.every or (self.times is not None and self.acted >= self.times):
+            return False
+        return self.chance == 1 or self.luck(self.met) < self.chance
+
+    def luck(self, of: object) -> float:
+        """A number from 0 to 1 that follows from the seed, this fault's place and `of`."""
+        text = f"{self.seed}/{self.place}/{of}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / 2**64
+
+    async def taken(self, call: Call, onward: Onward) -> tuple[Ending, bool]:
+        """Let the request go on; whether its events were taken, so that what is done to the answer counts."""
+        self.acted += 1  # before the wait, so that `times` holds for requests side by side
+        ending = await onward()
+        if isinstance(ending, Cut) or not ending.accepted:
+            self.acted -= 1
+            return ending, False
+        return ending, True
+
+    def tallies(self) -> list[Tally]:
+        """This fault's tally, and those of the faults inside it."""
+        return [Tally(self.text, self.met, self.acted)]

@@ -1,0 +1,45 @@
+"""The fault that is one of several, by chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .exchange import Call, Ending, Onward
+from .fault import Fault, Tally, option, share, value
+from .spelling import read_fault
+
+USUAL = "before:503+after:500+lost+reset+truncated"
+
+
+def read_several(text: str) -> tuple[Fault, ...]:
+    """Faults joined by `+`, without options."""
+    names = text.split("+")
+    if any("," in name or name.startswith("mix") for name in names):
+        raise ValueError("faults joined by +, such as lost+before:503")
+    return tuple(read_fault(name) for name in names)
+
+
+@dataclass(kw_only=True)
+class Mix(Fault, example="mix:10%"):
+    """does one of several things to this share of the requests: before:503, after:500, lost, reset and truncated, or
+    those of of=NAME+NAME"""
+
+    share: float = value(share)
+    of: tuple[Fault, ...] = option(read_several, ())
+
+    def __post_init__(self) -> None:
+        self.of = tuple(
+            replace(fault, seed=self.seed, place=f"{self.place}.{number}")
+            for number, fault in enumerate(self.of or read_several(USUAL))
+        )
+
+    def is_due(self) -> bool:
+        return super().is_due() and self.luck(f"{self.met} mixed") < self.share
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        self.acted += 1
+        chosen = self.of[int(self.luck(f"{self.met} of") * len(self.of))]
+        return await chosen.meet(call, onward)
+
+    def tallies(self) -> list[Tally]:
+        return super().tallies() + [tally for fault in self.of for tally in fault.tallies()]

@@ -1,0 +1,146 @@
+"""The writable fields of a hog function: which there are, and what each may hold.
+
+Under `contract` a field holds what the contract's types say (service-api 2.1); `observed` adds what the real service
+is known to refuse, and takes null and free input values where it does (service-behaviour 5.2). Unknown and read-only
+fields are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pipeline.management.models import HogFunctionWrite
+
+from .call import Json
+from .errors import ApiError, invalid
+from .templates import TEMPLATES
+
+WRITABLE = tuple(field.alias or name for name, field in HogFunctionWrite.model_fields.items())
+TYPES = (
+    "destination",
+    "site_destination",
+    "internal_destination",
+    "source_webhook",
+    "warehouse_source_webhook",
+    "site_app",
+    "transformation",
+    "transformation_log",
+)
+"""Values of `type` (service-behaviour 5.2; the contract shows only `destination`)."""
+LONGEST_HOG = 100 * 1024
+LONGEST_NAME = 400
+SHORTEST_MASK, LONGEST_MASK = 60, 86400
+"""Seconds of `masking.ttl`."""
+NULLABLE = frozenset({"name", "icon_url", "inputs_schema", "masking", "mappings", "template_id", "execution_order"})
+"""Fields that the real service takes null for; `filters` null is no filters in either behaviour."""
+_TEXTS = {
+    "missing": ("required", "This field is required."),
+    "string_type": ("invalid_input", "Not a valid string."),
+    "bool_type": ("invalid_input", "Must be a valid boolean."),
+    "int_type": ("invalid_input", "A valid integer is required."),
+    "list_type": ("not_a_list", "Expected a list of items."),
+    "dict_type": ("not_a_dict", "Expected a dictionary of items."),
+    "model_type": ("invalid_input", "Invalid data. Expected a dictionary."),
+}
+
+
+def written(body: Json, *, observed: bool) -> Json:
+    """The writable fields of a body, each of the type it must have. Raises ApiError (400)."""
+    given = {name: body[name] for name in WRITABLE if name in body}
+    check_shape(HogFunctionWrite, given, spared=_spared if observed else None)
+    if "filters" in given and given["filters"] is None:
+        given["filters"] = {}
+    if given.get("template_id") and given["template_id"] not in TEMPLATES:
+        raise invalid("template_id", "No template found for this id.")
+    if "type" in given and given["type"] is None:
+        del given["type"]
+    if observed:
+        _check_observed(given)
+    elif given.get("masking", ...) is None:
+        given["masking"] = {}
+    return given
+
+
+def check_shape(model: type[BaseModel], value: object, *, spared: Any = None, attr: str | None = None) -> None:
+    """Raise ApiError (400) for the first field that is not of the model's type and that `spared` does not let pass."""
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        for found in error.errors(include_url=False, include_input=False, include_context=False):
+            place = [str(part) for part in found["loc"]]
+            inner = _at(value, found["loc"])
+            if spared is not None and spared(place, inner):
+                continue
+            raise _problem(found["type"], inner, "__".join([attr, *place] if attr else place)) from None
+
+
+def _problem(kind: str, value: object, attr: str) -> ApiError:
+    if value is None and kind != "missing":
+        return invalid(attr or None, "This field may not be null.", "null")
+    code, text = _TEXTS.get(kind, ("invalid_input", "Invalid value."))
+    return invalid(attr or None, text, code)
+
+
+def _at(value: Any, place: Iterable[int | str]) -> Any:
+    for part in place:
+        try:
+            value = value[part]
+        except (LookupError, TypeError):
+            return ...
+    return value
+
+
+def _spared(place: list[str], value: object) -> bool:
+    """What the real service takes beyond the contract's types: some nulls, and input values of any type."""
+    if len(place) == 1:
+        return value is None and place[0] in NULLABLE
+    if place == ["masking", "threshold"]:
+        return value is None
+    return "inputs" in place and place[-1] == "value"
+
+
+def _check_observed(given: Json) -> None:
+    kind = given.get("type", "destination")
+    if kind not in TYPES:
+        raise invalid("type", "Not a valid choice.", "invalid_choice")
+    if len(given.get("hog") or "") > LONGEST_HOG:
+        raise invalid("hog", f"HogQL code exceeds maximum size of {LONGEST_HOG // 1024}KB")
+    if len(given.get("name") or "") > LONGEST_NAME:
+        raise invalid("name", f"Ensure this field has no more than {LONGEST_NAME} characters.", "max_length")
+    order = given.get("execution_order")
+    if order is not None and not 0 <= order <= 32767:
+        raise invalid("execution_order", "Ensure this value is between 0 and 32767.", "out_of_range")
+    masking = given.get("masking")
+    if masking is not None:
+        given["masking"] = _masking(masking)
+    for name in ("filters", "mappings"):
+        for filters in (
+            [given.get(name)] if name == "filters" else [one.get("filters") for one in given.get(name) or []]
+        ):
+            if filters and filters.get("source", "events") not in _SOURCES:
+                raise invalid(f"{name}__source", "Not a valid choice.", "invalid_choice")
+    if given.get("filters") is not None:
+        given["filters"] = _filters(given["filters"], bool(given.get("mappings")))
+
+
+_SOURCES = ("events", "person-updates", "data-warehouse-table", "data-warehouse-view")
+
+
+def _masking(given: Json) -> Json:
+    for name in ("ttl", "hash"):
+        if given.get(name) is None:
+            raise invalid(f"masking__{name}", "This field is required.", "required")
+    if not SHORTEST_MASK <= given["ttl"] <= LONGEST_MASK:
+        raise invalid("masking__ttl", f"Ensure this value is between {SHORTEST_MASK} and {LONGEST_MASK}.")
+    return {"ttl": given["ttl"], "threshold": given.get("threshold"), "hash": given["hash"], "bytecode": None}
+
+
+def _filters(given: Json, mapped: bool) -> Json:
+    """Filters as they are read back: their source is named, and what mappings or the source overrule is left out."""
+    kept = {"source": "events"} | given
+    if mapped or kept["source"] != "events":
+        kept = {name: value for name, value in kept.items() if name not in ("events", "actions")}
+    return kept

@@ -1,0 +1,62 @@
+"""Whether a hog function would fire for an event. It is judged by its filters; nothing runs.
+
+An event name decides where it can. Property filters, actions and the exclusion of test accounts are not evaluated:
+where they stand between the event and the function, it may fire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+Firing = Literal["yes", "may", "no"]
+_ON_EVENTS = frozenset({"destination", "transformation", ""})
+"""Types that are handed events of the project; the others run in a browser or on a webhook (service-behaviour 5.2)."""
+
+
+def would_fire(function: Mapping[str, Any], event: str) -> Firing:
+    """Whether a hog function (its full record) would fire for an event of this name."""
+    if not function.get("enabled") or function.get("deleted"):
+        return "no"
+    if (function.get("type") or "") not in _ON_EVENTS:
+        return "no"
+    base = _filtered(function.get("filters"), event)
+    mappings = function.get("mappings") or []
+    if not mappings or base == "no":
+        return base
+    inner = _most(_filtered(mapping.get("filters"), event) for mapping in mappings)
+    return "may" if "may" in (base, inner) and inner != "no" else inner
+
+
+def firing(functions: Iterable[Mapping[str, Any]], event: str) -> list[tuple[Mapping[str, Any], Firing]]:
+    """The functions that would or may fire for an event of this name, in the order given."""
+    judged = [(function, would_fire(function, event)) for function in functions]
+    return [(function, verdict) for function, verdict in judged if verdict != "no"]
+
+
+def _filtered(filters: Any, event: str) -> Firing:
+    filters = filters if isinstance(filters, Mapping) else {}
+    if (filters.get("source") or "events") != "events":
+        return "no"
+    events, actions = filters.get("events") or [], filters.get("actions") or []
+    chosen: Firing = "yes"
+    if events or actions:
+        by_action: list[Firing] = ["may"] if actions else []
+        chosen = _most([*(_chosen(one, event) for one in events), *by_action])
+    narrowed = bool(filters.get("properties")) or filters.get("filter_test_accounts") is True
+    return "may" if chosen == "yes" and narrowed else chosen
+
+
+def _chosen(wanted: Any, event: str) -> Firing:
+    """One entry of `events`: its `id` is an event name, null for every event."""
+    if not isinstance(wanted, Mapping):
+        return "no"
+    name = wanted.get("id", wanted.get("name"))
+    if name is not None and name != event:
+        return "no"
+    return "may" if wanted.get("properties") else "yes"
+
+
+def _most(verdicts: Iterable[Firing]) -> Firing:
+    found = set(verdicts)
+    return "yes" if "yes" in found else "may" if "may" in found else "no"

@@ -1,0 +1,151 @@
+"""Running hog functions and looking at their runs: broadcast, invocations, logs, metrics, icons.
+
+The local service runs no function. Under `contract` these answer 200 with an empty body, as the contract states.
+Under `observed` they have the shapes of the source, with the numbers of functions that never ran.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime, timedelta
+
+from .call import EMPTY, Call, Reply, State
+from .errors import BareError, forbidden, invalid, not_found
+from .fields import written
+from .hog_functions import find
+from .instants import instant
+from .templates import TEMPLATES
+
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A PNG of one pixel: the icon of everything."""
+MOST_LOGS, USUAL_LOGS = 500, 50
+_LABELS = {"hour": (timedelta(hours=1), "%Y-%m-%dT%H:00"), "day": (timedelta(days=1), "%Y-%m-%d")}
+_LABELS["week"] = (timedelta(weeks=1), "%Y-%m-%d")
+_MOST_LABELS = 10_000
+_UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def broadcast(state: State, call: Call) -> Reply:
+    """200 for a function that exists. The source that was read has no such operation (service-behaviour 5.2)."""
+    if state.observed and state.settings.broadcast == "removed":
+        raise not_found()
+    find(state, call)
+    if state.observed:
+        return Reply(body={"success": True})
+    written(call.body, observed=False)
+    return EMPTY
+
+
+def invoke(state: State, call: Call) -> Reply:
+    """One run. Under `observed` the id may be that of no function, and problems are bare (service-behaviour 5.2)."""
+    if not state.observed:
+        find(state, call)
+        written(call.body, observed=False)
+        return EMPTY
+    if not call.body.get("use_draft"):
+        configuration = call.body.get("configuration")
+        if "configuration" not in call.body:
+            raise BareError(400, {"configuration": ["This field is required."]})
+        if not isinstance(configuration, dict):
+            raise BareError(400, {"configuration": ["Expected a dictionary of items."]})
+    return Reply(body={"status": "success", "logs": [], "invocation_id": call.body.get("invocation_id")})
+
+
+def logs(state: State, call: Call) -> Reply:
+    """What runs wrote, newest first: nothing."""
+    find(state, call)
+    if not state.observed:
+        return EMPTY
+    limit = call.parameter("limit")
+    if limit is not None and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_LOGS):
+        raise invalid("limit", f"Ensure this value is between 1 and {MOST_LOGS}.")
+    _span(call)
+    return Reply(body={"count": 0, "next": None, "previous": None, "results": []})
+
+
+def metrics(state: State, call: Call) -> Reply:
+    """Runs over time: the labels of the span that is asked for, and no series."""
+    find(state, call)
+    if not state.observed:
+        return EMPTY
+    interval = call.parameter("interval") or "day"
+    if interval not in _LABELS:
+        raise invalid("interval", "Not a valid choice.", "invalid_choice")
+    _check_breakdown(call)
+    after, before = _span(call)
+    step, shape = _LABELS[interval]
+    now = instant(call.now)
+    assert now is not None
+    end, at = before or now, after or now - timedelta(days=7)
+    if (end - at) / step > _MOST_LABELS:
+        raise invalid("after", "The time between after and before is too long for this interval.")
+    labels = []
+    while at <= end:
+        labels.append(at.strftime(shape))
+        at += step
+    return Reply(body={"labels": labels, "series": []})
+
+
+def metrics_totals(state: State, call: Call) -> Reply:
+    """Runs in sum: none."""
+    find(state, call)
+    if not state.observed:
+        return EMPTY
+    _check_breakdown(call)
+    _span(call)
+    return Reply(body={"totals": {}})
+
+
+def icon(state: State, call: Call) -> Reply:
+    """The picture of one icon."""
+    _check_icons(state)
+    if not state.observed:
+        return EMPTY
+    if call.parameter("id") is None:
+        raise invalid("id", "This field is required.", "required")
+    return Reply(content=PICTURE, media_type="image/png")
+
+
+def icons(state: State, call: Call) -> Reply:
+    """Icons by a part of their name."""
+    _check_icons(state)
+    if not state.observed:
+        return EMPTY
+    wanted = (call.parameter("query") or "").casefold()
+    found = [one for one in TEMPLATES.values() if wanted in one["name"].casefold()]
+    return Reply(body=[{"id": one["id"], "name": one["name"], "url": one["icon_url"]} for one in found])
+
+
+def _check_icons(state: State) -> None:
+    if state.observed and state.settings.icons == "closed":
+        raise forbidden("This action does not support personal API key access")
+
+
+def _check_breakdown(call: Call) -> None:
+    if call.parameter("breakdown_by") not in (None, "name", "kind"):
+        raise invalid("breakdown_by", "Not a valid choice.", "invalid_choice")
+
+
+def _span(call: Call) -> tuple[datetime | None, datetime | None]:
+    """`after` and `before`: instants, or `-7d`, `-12h`, `-2w` before now. Raises ApiError (400)."""
+    found = []
+    for name in ("after", "before"):
+        given = call.parameter(name)
+        at = None
+        if given is not None:
+            amount, unit = given[1:-1], given[-1:]
+            if given.startswith("-") and unit in _UNITS and amount.isascii() and amount.isdigit() and len(amount) < 6:
+                now = instant(call.now)
+                assert now is not None
+                try:
+                    at = now - timedelta(seconds=int(amount) * _UNITS[unit])
+                except OverflowError:
+                    at = None
+            else:
+                at = instant(given)
+            if at is None:
+                raise invalid(name, "Datetime has wrong format.")
+        found.append(at)
+    return found[0], found[1]

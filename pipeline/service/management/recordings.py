@@ -1,0 +1,164 @@
+"""Session recordings: list, retrieve, update, delete, sharing (service-api 4.2, service-behaviour 5.3).
+
+The contract has no way to make one; they come from a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Final
+
+from pipeline.management.models import Person
+
+from .call import Call, Json, Reply, State
+from .errors import invalid, not_found
+from .fields import check_shape
+from .function_filters import uuid_of
+from .instants import instant
+from .pagination import page
+
+KIND: Final = "session_recording"
+USUAL = 50
+"""Recordings of a page under `observed`."""
+_PARAMETERS = frozenset({
+    "date_from", "date_to", "session_ids", "events", "actions", "properties", "console_log_filters",
+    "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
+    "person_uuid", "distinct_ids", "as_query", "version", "hogql_filtering", "add_events_to_property_queries",
+})  # fmt: skip
+"""Query parameters that the real service knows, as far as the facts go; any other is a 400."""
+
+
+def list_recordings(state: State, call: Call) -> Reply:
+    """One page, the latest first."""
+    found = sorted(state.documents.all(KIND, call.project_id), key=_start, reverse=True)
+    if state.observed:
+        return _observed_page(call, found)
+    envelope, shown = page(call, found, strict=True)
+    envelope["results"] = list(shown)
+    return Reply(body=envelope)
+
+
+def retrieve(state: State, call: Call) -> Reply:
+    """One recording."""
+    return Reply(body=_find(state, call, "id"))
+
+
+def update(state: State, call: Call) -> Reply:
+    """Set `person`, whose inner shape the contract does not show: what is given is merged into what is there.
+
+    Under `observed` it is marked as viewed or analysed instead, and the answer is not the recording.
+    """
+    recording = _find(state, call, "id")
+    if state.observed:
+        return _mark(state, call, recording)
+    if "person" in call.body:
+        given = call.body["person"]
+        if not isinstance(given, dict):
+            code = (
+                ("null", "This field may not be null.")
+                if given is None
+                else ("invalid_input", "Expected a dictionary.")
+            )
+            raise invalid("person", code[1], code[0])
+        check_shape(Person, given, attr="person")
+        if "uuid" in given and uuid_of(given["uuid"]) is None:
+            raise invalid("person__uuid", "Enter a valid UUID.")
+        if "created_at" in given and instant(given["created_at"]) is None:
+            raise invalid("person__created_at", "Enter a valid date/time.")
+        recording = recording | {"person": (recording.get("person") or {}) | given}
+        state.documents.put(KIND, call.project_id, recording)
+    return Reply(body=recording)
+
+
+def delete(state: State, call: Call) -> Reply:
+    """204. The real service does not look whether there is such a recording (service-behaviour 5.3)."""
+    id = call.ids["id"]
+    if state.documents.get(KIND, call.project_id, id) is not None:
+        state.documents.remove(KIND, call.project_id, id)
+    elif not state.observed:
+        raise not_found()
+    return Reply(204)
+
+
+def sharing(state: State, call: Call) -> Reply:
+    """How a recording is shared; one that never was gets a configuration that is switched off."""
+    recording = _find(state, call, "recording_id")
+    held = state.documents.get("sharing", call.project_id, str(recording["id"]))
+    if held is None:
+        held = new_sharing(str(recording["id"]), call.now)
+        state.documents.put("sharing", call.project_id, held)
+    shown: Json = {name: held[name] for name in ("created_at", "enabled", "access_token")}
+    if state.observed:
+        shown |= {"settings": {}, "password_required": False, "share_passwords": []}
+    return Reply(body=shown)
+
+
+def new_sharing(id: str, now: str) -> Json:
+    """The sharing configuration of a recording that is not shared."""
+    return {"id": id, "created_at": now, "enabled": False, "access_token": secrets.token_urlsafe(22)}
+
+
+def _find(state: State, call: Call, name: str) -> Json:
+    recording = state.documents.get(KIND, call.project_id, call.ids[name])
+    if recording is None:
+        raise not_found("Recording not found" if state.observed else "Not found.")
+    return recording
+
+
+def _start(recording: Json) -> tuple[float, str]:
+    at = instant(str(recording.get("start_time") or ""))
+    return (at.timestamp() if at else 0.0), str(recording["id"])
+
+
+def _observed_page(call: Call, found: list[Json]) -> Reply:
+    for name, _ in call.query:
+        if name not in _PARAMETERS:
+            detail = [{"type": "extra_forbidden", "loc": [name], "msg": "Extra inputs are not permitted"}]
+            raise invalid(None, json.dumps(detail))
+    limit, offset = _count(call, "limit", USUAL), _count(call, "offset", 0)
+    for name, field in (("session_ids", "id"), ("distinct_ids", "distinct_id")):
+        wanted = _names(call, name)
+        if wanted is not None:
+            found = [one for one in found if one.get(field) in wanted]
+    shown = found[offset : offset + limit]
+    return Reply(body={"results": shown, "has_next": offset + limit < len(found), "version": 4})
+
+
+def _count(call: Call, name: str, usual: int) -> int:
+    given = call.parameter(name)
+    if given is None:
+        return usual
+    if not (given.isascii() and given.isdigit() and len(given) < 10):
+        raise invalid(
+            None, json.dumps([{"type": "int_parsing", "loc": [name], "msg": "Input should be a valid integer"}])
+        )
+    return int(given)
+
+
+def _names(call: Call, name: str) -> list[object] | None:
+    given = call.parameter(name)
+    if given is None:
+        return None
+    try:
+        listed = json.loads(given)
+    except (ValueError, RecursionError):
+        listed = None
+    if not isinstance(listed, list):
+        raise invalid(None, json.dumps([{"type": "list_type", "loc": [name], "msg": "Input should be a valid list"}]))
+    return listed
+
+
+def _mark(state: State, call: Call, recording: Json) -> Reply:
+    marks = {}
+    for name in ("viewed", "analyzed"):
+        marks[name] = call.body.get(name, False)
+        if not isinstance(marks[name], bool):
+            raise invalid(name, "Must be a valid boolean.")
+    if not any(marks.values()):
+        raise invalid(None, "At least one of 'viewed' or 'analyzed' must be provided.")
+    if marks["viewed"]:
+        viewer = call.caller.user["email"]
+        seen = [one for one in recording.get("viewers") or [] if one != viewer]
+        state.documents.put(KIND, call.project_id, recording | {"viewed": True, "viewers": [*seen, viewer]})
+    return Reply(body={"success": True})

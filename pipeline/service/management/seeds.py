@@ -1,0 +1,113 @@
+"""What is there from the start: `{"hog_functions": [...], "session_recordings": [...]}` in a JSON file.
+
+It goes to the first project. What a store already knows, even as deleted, stays as it is; so a service that is started
+again with the same seed and store has everything once. A recording may bring its `sharing` configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.management.models import HogFunction, SessionRecording, SharingConfiguration
+
+from .body import read_body
+from .call import Json, State
+from .documents import Kind
+from .errors import ApiError
+from .fields import WRITABLE, check_shape, written
+from .function_filters import uuid_of
+from .inputs import settle_inputs
+from .instants import instant
+from .recordings import new_sharing
+from .scopes import Caller
+
+_IDS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
+_READ_ONLY = ("id", "created_at", "updated_at", "created_by")
+_LISTS = ("hog_functions", "session_recordings")
+
+
+class BadSeed(ValueError):
+    """A seed cannot be used; the message says where, and repeats no value."""
+
+
+def load(path: Path) -> Json:
+    """The content of a seed file. Raises BadSeed."""
+    try:
+        return read_body(path.read_bytes(), "application/json")
+    except OSError as error:
+        raise BadSeed(f"the seed {path} cannot be read: {error.strerror}") from None
+    except ApiError as error:
+        raise BadSeed(f"the seed {path} is no JSON object that can be kept: {error.envelope['detail']}") from None
+
+
+def sow(state: State, seed: Mapping[str, Any], now: str) -> None:
+    """Put a seed into the first project. Raises BadSeed, and then nothing is changed."""
+    unknown = sorted(set(seed) - set(_LISTS))
+    if unknown:
+        raise BadSeed(f"a seed has the lists {' and '.join(_LISTS)}, and no {unknown[0]!r}")
+    project = state.keys.projects[0].id
+    made: dict[Kind, list[Json]] = {"hog_function": [], "session_recording": [], "sharing": []}
+    for name in _LISTS:
+        listed = seed.get(name, [])
+        if not isinstance(listed, list):
+            raise BadSeed(f'"{name}" of the seed is not a list')
+        for place, entry in enumerate(listed):
+            where = f"{name}[{place}] of the seed"
+            if not isinstance(entry, dict):
+                raise BadSeed(f"{where} is not an object")
+            try:
+                if name == "hog_functions":
+                    made["hog_function"].append(_function(state, entry, place, now))
+                else:
+                    _recording(entry, place, now, made)
+            except ApiError as error:
+                field = f", field {error.envelope['attr']}" if error.envelope["attr"] else ""
+                raise BadSeed(f"{where}{field}: {error.envelope['detail']}") from None
+    for kind, documents in made.items():
+        if len({document["id"] for document in documents}) < len(documents):
+            raise BadSeed(f"two entries of the seed have one id ({kind})")
+    for kind, documents in made.items():
+        fresh = [one for one in documents if not state.documents.known(kind, project, one["id"])]
+        state.documents.put(kind, project, *fresh)
+
+
+def _function(state: State, entry: Json, place: int, now: str) -> Json:
+    fields = written({name: entry[name] for name in WRITABLE if name in entry}, observed=state.observed)
+    check_shape(HogFunction, {name: entry[name] for name in _READ_ONLY if name in entry})
+    for name in ("created_at", "updated_at"):
+        if name in entry and instant(entry[name]) is None:
+            raise ApiError(400, "", "", "Enter a valid date/time.", name)
+    id = entry.get("id")
+    if id is not None and uuid_of(id) is None:
+        raise ApiError(400, "", "", "Enter a valid UUID.", "id")
+    function: Json = {
+        "type": "destination",
+        "created_at": now,
+        "updated_at": entry.get("created_at", now),
+        "created_by": Caller(1, frozenset(), None).user,
+        "version": 1,
+    }
+    function |= {name: entry[name] for name in _READ_ONLY if name in entry} | fields
+    function["id"] = uuid_of(id) if id is not None else _id("hog_function", place, entry)
+    settle_inputs(function, function, observed=state.observed)
+    return function
+
+
+def _recording(entry: Json, place: int, now: str, made: dict[Kind, list[Json]]) -> None:
+    recording = {name: value for name, value in entry.items() if name != "sharing"}
+    check_shape(SessionRecording, recording)
+    recording["id"] = entry["id"] if entry.get("id") else _id("session_recording", place, entry)
+    made["session_recording"].append({"viewed": False, "viewers": [], "ongoing": False} | recording)
+    if "sharing" in entry:
+        sharing = entry["sharing"]
+        check_shape(SharingConfiguration, sharing, attr="sharing")
+        made["sharing"].append(new_sharing(recording["id"], now) | sharing | {"id": recording["id"]})
+
+
+def _id(kind: str, place: int, entry: Json) -> str:
+    """An id for an entry without one: the same at every start."""
+    return str(uuid.uuid5(_IDS, f"{kind} {place} {json.dumps(entry, sort_keys=True)}"))

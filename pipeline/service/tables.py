@@ -1,0 +1,95 @@
+"""The tables of the database, and the views that a query sees.
+
+Every accepted copy is a row of `accepted`, numbered in the order of receipt. Copies collapse in a view, as the real
+service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day, the last
+received wins (service-behaviour 1.10). Events that were dropped after their 200 are in `accepted` alone.
+
+`people`, `people_ids`, `group_types` and `group_records` are made from `accepted` when somebody asks for them;
+`folded` says up to which receipt, and by which rules.
+"""
+
+from __future__ import annotations
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS accepted (
+    project INTEGER, receipt BIGINT, uuid UUID, event VARCHAR, distinct_id VARCHAR, "timestamp" TIMESTAMP,
+    properties VARCHAR, historical_migration BOOLEAN, created_at TIMESTAMP);
+CREATE TABLE IF NOT EXISTS refused ("time" TIMESTAMP, status INTEGER, reason VARCHAR, payload VARCHAR);
+CREATE TABLE IF NOT EXISTS noticed (
+    receipt BIGINT, type VARCHAR, details VARCHAR, dropped BOOLEAN, folded BOOLEAN);
+CREATE TABLE IF NOT EXISTS people (
+    project INTEGER, id UUID, properties VARCHAR, created_at TIMESTAMP, is_identified BOOLEAN);
+CREATE TABLE IF NOT EXISTS people_ids (project INTEGER, distinct_id VARCHAR, person UUID);
+CREATE TABLE IF NOT EXISTS group_kinds (project INTEGER, "index" INTEGER, type VARCHAR);
+CREATE TABLE IF NOT EXISTS group_records (
+    project INTEGER, type VARCHAR, key VARCHAR, properties VARCHAR, created_at TIMESTAMP);
+CREATE TABLE IF NOT EXISTS folded (receipt BIGINT, rules VARCHAR);
+CREATE OR REPLACE VIEW kept AS SELECT * FROM accepted WHERE receipt NOT IN (
+    SELECT receipt FROM noticed WHERE dropped);
+CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
+    SELECT max(receipt) FROM kept
+    GROUP BY uuid, hash(project, event, distinct_id, CAST("timestamp" AS DATE)));
+CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);
+CREATE OR REPLACE MACRO person_digits(digits) AS CAST(
+    digits[1:12] || '3' || digits[14:16] || '8' || digits[18:32] AS UUID);
+CREATE OR REPLACE MACRO person_uuid(project, distinct_id) AS person_digits(md5(project || ':' || distinct_id));
+"""
+
+SETTINGS = """
+SET GLOBAL TimeZone = 'UTC';
+SET GLOBAL memory_limit = '200MB';
+SET GLOBAL threads = 1;
+SET GLOBAL autoload_known_extensions = false;
+SET GLOBAL autoinstall_known_extensions = false;
+SET GLOBAL enable_external_access = false;
+SET GLOBAL lock_configuration = true;
+"""
+
+_COLUMNS = 'uuid, event, distinct_id, "timestamp", properties'
+_TAIL = "historical_migration, created_at"
+_VIEWS = """
+CREATE TEMP VIEW raw_events AS SELECT {columns}, {tail}, receipt FROM accepted WHERE project = {project};
+CREATE TEMP VIEW persons AS SELECT id, properties, created_at, is_identified FROM people WHERE project = {project};
+CREATE TEMP VIEW person_distinct_ids AS
+    SELECT person AS person_id, distinct_id FROM people_ids WHERE project = {project};
+CREATE TEMP VIEW group_types AS SELECT "index", type FROM group_kinds WHERE project = {project};
+CREATE TEMP VIEW groups AS
+    SELECT k."index", g.type, g.key, g.properties, g.created_at
+    FROM group_records g JOIN group_kinds k USING (project, type) WHERE g.project = {project};
+CREATE TEMP VIEW warnings AS
+    SELECT n.type, n.details, n.dropped, a.uuid, a.event, a.distinct_id, a."timestamp", n.receipt
+    FROM noticed n JOIN accepted a USING (receipt) WHERE a.project = {project};
+CREATE TEMP VIEW rejections AS SELECT * FROM refused;
+"""
+_PLAIN_EVENTS = """
+CREATE TEMP VIEW events AS SELECT {columns}, CAST(NULL AS UUID) AS person_id, {tail}, {groups}
+    FROM collapsed WHERE project = {project};
+"""
+_EVENTS = """
+CREATE TEMP VIEW events AS
+    SELECT {columns}, coalesce(i.person, person_uuid({project}, distinct_id)) AS person_id, {tail}, {groups}
+    FROM collapsed LEFT JOIN (SELECT distinct_id, person FROM people_ids WHERE project = {project}) i
+    USING (distinct_id) WHERE project = {project};
+"""
+MOST_GROUP_TYPES = 5
+
+
+def views(project: int, group_types: list[str] | None) -> str:
+    """The statements that make the views of one project. `group_types` None: the columns of `events` about persons
+    and groups are not asked for, and stay empty."""
+    groups = ", ".join(f'{_group(group_types or [], index)} AS "$group_{index}"' for index in range(MOST_GROUP_TYPES))
+    events = _PLAIN_EVENTS if group_types is None else _EVENTS
+    return (_VIEWS + events).format(project=project, columns=_COLUMNS, tail=_TAIL, groups=groups)
+
+
+def _group(types: list[str], index: int) -> str:
+    """The key of an event's group; empty text where it has none, as in the service's query language."""
+    if index >= len(types):
+        return "''"
+    pointer = "/$groups/" + types[index].replace("~", "~0").replace("/", "~1")
+    quoted = pointer.replace("'", "''")
+    personless = """json_extract_string(properties, '$."$process_person_profile"') = 'false'"""
+    return (
+        f"CASE WHEN {personless} AND json_type(properties, '$.\"$process_person_profile\"') = 'BOOLEAN' THEN '' "
+        f"ELSE coalesce(json_extract_string(properties, '{quoted}'), '') END"
+    )
