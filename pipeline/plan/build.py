@@ -24,11 +24,14 @@ from pipeline.instants import DAY, format_utc
 from pipeline.make import KEY, KEYLESS, BlockNotes, Recipe, Task, observe_block
 from pipeline.plan import gates as rule
 from pipeline.plan.cells import Cells
-from pipeline.plan.copies import Decisions, Keys, copies_of, decide, rows_out
+from pipeline.plan.copies import REMAINING, Decisions, Keys, copies_of, decide, rows_out
 from pipeline.plan.directory import Directory, LinesWriter
+from pipeline.plan.hot_ids import IdCounts
 from pipeline.plan.links import Links
+from pipeline.plan.remaining import write_remaining
 from pipeline.plan.sealed import EventCounts as EventTotals
 from pipeline.plan.sealed import Example, Gate, MappingSeal, PartSeal, Plan, RowCounts, save, seal
+from pipeline.plan.series import Series, new_links
 from pipeline.plan.zone import ZoneVerdict, judge
 from pipeline.schema import Part, Source
 from pipeline.workers import Workers
@@ -67,6 +70,7 @@ class Request:
     target: str = ""
     allowed: rule.Allowed = field(default_factory=rule.Allowed)
     notices: Sequence[tuple[str, str, str]] = ()
+    series: Series | None = None
 
 
 Progress = Callable[[int, int], None]
@@ -125,11 +129,13 @@ class _Builder:
         self.names: dict[str, int] = {}
         self.part_of: list[int] = []
         self.events = 0
+        self.keyless = 0
         self.event_bytes = 0
         self.bytes_read = 0
         self.first = 2**62
         self.last = -(2**62)
         self.keys = Keys(self.directory.scratch / "keys")
+        self.ids = IdCounts()
         self.cells = Cells(self.directory.scratch)
         self.links = Links(self.directory.scratch)
         self.files: dict[str, str] = {}
@@ -144,6 +150,7 @@ class _Builder:
                 raise
             parts = [self.part_seal(part, digest) for part, digest in zip(self.recipe.parts, digests, strict=True)]
         links = self.write_links()
+        self.warn_of_hot_ids()
         self.write_copies()
         self.write_cells()
         return self.finish([self.recount(part, index) for index, part in enumerate(parts)], links)
@@ -214,24 +221,51 @@ class _Builder:
         if not len(keys):
             return
         table = np.array([self.names.setdefault(name, len(self.names)) for name in notes.names], np.uint32)
+        self.keyless += int(np.count_nonzero(keys["name"] & KEYLESS))
         keys["name"] = table[keys["name"] & ~KEYLESS] | (keys["name"] & KEYLESS)
         self.keys.add(keys)
+        self.ids.add(keys)
 
     # -- the tables ----------------------------------------------------------------------------------
 
     def write_links(self) -> int:
         with LinesWriter(self.directory.identities) as writer:
-            writer.write_all(self.links.seal(self.mapper.hasher, self.keys, self.options))
+            links = self.links.seal(self.mapper.hasher, self.keys, self.options)
+            series = self.request.series
+            writer.write_all(links if series is None else new_links(links, series, self.warnings))
             self.files["identities.jsonl"] = writer.close()
         self.warnings.update(self.links.refused)
         return writer.count
 
+    def warn_of_hot_ids(self) -> None:
+        hot = self.ids.hot(self.keys.chunks())
+        if hot is None:
+            return
+        self.warnings["hot_distinct_id"] = hot.ids
+        with self.directory.blocks.open("rb") as lines:
+            block = next(
+                one
+                for one in (msgspec.json.decode(line, type=SealedBlock) for line in lines)
+                if one.number == hot.block
+            )
+        self.examples["hot_distinct_id"] = Example(
+            self.recipe.parts[block.part].path, block.first_row + hot.row, block.offset,
+            f"{hot.events:,} of {self.events:,} events are of one id; at --rate {hot.rate(self.events)} it stays below",
+        )  # fmt: skip
+
     def write_copies(self) -> None:
         decisions = Decisions(self.directory.scratch / "decisions")
+        series = self.request.series
+        settled, remaining = None, None
+        if series is not None:
+            settled = series.settled
+            remaining = Decisions(self.directory.scratch / "remaining", record=REMAINING)
         names = list(self.names)
         self.events = 0
-        for decided in decide(self.keys, decisions, collapse=self.options.collapse_identical):
+        collapse = self.options.collapse_identical
+        for decided in decide(self.keys, decisions, collapse=collapse, settled=settled, remaining=remaining):
             self.events += decided.events
+            self.warnings["changed_since_settled"] += decided.changed
             self.first = min(self.first, decided.first)
             self.last = max(self.last, decided.last)
             for (name, day, code), count in decided.dropped.items():
@@ -246,6 +280,8 @@ class _Builder:
                 self.skips.update(out)
                 self.warnings["partly_duplicate_row"] += partly
             self.files["copies.jsonl"] = writer.close()
+        if remaining is not None:
+            self.files["uuids.bin"] = write_remaining(self.directory.uuids, remaining)
         self.keys.remove()
 
     def write_cells(self) -> None:
@@ -322,11 +358,14 @@ class _Builder:
 
     def gates(self, rows: RowCounts, verdict: ZoneVerdict, links: int) -> list[Gate]:
         duplicates = self.skips["duplicate_event"] + self.skips["superseded"]
-        found: list[Gate | None] = [
-            rule.rejects_gate(rows.rejected, rows.read, self.request.allowed),
-            rule.zero_events_gate(self.events + links),
-            rule.duplicates_gate(duplicates, self.events),
-        ]
+        series = self.request.series
+        found = [rule.rejects_gate(rows.rejected, rows.read, self.request.allowed)]
+        if series is None:
+            found.append(rule.zero_events_gate(self.events + links))
+        else:
+            keyless = 0 if self.options.collapse_identical else self.keyless
+            found += [rule.keyless_gate(keyless), rule.merges_gate(links, series.most_merges)]
+        found.append(rule.duplicates_gate(duplicates, self.events))
         if getattr(self.mapper, "zone_evidence", False) and rows.mapped:
             found.append(rule.zone_gate(verdict, named=bool(self.options.zones)))
         return [gate for gate in found if gate is not None]

@@ -11,6 +11,7 @@ What becomes of copies (DESIGN 6):
 * identical rows without a source key stay separate events, told apart by an ordinal, unless `collapse` makes one of
   them (the others are duplicates then, also where they spell the same record differently). Which row gets which
   ordinal does not matter: the rows are interchangeable and the set of uuids is the same.
+* in a plan that is one of a series, what an earlier one settled is left out: `already_settled`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,20 +39,35 @@ BUCKET_BLOCKS = 64
 DECISION = np.dtype(
     [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("of", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
 )
-_DUPLICATE, _SUPERSEDED, _ORDINAL = 0, 1, 2
-CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded"}
+_DUPLICATE, _SUPERSEDED, _ORDINAL, _SETTLED = 0, 1, 2, 3
+CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: "already_settled"}
+
+REMAINING = np.dtype(
+    [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
+)
+"""One event that remains: its place, its uuid, and the first half of its content digest."""
+
+
+class Settled(Protocol):
+    """What earlier plans of a series settled."""
+
+    def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+        """Which of these uuids, ascending, are settled; the first half of the content digest each was sent with."""
+        ...
 
 
 class Decided(NamedTuple):
     """What some key records came to, for the counts. `events` remain, from `first` to `last` (µs UTC).
 
-    `dropped` counts what copies replaced: (index of the event name, days since 1970, skip code).
+    `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
+    settled with another content.
     """
 
     events: int
     first: int
     last: int
     dropped: Counter[tuple[int, int, str]]
+    changed: int = 0
 
 
 class Keys:
@@ -183,9 +199,16 @@ def _digit(keys: NDArray[np.void], level: int) -> NDArray[np.uint64]:
 
 
 class Decisions:
-    """What became of copies, on disk until it is read back in block order."""
+    """What became of copies (DECISION), or what remains (REMAINING), on disk until it is read back in block order."""
 
-    def __init__(self, directory: Path, most: int = MOST_RECORDS, bucket_blocks: int = BUCKET_BLOCKS) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        most: int = MOST_RECORDS,
+        bucket_blocks: int = BUCKET_BLOCKS,
+        record: np.dtype[np.void] = DECISION,
+    ) -> None:
+        self._record = record
         self._directory = directory
         self._most = most
         self._bucket_blocks = bucket_blocks
@@ -212,10 +235,10 @@ class Decisions:
         self._held = 0
 
     def by_block(self) -> Iterator[tuple[int, NDArray[np.void]]]:
-        """Each block that has decisions, ascending, with its DECISION records in row order."""
+        """Each block that has records, ascending, with them in row order."""
         self._flush()
         for path in sorted(self._directory.iterdir()):
-            found = np.fromfile(path, DECISION)
+            found = np.fromfile(path, self._record)
             found = found[np.lexsort((found["nth"], found["row"], found["block"]))]
             numbers, starts = np.unique(found["block"], return_index=True)
             yield from zip(numbers.tolist(), np.split(found, starts[1:]), strict=True)
@@ -238,27 +261,61 @@ def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
     return codes, int(len(first) - whole.sum())
 
 
-def decide(keys: Keys, decisions: Decisions, *, collapse: bool) -> Iterator[Decided]:
-    """Decide on all copies: each decision goes to `decisions`, the counts are given run by run."""
+def decide(
+    keys: Keys,
+    decisions: Decisions,
+    *,
+    collapse: bool,
+    settled: Settled | None = None,
+    remaining: Decisions | None = None,
+) -> Iterator[Decided]:
+    """Decide on all copies: each decision goes to `decisions`, the counts are given run by run.
+
+    What `settled` knows is left out; what remains then goes to `remaining`.
+    """
     for run in keys.runs():
         if isinstance(run, Path):
-            yield from _decide_one(run, decisions, collapse, keys.most)
+            yield from _decide_one(run, decisions, collapse, keys.most, settled, remaining)
             continue
+        kinds = np.full(len(run), _ORDINAL, np.uint32)
+        ordinals = np.zeros(len(run), np.uint32)
         same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
-        if not same.any():
-            yield Decided(len(run), int(run["time"].min()), int(run["time"].max()), Counter())
-            continue
-        follows = np.concatenate(([False], same))
-        member = np.flatnonzero(follows | np.concatenate((same, [False])))
-        copies = run[member]
-        group = np.cumsum(~follows[member]) - 1
-        kinds, ordinals = _judge(copies, group, collapse)
-        told = (kinds != _ORDINAL) | (ordinals > 0)
-        decisions.add(_decisions(copies[told], kinds[told], ordinals[told]))
-        left = np.ones(len(run), bool)
-        left[member[kinds != _ORDINAL]] = False
-        times = run["time"][left]
-        yield Decided(len(times), int(times.min()), int(times.max()), _dropped(copies, kinds))
+        if same.any():
+            follows = np.concatenate(([False], same))
+            member = np.flatnonzero(follows | np.concatenate((same, [False])))
+            group = np.cumsum(~follows[member]) - 1
+            kinds[member], ordinals[member] = _judge(run[member], group, collapse)
+        changed = 0 if settled is None else _leave_settled(run, kinds, settled)
+        yield _told(run, kinds, ordinals, decisions, remaining, changed)
+
+
+def _leave_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
+    """Mark what remains of a run but was settled before; of how many the content is another one now."""
+    left = np.flatnonzero(kinds == _ORDINAL)
+    known, content = settled.find(run["hi"][left], run["lo"][left])
+    kinds[left[known]] = _SETTLED
+    return int((run["content_hi"][left[known]] != content[known]).sum())
+
+
+def _told(
+    run: NDArray[np.void],
+    kinds: NDArray[np.uint32],
+    ordinals: NDArray[np.uint32],
+    decisions: Decisions,
+    remaining: Decisions | None,
+    changed: int,
+) -> Decided:
+    """Write down what was decided about some records; the counts."""
+    told = (kinds != _ORDINAL) | (ordinals > 0)
+    if told.any():
+        decisions.add(_decisions(run[told], kinds[told], ordinals[told]))
+    left = run[kinds == _ORDINAL]
+    dropped = _dropped(run, kinds)
+    if not len(left):
+        return Decided(0, 2**62, -(2**62), dropped, changed)
+    if remaining is not None:
+        remaining.add(_remaining(left))
+    return Decided(len(left), int(left["time"].min()), int(left["time"].max()), dropped, changed)
 
 
 def _judge(copies: NDArray[np.void], group: NDArray[np.int64], collapse: bool) -> tuple[NDArray[np.uint32], ...]:
@@ -304,8 +361,18 @@ def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: ND
     return decided
 
 
+def _remaining(left: NDArray[np.void]) -> NDArray[np.void]:
+    found = np.empty(len(left), REMAINING)
+    for name in ("block", "row", "nth", "hi", "lo"):
+        found[name] = left[name]
+    found["content"] = left["content_hi"]
+    return found
+
+
 def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tuple[int, int, str]]:
     out = kinds != _ORDINAL
+    if not out.any():
+        return Counter()
     names = (copies["name"][out] & ~KEYLESS).astype(np.int64)
     cells = np.stack([names, copies["time"][out] // DAY, kinds[out].astype(np.int64)], axis=1)
     found, counts = np.unique(cells, axis=0, return_counts=True)
@@ -314,7 +381,14 @@ def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tup
     )
 
 
-def _decide_one(path: Path, decisions: Decisions, collapse: bool, most: int) -> Iterator[Decided]:
+def _decide_one(
+    path: Path,
+    decisions: Decisions,
+    collapse: bool,
+    most: int,
+    settled: Settled | None,
+    remaining: Decisions | None,
+) -> Iterator[Decided]:
     """The same for a file of one uuid, chunk by chunk: first the winner, then each against it."""
     best = None
     for chunk in _chunks(path, most):
@@ -333,10 +407,5 @@ def _decide_one(path: Path, decisions: Decisions, collapse: bool, most: int) -> 
         else:
             stays = (chunk["block"] == best["block"]) & (chunk["row"] == best["row"]) & (chunk["nth"] == best["nth"])
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
-        told = (kinds != _ORDINAL) | (ordinals > 0)
-        decisions.add(_decisions(chunk[told], kinds[told], ordinals[told]))
-        times = chunk["time"][kinds == _ORDINAL]
-        if len(times):
-            yield Decided(len(times), int(times.min()), int(times.max()), _dropped(chunk, kinds))
-        else:
-            yield Decided(0, 2**62, -(2**62), _dropped(chunk, kinds))
+        changed = 0 if settled is None else _leave_settled(chunk, kinds, settled)
+        yield _told(chunk, kinds, ordinals, decisions, remaining, changed)

@@ -6,6 +6,7 @@ report.html         the same for people
 blocks.jsonl        one line a block: where it lies, its rows, its digest
 copies.jsonl        what was decided on copies, by block
 identities.jsonl    merges that rows state, sent first
+uuids.bin           in a job: the uuid of each event, in the order in which they are sent
 cells.jsonl         counts of event x UTC day x outcome
 rejects.jsonl       rows that cannot be sent: file, row, offset, code, text
 ledger.sqlite       what was sent and what came of it
@@ -56,6 +57,10 @@ class Directory:
     @property
     def identities(self) -> Path:
         return self.path / "identities.jsonl"
+
+    @property
+    def uuids(self) -> Path:
+        return self.path / "uuids.bin"
 
     @property
     def cells(self) -> Path:

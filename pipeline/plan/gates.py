@@ -75,6 +75,20 @@ def zone_gate(verdict: ZoneVerdict, *, named: bool) -> Gate | None:
     )
 
 
+def keyless_gate(rows: int) -> Gate | None:
+    """Rows without a key of their own are told apart by counting them, which plans of a series cannot do together."""
+    if not rows:
+        return None
+    return Gate("keyless", "stop", f"{rows} events have no source key, so windows cannot tell identical ones apart")
+
+
+def merges_gate(links: int, most: int | None) -> Gate | None:
+    """More merges than were allowed; they cannot be undone."""
+    if most is None or links <= most:
+        return None
+    return Gate("merges", "stop", f"{links} merges would be sent; {most} may")
+
+
 def duplicates_gate(duplicates: int, events: int) -> Gate | None:
     """Copies only warn, since every export holds some."""
     if not duplicates:

@@ -29,12 +29,15 @@ MEANINGS = {
     # left out
     "duplicate_event": "an exact copy of an event that is sent",
     "superseded": "an earlier version of an event that is sent",
+    "already_settled": "an earlier window of the job sent the event",
     "outside_window": "the event lies outside --since and --until",
     "excluded_id": "the person asked to be forgotten (--exclude-ids)",
     # warnings
     "unsafe_integer": "an integer beyond 2^53 is sent exactly; readers that use doubles round it",
     "near_duplicate": "two events differ only in a little",
     "clock_skew": "the clock of the row and its receive time lie far apart",
+    "hot_distinct_id": "the id has more events than the service takes of one id in a minute (about 5,000): sent faster,"
+    " they land, but their person is not processed; slow down with apply --rate",
     "overwrites_person": "the event sets properties of its person ($set): the service takes the last one sent, however"
     " old, so a live profile can be overwritten",
     "duplicate_key": "a key stands twice in a row; the last value wins",
@@ -44,6 +47,9 @@ MEANINGS = {
     "ambiguous_time": "the time lies in the hour that autumn repeats, and nothing tells which",
     "nonexistent_time": "the time lies in the hour that spring skips",
     "time_truncated": "digits below a microsecond were left out",
+    "changed_since_settled": "the export tells an event otherwise now; what was sent cannot be changed",
+    "held_link": "a merge that the job holds back (merges: hold)",
+    "settled_link": "a merge that an earlier window of the job sent",
     "name_collision": "two properties of a row would have had one name",
 }
 
@@ -53,6 +59,8 @@ ADVICE = {
     "zero_events": "check the mapping, --since and --until, and the files that were named",
     "zone": "name the zone that the project was set to in the tool: --timezone Area/City, also when it is UTC",
     "duplicates": "nothing to do: every export holds copies, and they are left out",
+    "keyless": "say `collapse: identical` in the job file, so that identical rows become one event",
+    "merges": "look at the merges in identities.jsonl of the plan; raise `up-to`, or say `merges: hold`",
     "group_types": "the service keeps five types of groups: choose them with --group-types a,b,c",
 }
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.errors import Busy, UsageError
 from pipeline.extract import open_source
@@ -19,6 +20,9 @@ from pipeline.plan.sealed import MappingSeal, Plan
 from pipeline.schema import Limits, Options
 from pipeline.workflow.choosing import guess_mapping
 from pipeline.workflow.sealed import EXCLUDED, dialect_of, read_ids, workers_for
+
+if TYPE_CHECKING:
+    from pipeline.plan.series import Series
 
 Progress = Callable[[int, int], None]
 
@@ -46,6 +50,7 @@ class PlanRequest:
     limits: Limits = field(default_factory=Limits)
     workers: int | None = None
     as_of: int | None = None
+    series: Series | None = None
 
 
 def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: None) -> Plan:
@@ -95,6 +100,7 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
             workers_for(request.workers, source.parts),
             request.target,
             allowed,
+            series=request.series,
         ),
         progress,
     )

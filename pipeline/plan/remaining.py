@@ -1,0 +1,105 @@
+"""What a plan sends when it is one of a series: the uuid of each event, in the order in which they are sent.
+
+A later plan of the series must know what was settled without making the events again, also when their file is gone or
+was changed since. A place in the ledger (block, first to last event) is a place in this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.ledger import Place
+from pipeline.plan.copies import Decisions
+from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.links import SealedLink
+from pipeline.schema import BLOCK_ROWS
+
+SENT = np.dtype([("block", "<u4"), ("hi", ">u8"), ("lo", ">u8"), ("content", "<u8")])
+"""One event: its block, its uuid as its 16 bytes stand, and the first half of its content digest. 28 bytes."""
+AT_ONCE = 200_000
+
+
+def write_remaining(path: Path, remaining: Decisions) -> str:
+    """Write what remains, block by block, durably. Gives the sha256 of the file."""
+    digest = hashlib.sha256()
+    with path.open("wb", buffering=1 << 18) as file:
+        for _, found in remaining.by_block():
+            sent = np.empty(len(found), SENT)
+            for name in ("block", "hi", "lo", "content"):
+                sent[name] = found[name]
+            content = sent.tobytes()
+            digest.update(content)
+            file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def settled_of(directory: Directory, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
+    """The SENT records at these places of the ledger, which come in the order of phase, block and event."""
+    events, links = list[Place](), list[Place]()
+    for place in places:
+        (events if place.phase == "events" else links).append(place)
+    yield from _events_at(directory.uuids, events)
+    yield from _links_at(directory.identities, links)
+
+
+def all_of(directory: Directory) -> Iterator[NDArray[np.void]]:
+    """The SENT records of everything that a plan sends."""
+    yield from _chunks(directory.uuids)
+    yield from _links(directory.identities)
+
+
+def _chunks(path: Path) -> Iterator[NDArray[np.void]]:
+    with path.open("rb") as file:
+        while len(chunk := np.fromfile(file, SENT, AT_ONCE)):
+            yield chunk
+
+
+def _events_at(path: Path, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
+    ahead = iter(places)
+    place = next(ahead, None)
+    block, passed = -1, 0  # so many events of this block stood in earlier chunks
+    for chunk in _chunks(path):
+        keep = np.zeros(len(chunk), bool)
+        numbers, starts = np.unique(chunk["block"], return_index=True)
+        stops = [*starts[1:].tolist(), len(chunk)]
+        for number, start, stop in zip(numbers.tolist(), starts.tolist(), stops, strict=True):
+            first = passed if number == block else 0
+            block, passed = number, first + stop - start
+            while place is not None and (place.block, place.first) < (block, passed):
+                if place.block == block:
+                    keep[start + max(place.first - first, 0) : min(start + place.last - first + 1, stop)] = True
+                    if place.last >= passed:
+                        break  # it goes on in the next chunk
+                place = next(ahead, None)
+        yield chunk[keep]
+
+
+def _links_at(path: Path, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
+    settled: dict[int, list[Place]] = {}
+    for place in places:
+        settled.setdefault(place.block, []).append(place)
+    for number, chunk in enumerate(_links(path)):
+        keep = np.zeros(len(chunk), bool)
+        for place in settled.get(number, ()):
+            keep[place.first : place.last + 1] = True
+        yield chunk[keep]
+
+
+def _links(path: Path) -> Iterator[NDArray[np.void]]:
+    """The links in their blocks."""
+    links = read_lines(path, SealedLink)
+    while some := list(islice(links, BLOCK_ROWS)):
+        chunk = np.zeros(len(some), SENT)
+        uuids = np.frombuffer(b"".join(UUID(link.uuid).bytes for link in some), ">u8").reshape(-1, 2)
+        chunk["hi"], chunk["lo"] = uuids[:, 0], uuids[:, 1]
+        yield chunk
