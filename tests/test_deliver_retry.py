@@ -10,8 +10,10 @@ from deliveries import CallSink
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.deliver.retry import DOUBTS, Patience, Sent, _Wait, send_patiently
-from pipeline.deliver.sink import Answer, NowhereSink, Receipt
+from pipeline.deliver.gate import Gate
+from pipeline.deliver.pacing import Pacing
+from pipeline.deliver.retry import DOUBTS, Patience, Sent, Tried, _Wait, send_patiently
+from pipeline.deliver.sink import Answer, NowhereSink, Receipt, Sink
 
 RETRY = Receipt(Answer.RETRY, 503, "later")
 SETTLED = Receipt(Answer.SETTLED, 200)
@@ -35,8 +37,14 @@ class Script:
 
 
 def sent(script: Script, *, tries: int | None = None, seconds: float = 60.0) -> Sent:
-    patience = Patience(seconds=seconds, tries=tries, first=0)
-    return send_patiently(script, b"body", patience, threading.Event())
+    return patiently(script, Patience(seconds=seconds, tries=tries, first=0), threading.Event())
+
+
+def patiently(
+    sink: Sink, patience: Patience, stop: threading.Event, *, gate: Gate | None = None, noted: list[Tried] | None = None
+) -> Sent:
+    gate = gate or Gate(Pacing(8))
+    return send_patiently(sink, b"body", 1, patience, gate, stop, (noted if noted is not None else []).append)
 
 
 @given(st.integers(0, 12))
@@ -86,7 +94,7 @@ def test_nothing_is_sent_once_the_run_is_stopping() -> None:
     stop = threading.Event()
     stop.set()
     sink = NowhereSink()
-    found = send_patiently(sink, b"body", Patience(), stop)
+    found = patiently(sink, Patience(), stop)
     assert (found.receipt.answer, found.tries, found.doubtful, sink.requests) == (Answer.UNSENT, 0, False, 0)
 
 
@@ -100,9 +108,7 @@ def test_a_stop_ends_a_wait_without_another_request() -> None:
         return Receipt(Answer.RETRY, 503, retry_after=3000.0)
 
     found: list[Sent] = []
-    sender = threading.Thread(
-        target=lambda: found.append(send_patiently(CallSink(answer), b"body", Patience(seconds=9999), stop))
-    )
+    sender = threading.Thread(target=lambda: found.append(patiently(CallSink(answer), Patience(seconds=9999), stop)))
     sender.start()
     assert asked.wait(10)
     stop.set()
@@ -126,13 +132,13 @@ class _Attempt:
 def test_a_wait_is_jittered_and_never_below_the_floor(number: int, floor: float) -> None:
     """Between the floor that the service asked for and the larger of floor and doubled back-off, capped."""
     patience = Patience(first=0.5, most=60.0)
-    waited = _Wait(patience)(_Attempt(number, Receipt(Answer.RETRY, 429, retry_after=floor)))  # type: ignore[arg-type]
+    waited = _Wait(patience, lambda: 1e9)(_Attempt(number, Receipt(Answer.RETRY, 429, retry_after=floor)))  # type: ignore[arg-type]
     assert floor <= waited <= max(floor, min(60.0, 0.5 * 2.0 ** (number - 1)))
 
 
 def test_waits_are_spread_over_the_whole_range() -> None:
     """Full jitter: waits of one attempt reach both ends of their range."""
-    wait = _Wait(Patience(first=1.0, most=8.0))
+    wait = _Wait(Patience(first=1.0, most=8.0), lambda: 1e9)
     waits = [wait(_Attempt(10, RETRY)) for _ in range(300)]  # type: ignore[arg-type]
     assert min(waits) < 1.0
     assert max(waits) > 7.0

@@ -160,8 +160,8 @@ def test_places_are_read_by_state_in_order(ledger: Ledger, path: Path) -> None:
 
 
 def test_a_second_writer_is_told_who_holds_it(ledger: Ledger, path: Path) -> None:
-    """Opening a held ledger raises Busy with the holder's process id."""
-    with pytest.raises(Busy, match=f"process {os.getpid()} since 20"):
+    """Opening a held ledger raises Busy with the holder's process, machine and time."""
+    with pytest.raises(Busy, match=f"process {os.getpid()} on \\S+ since 20"):
         Ledger(path).open("plan", "1", "there")
 
 

@@ -23,7 +23,8 @@ KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_personal": frozenset({"*"}
 CONCURRENCY = 3
 BATCH = 10
 ROWS = 200
-IN_FLIGHT = CONCURRENCY * BATCH
+IN_FLIGHT = 2 * CONCURRENCY * BATCH
+"""Events begun and not settled at most: those on the wire, and as many whose answers are being written down."""
 
 
 class Run:

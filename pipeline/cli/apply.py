@@ -14,6 +14,7 @@ import click
 
 from pipeline.cli import options
 from pipeline.cli.options import console
+from pipeline.cli.preflight import before_sending
 from pipeline.cli.progress import Sending
 from pipeline.errors import UsageError
 
@@ -24,16 +25,28 @@ from pipeline.errors import UsageError
 @click.option("--dry-run", is_flag=True, help="Make and pack every request, and send none.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY.")
+@click.option("--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY.")
+@click.option("--api", metavar="us|eu|URL", help="Where the management API is.  [default: where --to is]")
+@click.option(
+    "--rotated-key",
+    is_flag=True,
+    help="The key of the same project was changed since the plan was first applied.",
+)
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Events a second at most.  [default: no limit]"
+)
 @click.option(
     "--max-concurrency",
     type=click.IntRange(1, 256),
     default=8,
     show_default=True,
     metavar="N",
-    help="Requests in flight at most.",
+    help="Requests in flight at most; fewer while the service is slow or says no.",
 )
 @click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Tries after the first, for each batch.")
-@click.option("--retry-for", default="1h", show_default=True, metavar="TIME", help="How long a batch is tried.")
+@click.option(
+    "--retry-for", default="1h", show_default=True, metavar="TIME", help="Stop when nothing settled for so long."
+)
 @click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, metavar="SECONDS")
 @click.option(
     "--max-refused",
@@ -43,7 +56,8 @@ from pipeline.errors import UsageError
     metavar="N",
     help="Events the service may refuse before the run stops.",
 )
-@click.option("--ca-file", metavar="FILE", help="Certificates to trust, as PEM.")
+@click.option("--max-duration", metavar="TIME", help="Stop in order after so long, as 30m or 6h; run again to resume.")
+@click.option("--ca-file", metavar="FILE", help="Certificates to trust, as PEM; or set SSL_CERT_FILE.")
 @click.option(
     "--allow-redirect-host",
     "redirect_hosts",
@@ -56,8 +70,9 @@ from pipeline.errors import UsageError
 @options.as_json
 @options.quiet
 def apply(
-    directory: Path, to: str, dry_run: bool, yes: bool, project_key_file: str | None, max_concurrency: int,
-    max_retries: int | None, retry_for: str, timeout: float, max_refused: int, ca_file: str | None,
+    directory: Path, to: str, dry_run: bool, yes: bool, project_key_file: str | None, personal_key_file: str | None,
+    api: str | None, rotated_key: bool, rate: float | None, max_concurrency: int, max_retries: int | None,
+    retry_for: str, timeout: float, max_refused: int, max_duration: str | None, ca_file: str | None,
     redirect_hosts: tuple[str, ...], source_root: Path | None, workers: int | None, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Send exactly the plan; run again to resume.
@@ -73,13 +88,27 @@ def apply(
     from pipeline.report.results import apply_result
 
     address = address_of(to)
+    pace = Pace(
+        max_concurrency,
+        Patience(seconds=seconds(retry_for), tries=max_retries),
+        max_refused,
+        rate,
+        None if max_duration is None else seconds(max_duration),
+    )
     plan, place = workflow.load_plan(directory)
     key = config.Secret("phc_dry_run") if dry_run else config.project_key(project_key_file)
     workflow.check_applicable(plan, to)
+    project = ""
+    if plan.events.made and not dry_run:
+        asked = workflow.PreflightRequest(
+            to, key, config.personal_key(personal_key_file), api, None, ca_file, redirect_hosts, reach=False
+        )
+        project = before_sending(asked, plan, place, err=as_json)
     if plan.events.made and not (dry_run or yes or is_loopback(address)):
-        _confirm(plan.events.made, address, plan.sentence)
-    pace = Pace(max_concurrency, Patience(seconds=seconds(retry_for), tries=max_retries), max_refused)
-    request = workflow.ApplyRequest(to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts)
+        _confirm(plan.events.made, f"{address}, project {project}" if project else address, plan.sentence)
+    request = workflow.ApplyRequest(
+        to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts, rotated_key
+    )
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
         outcome = workflow.apply_plan(
             plan, place, request, interrupted=interrupted, progress=progress,

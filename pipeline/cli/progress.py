@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import is_terminal
+from pipeline.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -15,32 +18,39 @@ if TYPE_CHECKING:
     from pipeline.deliver.apply import Counts
 
 EVERY = 30.0
+NOW_SECONDS = 10.0
+"""The rate of now is that of this many seconds."""
+MOST_TROUBLE = 60
+"""Characters of the last failure that the line shows."""
 
 
 class _Line:
     """Shows how far something is. Use as a context manager."""
 
-    def __init__(self, title: str, total: int | None, *, quiet: bool, unit: str) -> None:
+    def __init__(
+        self, title: str, total: int | None, *, quiet: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._title = title
         self._total = total or None
         self._quiet = quiet
-        self._unit = unit
+        self._clock = clock
         self._progress: Progress | None = None
         self._task: TaskID | None = None
-        self._started = self._last = time.monotonic()
+        self._started = self._last = clock()
 
     def __enter__(self) -> _Line:
         if not self._quiet and is_terminal():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TextColumn
+            from rich.table import Column
 
             self._progress = Progress(
                 TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[detail]}"),
-                TimeRemainingColumn(),
+                BarColumn(bar_width=16),
+                TextColumn("{task.fields[detail]}", markup=False, table_column=Column(ratio=1)),
                 console=Console(stderr=True),
                 transient=True,
+                expand=True,
             )
             self._progress.start()
             self._task = self._progress.add_task(self._title, total=self._total, detail="")
@@ -52,49 +62,103 @@ class _Line:
         if self._progress is not None:
             self._progress.stop()
 
-    def show(self, done: int, detail: str) -> None:
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, detail=detail)
+    def show(self, done: int, detail: Callable[[], str]) -> None:
+        """Bring the line up to date; `detail` is asked for only where somebody sees it."""
+        if self._quiet:
             return
-        now = time.monotonic()
-        if not self._quiet and now - self._last >= EVERY:
+        share = f" {done * 100 // self._total}%" if self._total else ""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(
+                self._task, completed=done, detail=detail(), description=printable(self._title + share)
+            )
+            return
+        now = self._clock()
+        if now - self._last >= EVERY:
             self._last = now
-            share = f" {done * 100 // self._total}%" if self._total else ""
-            print(f"{self._title}{share}: {detail}", file=sys.stderr, flush=True)
+            print(f"{self._title}{share}: {detail()}", file=sys.stderr, flush=True)
 
     @property
     def seconds(self) -> float:
-        return max(time.monotonic() - self._started, 1e-9)
+        return max(self._clock() - self._started, 1e-9)
 
 
 class Reading(_Line):
     """Progress of a plan: rows and bytes read. `total` is the bytes on disk, which compressed parts exceed."""
 
     def __init__(self, total: int | None, *, quiet: bool) -> None:
-        super().__init__("Reading", total, quiet=quiet, unit="rows")
+        super().__init__("Reading", total, quiet=quiet)
 
     def __enter__(self) -> Reading:
         super().__enter__()
         return self
 
     def __call__(self, rows: int, length: int) -> None:
-        self.show(length, f"{rows:,} rows, {rows / self.seconds:,.0f} rows/s")
+        self.show(length, lambda: f"{rows:,} rows, {rows / self.seconds:,.0f} rows/s")
 
 
 class Sending(_Line):
-    """Progress of an apply: settled, refused, in doubt, retries, rate."""
+    """Progress of an apply, also while nothing settles: rates, bytes, what became of events, and what is wrong."""
 
-    def __init__(self, total: int, *, quiet: bool, title: str = "Sending") -> None:
-        super().__init__(title, total, quiet=quiet, unit="events")
+    def __init__(
+        self,
+        total: int,
+        *,
+        quiet: bool,
+        title: str = "Sending",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(title, total, quiet=quiet, clock=clock)
+        self._planned = total
+        self._refused_before: int | None = None
+        self._lately: deque[tuple[float, int]] = deque([(clock(), 0)])
 
     def __enter__(self) -> Sending:
         super().__enter__()
         return self
 
     def __call__(self, counts: Counts) -> None:
+        if self._quiet:
+            return
+        if self._refused_before is None:
+            self._refused_before = counts.refused
+        ended = counts.accepted + counts.refused - self._refused_before
+        self._remember(ended)
         done = counts.already_settled + counts.accepted + counts.refused
-        self.show(
-            done,
-            f"{done:,} settled, {counts.refused:,} refused, {counts.batches_retried:,} retried,"
-            f" {counts.bytes_sent / 1e6:,.1f} MB, {counts.accepted / self.seconds:,.0f} events/s",
-        )
+        self.show(done, lambda: self._detail(counts, ended, self._planned - done))
+
+    def _remember(self, ended: int) -> None:
+        now = self._clock()
+        if now - self._lately[-1][0] >= NOW_SECONDS / 20:
+            self._lately.append((now, ended))
+        while len(self._lately) > 2 and self._lately[1][0] <= now - NOW_SECONDS:
+            self._lately.popleft()
+
+    def _detail(self, counts: Counts, ended: int, left: int) -> str:
+        began, before = self._lately[0]
+        lately = (ended - before) / max(self._clock() - began, 1e-9)
+        average = ended / self.seconds
+        parts = [
+            f"{counts.already_settled + counts.accepted:,} settled",
+            f"{counts.refused:,} refused",
+            f"{counts.in_doubt:,} in doubt",
+            f"{lately:,.0f}/s now, {average:,.0f}/s on average",
+            f"{counts.bytes_sent / 1e6:,.1f} MB",
+            f"{counts.batches_retried:,} retried",
+            f"{counts.in_flight:,} in flight, limit {counts.limit:,}",
+            f"{_long(left / average)} left" if average and left > 0 else "",
+            f"waits {_long(counts.held)} as asked" if counts.held >= 1 else "",
+            f"last failure: {printable(counts.trouble, MOST_TROUBLE)}" if counts.trouble else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def _long(seconds: float) -> str:
+    """A length of time: 45s, 12m, 3h05m, 4d02h."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"

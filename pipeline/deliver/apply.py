@@ -18,10 +18,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from pipeline.batch import Batch, Envelope, pack, seal_batch, unpack
-from pipeline.deliver.outcome import Counts, Outcome, Pace, too_many_refused, turned_away, unanswered
-from pipeline.deliver.retry import Sent, send_patiently
+from pipeline.batch import Batch, Envelope, pack, unpack
+from pipeline.deliver.gate import TICK, Gate
+from pipeline.deliver.outcome import Counts, Outcome, Pace, out_of_time, too_many_refused, turned_away, unanswered
+from pipeline.deliver.pacing import Pacing
+from pipeline.deliver.retry import Sent, Tried, send_patiently
 from pipeline.deliver.sink import Answer, Receipt, Sink
+from pipeline.deliver.size import Piece, RequestSize, cut, halve
 from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import Ledger, Place, Totals
 from pipeline.make import Recipe, Task, make_batches
@@ -32,9 +35,6 @@ from pipeline.workers import Workers
 
 __all__ = ["Apply", "Counts", "Outcome", "Pace"]
 
-TICK = 0.2
-"""Seconds between two looks at whether somebody asked for an end, while nothing else happens."""
-
 
 class _Landed(NamedTuple):
     """What came of one batch: how it was sent, or the error that no answer explains. `ends`: it stops the run."""
@@ -44,6 +44,13 @@ class _Landed(NamedTuple):
     sent: Sent
     error: Exception | None
     ends: bool
+
+
+class _Failed(NamedTuple):
+    """One try of a batch in flight that did not settle it; the batch may be tried again."""
+
+    place: Place
+    tried: Tried
 
 
 class _Stopping(Exception):
@@ -86,18 +93,26 @@ class Apply:
         self._envelope = Envelope(project_key)
         self._stop = threading.Event()
         self._problem: Exception | None = None
-        self._landed: queue.SimpleQueue[_Landed] = queue.SimpleQueue()
-        self._children: list[tuple[Place, Batch]] = []
+        self._landed: queue.SimpleQueue[_Landed | _Failed] = queue.SimpleQueue()
+        self._children: list[Piece] = []
         self._doubted: set[Place] = set()
+        self._troubled: dict[Place, str] = {}
         self._flying = 0
+        self._gate = Gate(Pacing(pace.concurrency, pace.rate))
+        self._size = RequestSize(None)
+        self._until: float | None = None
 
     def run(self) -> Outcome:
         """Send what is left. Only a defect raises; what else stopped the run is the outcome's `problem`."""
         started = time.monotonic()
+        if self.pace.max_seconds is not None:
+            self._until = started + self.pace.max_seconds
         before = self.ledger.totals()
         self.counts.already_settled = before.settled
         self.counts.refused = before.refused
+        self.counts.in_doubt = before.in_doubt
         self._doubted = self.ledger.doubted()
+        self._size = RequestSize(self.ledger.learned())
         senders = ThreadPoolExecutor(self.pace.concurrency, "sender")
         try:
             self._send_all(before, senders)
@@ -134,8 +149,8 @@ class Apply:
             problem = Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
         known = problem if isinstance(problem, BackcastError) else None
         outcome = Outcome(self.plan.digest, self.dry_run, self.plan.events.made, counts, seconds, known)
-        if outcome.balanced and isinstance(known, Interrupted):
-            outcome = replace(outcome, problem=None)
+        if outcome.balanced and isinstance(known, Interrupted | Unfinished):
+            outcome = replace(outcome, problem=None)  # nothing was left to stop
         said = "failed" if problem and not known else "stopped" if outcome.problem or not outcome.balanced else "done"
         self.ledger.finish(said, counts.batches_sent, counts.batches_retried, counts.batches_split)
         if problem is not None and known is None:
@@ -158,6 +173,7 @@ class Apply:
             with Workers(self.workers, self.recipe, self.project_key) as workers:
                 for task, made in workers.walk(make_batches, work):
                     self._send("events", task.number, made.batches, senders)
+                self._drain(senders)  # before the workers end, which takes a while: settled at once is in doubt shorter
 
     def _identities(self) -> Iterator[tuple[int, list[Batch]]]:
         mapper = self.recipe.compile(self.recipe.options)
@@ -167,6 +183,7 @@ class Apply:
 
     def _chooser(self, begun: set[int]) -> Callable[[Planned], Task | None]:
         def choose(planned: Planned) -> Task | None:
+            self._check()
             number = planned.sealed.number
             if not planned.events:
                 return None
@@ -197,35 +214,57 @@ class Apply:
         self.counts.batches_made += len(waiting)
         while waiting or self._children:
             self._check()
-            room = self.pace.concurrency * 2 - self._flying
-            chosen: list[tuple[Place, Batch]] = []
+            room = self._gate.limit * 2 - self._flying
+            chosen: list[Piece] = []
             while len(chosen) < room and (self._children or waiting):
-                chosen.append(self._children.pop() if self._children else waiting.popleft())
+                if self._children:
+                    chosen.append(self._children.pop())
+                elif not self._cut(waiting):
+                    chosen.append(waiting.popleft())
             self._step(chosen, senders, wait=not chosen)
+
+    def _cut(self, waiting: deque[Piece]) -> bool:
+        """Cut the next batch to what the service was found to take, unless it was begun before: that one stays."""
+        place, batch = waiting[0]
+        if self._size.learned is None or not self._size.is_over(batch):
+            return False
+        if any(place == known for known, _ in self.ledger.rows_of(place.phase, place.block)):
+            return False
+        pieces = cut(place, batch, self._size.learned, self._envelope)
+        with self.ledger.moment(durable=False):
+            self.ledger.cut(place, batch.bytes, [(piece, made.bytes) for piece, made in pieces])
+        waiting.popleft()
+        waiting.extendleft(reversed(pieces))
+        self.counts.batches_split += 1
+        self.counts.batches_made += len(pieces)
+        return True
 
     def _drain(self, senders: ThreadPoolExecutor) -> None:
         """Wait for everything in flight; go on with halves of split batches unless the run is stopping."""
         while self._flying or (self._children and not self._halting()):
-            begin: list[tuple[Place, Batch]] = []
-            while self._children and not self._halting() and len(begin) + self._flying < self.pace.concurrency:
+            begin: list[Piece] = []
+            while self._children and not self._halting() and len(begin) + self._flying < self._gate.limit:
                 begin.append(self._children.pop())
             self._step(begin, senders, wait=not begin)
 
-    def _step(self, begin: list[tuple[Place, Batch]], senders: ThreadPoolExecutor, *, wait: bool) -> None:
+    def _step(self, begin: list[Piece], senders: ThreadPoolExecutor, *, wait: bool) -> None:
         """One durable moment: settle what landed, begin what is about to leave."""
-        landed = self._collect(wait)
-        if not landed and not begin:
-            return
-        with self.ledger.moment():
-            for one in landed:
-                self._record(one)
-            for place, batch in begin:
-                self.ledger.begin(place, batch.bytes)
+        landed, failed = self._collect(wait)
+        if landed or begin or failed:
+            with self.ledger.moment(durable=bool(landed or begin)):
+                for try_ in failed:
+                    self._note(try_)
+                for one in landed:
+                    self._record(one)
+                for place, batch in begin:
+                    self.ledger.begin(place, batch.bytes)
         for place, batch in begin:
             self._flying += 1
             senders.submit(self._post, place, batch)
-        self.counts.in_flight = self._flying
-        self.progress(self.counts)
+        counts = self.counts
+        counts.in_flight, counts.limit, counts.held = self._flying, self._gate.limit, self._gate.held()
+        counts.trouble = next(reversed(self._troubled.values()), "")
+        self.progress(counts)
 
     def _post(self, place: Place, batch: Batch) -> None:
         """Send one batch; runs in a sender thread, and always leaves a word of what came of it."""
@@ -233,29 +272,47 @@ class Apply:
         sent = Sent(Receipt(Answer.DOUBT, 0, "sending failed"), 1, True)
         try:
             self._halting()
-            sent = send_patiently(self.sink, batch.body, self.pace.patience, self._stop)
+            sent = send_patiently(
+                self.sink, batch.body, batch.events, self.pace.patience, self._gate, self._stop,
+                lambda tried: self._landed.put(_Failed(place, tried)),
+            )  # fmt: skip
         except Exception as defect:
             error = defect
         ends = sent.receipt.answer is Answer.STOP or (
-            sent.receipt.answer in (Answer.RETRY, Answer.DOUBT) and not self._halting()
+            sent.receipt.answer in (Answer.RETRY, Answer.DOUBT, Answer.UNREACHABLE) and not self._halting()
         )
         if ends:
             self._stop.set()  # here, so that the batch that waits for this thread does not leave
         self._landed.put(_Landed(place, batch, sent, error, ends))
 
-    def _collect(self, wait: bool) -> list[_Landed]:
-        """What landed since; with `wait` at least one thing, or a tick without any."""
+    def _collect(self, wait: bool) -> tuple[list[_Landed], list[_Failed]]:
+        """What landed and which tries failed since; with `wait` at least one thing, or a tick without any."""
         landed: list[_Landed] = []
+        failed: list[_Failed] = []
         while self._flying:
             try:
-                landed.append(self._landed.get(block=wait and not landed, timeout=TICK))
+                one = self._landed.get(block=wait and not (landed or failed), timeout=TICK)
             except queue.Empty:
                 self._halting()
                 break
-            self._flying -= 1
-        return landed
+            if isinstance(one, _Failed):
+                failed.append(one)
+            else:
+                landed.append(one)
+                self._flying -= 1
+        return landed, failed
 
     # -- what an answer means --------------------------------------------------------------------------
+
+    def _note(self, failed: _Failed) -> None:
+        """Write down a try that settled nothing."""
+        place, (number, at, seconds, receipt) = failed
+        self.ledger.failed(place, number, at, seconds, receipt.status or None, receipt.detail)
+        self._troubled.pop(place, None)
+        self._troubled[place] = f"{receipt.status or 'no answer'} {receipt.detail}".strip()
+        if receipt.taken and place not in self._doubted:
+            self._doubted.add(place)
+            self.counts.in_doubt += place.events
 
     def _record(self, landed: _Landed) -> None:
         """Write one answer down, and decide what it means for the run."""
@@ -264,13 +321,23 @@ class Apply:
         counts.batches_sent += sent.tries > 0
         counts.bytes_sent += len(batch.body) * (sent.tries > 0)
         counts.batches_retried += sent.tries > 1
+        self._troubled.pop(place, None)
+        doubted = place in self._doubted
+        if receipt.answer in (Answer.SETTLED, Answer.POISON, Answer.TOO_LARGE) and doubted:
+            self._doubted.discard(place)
+            counts.in_doubt -= place.events
         match receipt.answer:
             case Answer.SETTLED:
                 self.ledger.settle(place, sent.tries, receipt.status)
-                self._doubted.discard(place)
                 counts.accepted += place.events
+                learned = self._size.settled(place, batch.bytes)
+                if learned is not None:
+                    self.ledger.learn(learned)
             case Answer.POISON | Answer.TOO_LARGE if place.events > 1:
-                halves = self._halves(place, batch)
+                halves = halve(place, batch, self._envelope)
+                self._size.ended(place)
+                if receipt.answer is Answer.TOO_LARGE:
+                    self._size.refused(batch.bytes, halves)
                 sizes = [(half, cut.bytes) for half, cut in halves]
                 self.ledger.split(place, sizes, sent.tries, receipt.status, receipt.detail)
                 counts.batches_split += 1
@@ -278,13 +345,14 @@ class Apply:
                 # The last one is taken first: one way down to the poison before the next, so few halves are open.
                 self._children.extend(reversed(halves))
             case Answer.POISON | Answer.TOO_LARGE:
+                self._size.ended(place)
                 self.ledger.refuse(place, _uuid_of(batch), sent.tries, receipt.status, receipt.detail)
                 counts.refused += 1
                 if counts.refused > self.pace.max_refused:
                     self._fail(too_many_refused(counts.refused, receipt))
             case _:
                 status = receipt.status or None
-                if sent.doubtful or place in self._doubted:
+                if sent.doubtful or doubted:
                     self.ledger.doubt(place, sent.tries, status, receipt.detail)
                 else:
                     self.ledger.withhold(place, sent.tries, status, receipt.detail)
@@ -293,16 +361,7 @@ class Apply:
                 elif receipt.answer is Answer.STOP:
                     self._fail(turned_away(self.sink.address, receipt))
                 elif ends:
-                    self._fail(unanswered(self.sink.address, sent))
-
-    def _halves(self, place: Place, batch: Batch) -> list[tuple[Place, Batch]]:
-        events = unpack(batch.body)
-        middle = len(events) // 2
-        halves = [
-            seal_batch(events[:middle], place.first, self._envelope),
-            seal_batch(events[middle:], place.first + middle, self._envelope),
-        ]
-        return [(Place(place.phase, place.block, half.first, half.last), half) for half in halves]
+                    self._fail(unanswered(self.sink.address, sent, self.pace.patience))
 
     # -- ending --------------------------------------------------------------------------------------
 
@@ -314,6 +373,8 @@ class Apply:
         """Whether nothing new may begin; tells the senders to wait no longer."""
         if self.interrupted.is_set():
             self._stop.set()
+        elif self._until is not None and time.monotonic() >= self._until and not self._stop.is_set():
+            self._fail(out_of_time(self.pace.max_seconds or 0.0))
         return self._stop.is_set()
 
     def _check(self) -> None:

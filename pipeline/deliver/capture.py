@@ -9,8 +9,11 @@ from __future__ import annotations
 import email.utils
 import json
 import math
+import os
 import re
+import socket
 import ssl
+import threading
 import time
 from datetime import UTC, datetime
 from urllib.parse import urljoin, urlsplit
@@ -85,19 +88,33 @@ class CaptureSink:
         self._dialect = dialect
         self._redirect_hosts = frozenset(host.lower() for host in redirect_hosts)
         self._timeout = timeout
-        self._client = httpx.Client(
-            timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
-            verify=_trusted(ca_file) if self.address.startswith("https") else False,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-            headers={
-                "Content-Type": "application/json",
-                "Content-Encoding": "gzip",
-                "User-Agent": "backcast",
-                "Accept": "application/json, text/plain",
-            },
-            follow_redirects=False,
-            trust_env=not is_loopback(self.address),
-        )
+        self._connections = connections
+        self._trusted = trusted(ca_file) if self.address.startswith("https") or ca_file else None
+        self._clients: dict[str, httpx.Client] = {}
+        self._opening = threading.Lock()
+        self._client(self._url)
+
+    def _client(self, url: str) -> httpx.Client:
+        """The connections of a scheme. Those for http know no certificates, whose loading takes a while."""
+        scheme = "https" if url.startswith("https") else "http"
+        with self._opening:
+            if scheme not in self._clients:
+                if scheme == "https" and self._trusted is None:
+                    self._trusted = trusted(None)
+                self._clients[scheme] = httpx.Client(
+                    timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, 20.0)),
+                    verify=self._trusted if scheme == "https" and self._trusted is not None else False,
+                    limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
+                    headers={
+                        "Content-Type": "application/json",
+                        "Content-Encoding": "gzip",
+                        "User-Agent": "backcast",
+                        "Accept": "application/json, text/plain",
+                    },
+                    follow_redirects=False,
+                    trust_env=not is_loopback(self.address),
+                )
+            return self._clients[scheme]
 
     def send(self, body: bytes) -> Receipt:
         url = self._url
@@ -105,9 +122,7 @@ class CaptureSink:
             try:
                 status, headers, said = self._post(url, body)
             except httpx.ConnectError as error:
-                if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                    return Receipt(Answer.STOP, 0, f"its certificate is not trusted: {error}", taken=False)
-                return Receipt(Answer.RETRY, 0, f"no connection: {error}", taken=False)
+                return _unconnected(error, urlsplit(url).hostname or "")
             except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
                 return Receipt(Answer.RETRY, 0, f"no connection: {type(error).__name__}", taken=False)
             except httpx.TransportError as error:
@@ -132,7 +147,7 @@ class CaptureSink:
         """One request: status, headers and the first bytes of the answer, without the key."""
         until = time.monotonic() + self._timeout
         said = b""
-        with self._client.stream("POST", url, content=body) as response:
+        with self._client(url).stream("POST", url, content=body) as response:
             for piece in response.iter_bytes():
                 said += piece
                 if len(said) > MOST_ANSWER:
@@ -158,11 +173,41 @@ class CaptureSink:
         return ""
 
     def close(self) -> None:
-        self._client.close()
+        for client in self._clients.values():
+            client.close()
 
 
-def _trusted(ca_file: str | None) -> ssl.SSLContext | bool:
-    if ca_file is None:
+def _unconnected(error: httpx.ConnectError, host: str) -> Receipt:
+    """What a connection that never stood means; no byte of the request left."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Receipt(
+                Answer.STOP, 0, f"its certificate is not trusted: {cause.verify_message}", taken=False,
+                hint="check the address; give the certificate of its authority with --ca-file",
+            )  # fmt: skip
+        if isinstance(cause, ssl.SSLError):
+            return Receipt(
+                Answer.UNREACHABLE, 0, f"no TLS: {cause.reason or cause}", taken=False,
+                hint="check the address: does https belong there, and this port?",
+            )  # fmt: skip
+        if isinstance(cause, socket.gaierror) and cause.errno in _NO_NAME:
+            return Receipt(
+                Answer.UNREACHABLE, 0, f"there is no host {host}: {cause.strerror}", taken=False,
+                hint="check the name, and the network of this machine",
+            )  # fmt: skip
+        cause = cause.__cause__ or cause.__context__
+    return Receipt(Answer.RETRY, 0, f"no connection: {error}", taken=False)
+
+
+_NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+"""A name that does not exist; any other failure to look it up may pass."""
+
+
+def trusted(ca_file: str | None) -> ssl.SSLContext | bool:
+    """Which certificates are trusted: those of `--ca-file`, else of SSL_CERT_FILE, else the usual ones."""
+    ca_file = ca_file or os.environ.get("SSL_CERT_FILE")
+    if not ca_file:
         return True
     try:
         return ssl.create_default_context(cafile=ca_file)

@@ -7,23 +7,32 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pipeline.deliver.retry import Patience, Sent
-from pipeline.deliver.sink import Receipt
+from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import BackcastError, Refused, Unfinished
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How hard to push: requests in flight, patience with each, refused events before giving up."""
+    """How hard to push, and when to give up.
+
+    `concurrency` bounds requests in flight, `rate` events a second (None: as fast as the service takes them).
+    `max_refused` events may be refused; `max_seconds` is how long a run may last (None: to its end).
+    """
 
     concurrency: int = 8
     patience: Patience = field(default_factory=Patience)
     max_refused: int = 100
+    rate: float | None = None
+    max_seconds: float | None = None
 
 
 class Counts(msgspec.Struct):
     """What this run did, in events and in batches; `already_settled` is the work of earlier runs.
 
     `refused` holds what earlier runs were refused too: it is no more sent. `batches_made` counts halves of split ones.
+    While the run goes, `in_doubt` counts events that left and had no answer that settles them; `limit` is how many
+    requests may be in flight now, `held` for how many seconds the service asked to be left alone, and `trouble` the
+    last failure of a batch that is still tried, "" where there is none.
     """
 
     made: int = 0
@@ -37,6 +46,9 @@ class Counts(msgspec.Struct):
     batches_split: int = 0
     bytes_sent: int = 0
     in_flight: int = 0
+    limit: int = 0
+    held: float = 0.0
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +86,48 @@ def too_many_refused(refused: int, receipt: Receipt) -> Refused:
 
 def turned_away(address: str, receipt: Receipt) -> Refused:
     """The service refused us, not our events."""
-    hints = {
-        401: "check the project key (BACKCAST_PROJECT_KEY) and that it is of this host",
-        403: "check the project key (BACKCAST_PROJECT_KEY) and that it is of this host",
-        402: "raise the quota of the project",
-        200: "raise the quota of the project",
-    }
-    hint = hints.get(receipt.status, "mend the cause")
+    key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it is of this host"
+    quota = "raise the quota of the project"
+    hints = {0: "mend the cause", 200: quota, 401: key, 402: quota, 403: key}
+    hint = hints.get(receipt.status, "see what answers at this address, and mend --to or the cause")
+    if receipt.hint:
+        hint = receipt.hint
     return Refused(
-        f"{address} answered {receipt.status or 'nothing'}: {receipt.detail}",
+        f"{address} answered {receipt.status}: {receipt.detail}" if receipt.status else f"{address}: {receipt.detail}",
         status=receipt.status,
         hint=f"{hint}; nothing is lost: run the same command again to resume",
     )
 
 
-def unanswered(address: str, sent: Sent) -> Unfinished:
+def unanswered(address: str, sent: Sent, patience: Patience) -> Unfinished:
     """Patience is at its end."""
+    receipt, tries = sent.receipt, f"{sent.tries} tries" if sent.tries != 1 else "1 try"
+    last = f"the last answer was {receipt.status or 'none'}: {receipt.detail}"
+    if receipt.answer is Answer.UNREACHABLE:
+        return Unfinished(
+            f"{address} cannot be reached: {receipt.detail}",
+            hint=f"{receipt.hint or 'check the address'}; then run the same command again",
+        )
+    if receipt.retry_after > patience.seconds:
+        return Unfinished(
+            f"{address} asks to be left alone for {receipt.retry_after:,.0f} s, longer than --retry-for"
+            f" ({patience.seconds:,.0f} s); {last}",
+            hint="run the same command again after that time; it resumes",
+        )
+    if receipt.answer is Answer.DOUBT:
+        return Unfinished(
+            f"{address} gave no answer that settles a batch in {tries}; {last}",
+            hint="see who answers in the service's place (a proxy, a sign-in page); then run the same command again",
+        )
     return Unfinished(
-        f"{address} gave no answer that settles a batch in {sent.tries} tries; the last:"
-        f" {sent.receipt.status or 'none'} {sent.receipt.detail}",
+        f"{address} settled nothing in {tries}; {last}",
+        hint="run the same command again to resume",
+    )
+
+
+def out_of_time(seconds: float) -> Unfinished:
+    """`--max-duration` is over."""
+    return Unfinished(
+        f"the run lasted as long as it may (--max-duration, {seconds:,.0f} s); what was in flight is settled",
         hint="run the same command again to resume",
     )

@@ -7,10 +7,15 @@ from typing import NamedTuple, Protocol
 
 
 class Answer(StrEnum):
-    """What a receipt asks us to do; the table of DESIGN 7. `unsent`: the run was stopping, and nothing was asked."""
+    """What a receipt asks us to do; the table of DESIGN 7.
+
+    `unreachable`: there is no such host, or nobody there who speaks TLS. `unsent`: the run was stopping, and nothing
+    was asked.
+    """
 
     SETTLED = "settled"
     RETRY = "retry"
+    UNREACHABLE = "unreachable"
     DOUBT = "doubt"
     POISON = "poison"
     TOO_LARGE = "too_large"
@@ -22,7 +27,8 @@ class Receipt(NamedTuple):
     """What the endpoint said to one request.
 
     `status` is the HTTP status, 0 when there was no answer. `taken` tells, of an answer that does not settle, whether
-    the events may have been taken all the same. `retry_after` is a floor for the next try, in seconds.
+    the events may have been taken all the same. `retry_after` is a floor for the next try, in seconds. `hint` is what
+    a person can do, where that is known better than from the status.
     """
 
     answer: Answer
@@ -30,6 +36,7 @@ class Receipt(NamedTuple):
     detail: str = ""
     retry_after: float = 0.0
     taken: bool = True
+    hint: str = ""
 
 
 class Sink(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pipeline.ledger import Doubt, Refusal, Trouble
 from pipeline.verify.reconcile import Difference
 
 if TYPE_CHECKING:
@@ -51,13 +52,20 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a plan stands. `state` is planned, running, stopped or done."""
+    """Where a plan stands. `state` is planned, running, stopped or done.
+
+    `doubts` are the first 100 batches begun and not settled (while a run goes, those in flight), `refusals` the first
+    100 events the service said no to, `failures` all requests that settled nothing, by status. The ledger has all.
+    """
 
     format: str = "backcast.status/1"
     digest: str
     state: str
     batches: BatchCounts
     events: SentCounts
+    doubts: list[Doubt] = []
+    refusals: list[Refusal] = []
+    failures: list[Trouble] = []
 
 
 class CellCounts(msgspec.Struct, frozen=True):
@@ -121,6 +129,9 @@ def status_result(plan: Plan, standing: Standing) -> StatusResult:
             0,
             standing.unsent,
         ),
+        doubts=standing.account.doubts,
+        refusals=standing.account.refusals,
+        failures=standing.account.troubles,
     )
 
 

@@ -25,6 +25,7 @@ MOST_PARTS = 20
 MOST_EVENTS = 20
 MOST_REJECTS = 50
 MOST_DIFFERENCES = 20
+MOST_DOUBTS = 10
 _LEVELS = {"stop": "bold red", "warning": "yellow"}
 _VERDICTS = {"ready": "bold green", "warnings": "bold yellow", "not-ready": "bold red"}
 _STATES = {"done": "bold green", "stopped": "bold yellow"}
@@ -112,10 +113,37 @@ def show_status(console: Console, result: StatusResult) -> None:
     """Where a plan stands."""
     console.print(Text(f"State: {result.state}", style=_STATES.get(result.state, "bold")))
     _sent(console, result.events, result.batches)
+    if result.doubts:
+        made = table("in doubt", "#events", "#tries", "since", "last answer")
+        for doubt in result.doubts[:MOST_DOUBTS]:
+            place = f"{doubt.phase}, block {doubt.block}, events {doubt.first} to {doubt.last}"
+            made.add_row(
+                text(place, 80), number(doubt.events), number(doubt.tries), text(doubt.begun, 30),
+                _answer(doubt.status, doubt.detail),
+            )  # fmt: skip
+        console.print(made)
     if result.events.in_doubt:
-        console.print(
-            Text(f"{result.events.in_doubt:,} events are in doubt: apply sends them again with the same uuids.")
-        )
+        if result.state == "running":
+            what = "are in flight or in doubt: the run settles them, or the next one does."
+        else:
+            what = "are in doubt: apply sends them again with the same uuids."
+        console.print(Text(f"{result.events.in_doubt:,} events {what}"))
+    if result.refusals:
+        made = table("refused event", "answer")
+        for refusal in result.refusals[:MOST_DOUBTS]:
+            made.add_row(text(refusal.uuid, 40), _answer(refusal.status, refusal.detail))
+        console.print(made)
+    if result.failures:
+        made = table("requests that settled nothing", "#count", "last")
+        for failure in result.failures:
+            made.add_row(_answer(failure.status, failure.detail), number(failure.tries), text(failure.last, 30))
+        console.print(made)
+    if max(len(result.doubts), len(result.refusals)) > MOST_DOUBTS:
+        console.print(Text("More of them: --json, or tables batches and refused_events of ledger.sqlite", style="dim"))
+
+
+def _answer(status: int | None, detail: str) -> Text:
+    return text(f"{'no answer' if status is None else status} {detail}".strip(), 120)
 
 
 def _sent(console: Console, events: SentCounts, batches: BatchCounts) -> None:

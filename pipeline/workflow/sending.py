@@ -5,26 +5,27 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config import Secret
 from pipeline.errors import UsageError
-from pipeline.ledger import Ledger, Totals, hold, is_held, read_totals, release
+from pipeline.ledger import Account, Ledger, Totals, hold, is_held, read_account, release
 from pipeline.plan.directory import Directory
 from pipeline.plan.sealed import Plan
 from pipeline.workflow.sealed import EXCLUDED, check_applicable, check_fresh, dialect_of, recipe_for, workers_for
 
 if TYPE_CHECKING:
     from pipeline.deliver.outcome import Counts, Outcome, Pace
+    from pipeline.service.faults import Tally
     from pipeline.verify import Verification
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """What `backcast apply` is asked."""
+    """What `backcast apply` is asked. `rotated_key`: another key than before is of the same project all the same."""
 
     to: str
     project_key: Secret
@@ -35,6 +36,7 @@ class ApplyRequest:
     timeout: float = 60.0
     ca_file: str | None = None
     redirect_hosts: tuple[str, ...] = ()
+    rotated_key: bool = False
 
 
 def apply_plan(
@@ -49,7 +51,7 @@ def apply_plan(
     """Send exactly the plan, or resume doing so.
 
     What stops a run that has begun is its outcome's `problem`, beside the counts. Raises what keeps it from beginning:
-    UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger.
+    UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger, UsageError.
     """
     check_applicable(plan, request.to)
     return _run(plan, directory, request, interrupted, progress, warn)
@@ -87,7 +89,10 @@ def _run(
         )
     ledger = Ledger(None if request.dry_run else directory.ledger)
     try:
-        ledger.open(plan.digest, importlib.metadata.version("backcast"), address)
+        ledger.open(
+            plan.digest, importlib.metadata.version("backcast"), address,
+            None if request.dry_run else request.project_key, rotated=request.rotated_key,
+        )  # fmt: skip
         run = Apply(
             plan,
             directory,
@@ -111,11 +116,12 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """A whole run against the local service, and what was read back there."""
+    """A whole run against the local service, and what was read back there; `faults`: what its script of faults did."""
 
     outcome: Outcome
     verification: Verification
     store: Path
+    faults: Sequence[Tally] = ()
 
 
 def rehearse(
@@ -124,12 +130,15 @@ def rehearse(
     *,
     workers: int | None = None,
     source_root: Path | None = None,
+    faults: Sequence[str] = (),
+    fault_seed: int = 0,
     progress: Callable[[Counts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Rehearsal:
     """Apply the plan to a fresh local service, read everything back, compare. A plan that is not ready can be, too.
 
-    What landed stays in `rehearsal/store.duckdb` in the plan directory; `backcast service --store` shows it.
+    What landed stays in `rehearsal/store.duckdb` in the plan directory; `backcast service --store` shows it. With
+    `faults` the service misbehaves on the way (see `pipeline.service.faults`).
     """
     from pipeline.service import LocalService
 
@@ -143,7 +152,7 @@ def rehearse(
         if directory.stdin.exists():
             (place / "stdin").symlink_to(Path("..") / "stdin")
         inner = Directory(place)
-        with LocalService(place / "store.duckdb") as service:
+        with LocalService(place / "store.duckdb", faults=faults, fault_seed=fault_seed) as service:
             request = ApplyRequest(service.url, Secret(service.capture_key), source_root=source_root, workers=workers)
             outcome = _run(plan, inner, request, None, progress, warn)
             if outcome.problem is not None:
@@ -154,7 +163,7 @@ def rehearse(
             )  # fmt: skip
     finally:
         release(lock)
-    return Rehearsal(outcome, verification, place / "store.duckdb")
+    return Rehearsal(outcome, verification, place / "store.duckdb", service.faults)
 
 
 def verify_plan(
@@ -186,11 +195,15 @@ def verify_plan(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a plan stands. `state` is planned, running, stopped or done."""
+    """Where a plan stands. `state` is planned, running, stopped or done; `account` what the ledger says besides."""
 
     state: str
     planned: int
-    totals: Totals
+    account: Account
+
+    @property
+    def totals(self) -> Totals:
+        return self.account.totals
 
     @property
     def unsent(self) -> int:
@@ -199,7 +212,8 @@ class Standing:
 
 def status(plan: Plan, directory: Directory) -> Standing:
     """Read the ledger, also while a run is writing it. Raises BrokenLedger."""
-    totals = read_totals(directory.ledger)
+    account = read_account(directory.ledger)
+    totals = account.totals
     if not directory.ledger.exists():
         state = "planned"
     elif is_held(directory.ledger):
@@ -208,4 +222,4 @@ def status(plan: Plan, directory: Directory) -> Standing:
         state = "done"
     else:
         state = "stopped"
-    return Standing(state, plan.events.made, totals)
+    return Standing(state, plan.events.made, account)

@@ -1,0 +1,63 @@
+"""What we remember of sending: SQLite, one file in the plan directory, written ahead of every request.
+
+The protocol (law 4): `begin` is durable before a byte leaves; `settle` records the answer. A crash leaves at most the
+batches in flight begun and not settled: they are *in doubt*, and are sent again with the same events and uuids.
+
+Anybody may read it, also while a run is going: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
+
+`meta`: what the ledger belongs to, as (key, value).
+
+    version       of this schema
+    plan, target  the plan's digest and the address it is sent to
+    created       when
+    key_salt,     tell a project key from another without holding it: scrypt of the key, hex
+    key_check
+    batch_bytes   the largest request that the service was found to take; absent until it refused a larger one
+
+`runs`: one row for each apply: `started`, `ended`, `version` of backcast, `outcome` (done, stopped, failed; null while
+it goes or where it was killed), and the batches it `sent`, `retried` and `split`.
+
+`batches`: one row for each request, named by (`phase`, `block`, `first`, `last`): events counted from 0 in their block
+after the plan's tables, both inclusive. `bytes` before gzip, `tries` over all runs, `status` and `detail` of the last
+answer, `run` that touched it last, `begun` and `ended`. Its `state`:
+
+    begun      about to leave, in flight, or in doubt
+    settled    taken
+    refused    one event, refused for good
+    split      not sent as a whole any more; its pieces are rows of their own
+    waiting    to be sent as it stands: nothing of it was taken
+
+`refused_events`: what the service said no to: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
+
+`tries`: one row for each request that did not settle its batch: the batch's four columns, the `run`, the number of the
+`try` in it, `at`, `seconds` it took, `status` (null: no answer) and `detail`.
+
+All times are UTC. Questions a person asks:
+
+    what is in doubt     select * from batches where state = 'begun'
+    what was refused     select uuid, status, detail from refused_events
+    what went wrong      select status, count(*), max(at) from tries group by status
+    which batches retry  select * from batches where tries > 1
+"""
+
+from pipeline.ledger.opening import hold, is_held, release
+from pipeline.ledger.reading import Account, read_account, read_places, read_totals
+from pipeline.ledger.schema import VERSION, Doubt, Place, Refusal, Totals, Trouble
+from pipeline.ledger.writing import Ledger
+
+__all__ = [
+    "VERSION",
+    "Account",
+    "Doubt",
+    "Ledger",
+    "Place",
+    "Refusal",
+    "Totals",
+    "Trouble",
+    "hold",
+    "is_held",
+    "read_account",
+    "read_places",
+    "read_totals",
+    "release",
+]

@@ -1,0 +1,197 @@
+"""Opening a ledger: one writer at a time, the right plan, target and project, and errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import os
+import socket
+import sqlite3
+import time
+from pathlib import Path
+from typing import IO
+
+from pipeline.config import Secret
+from pipeline.errors import BrokenLedger, Busy, Unfinished, UnsafePlan, UsageError
+from pipeline.ledger.schema import SCHEMA, VERSION, now
+
+BUSY_SECONDS = 10.0
+"""How long a write waits for somebody who reads the file with another program."""
+
+
+def connect(path: Path | None) -> sqlite3.Connection:
+    """The file for writing, checked from end to end where there is one. Raises what `trouble` says."""
+    try:
+        # Transactions are begun by `Ledger.moment` alone: the module's own leave a schema half written by a crash.
+        database = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            database.execute("pragma journal_mode = wal")
+            database.execute("pragma synchronous = full")
+            found = database.execute("pragma quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+        except BaseException:
+            database.close()
+            raise
+    except sqlite3.Error as error:
+        raise trouble(path, error, opening=True) from None
+    return database
+
+
+def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> None:
+    """Make the tables, or hold them against the plan and the target. Raises BrokenLedger."""
+    if not database.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
+        for statement in SCHEMA:
+            database.execute(statement)
+        database.executemany(
+            "insert into meta values (?, ?)",
+            [("version", str(VERSION)), ("plan", plan_digest), ("target", target), ("created", now())],
+        )
+        return
+    known = dict(database.execute("select key, value from meta"))
+    if known.get("version") != str(VERSION):
+        raise BrokenLedger(
+            f"{path} has schema {known.get('version')}; this version writes {VERSION}",
+            hint="finish the run with the version of backcast that began it",
+        )
+    for name, wanted in (("plan", plan_digest), ("target", target)):
+        if known.get(name) != wanted:
+            raise BrokenLedger(
+                f"{path} belongs to {name} {known.get(name)}, not to {wanted}",
+                hint="apply each plan directory to one target; make a new plan for another",
+            )
+
+
+def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, rotated: bool) -> None:
+    """Remember which project key this ledger is of, or hold the key against what was sent. Raises UnsafePlan.
+
+    Another key is most often another project, where half of a history must not land. Where nothing was sent yet the
+    new key is taken: the first one was mistyped. `rotated` says that both keys are of one project.
+    """
+    known = dict(database.execute("select key, value from meta where key in ('key_salt', 'key_check')"))
+    if known and hmac.compare_digest(_fingerprint(key, bytes.fromhex(known["key_salt"])), known["key_check"]):
+        return
+    sent = database.execute("select 1 from batches where state != 'waiting' limit 1").fetchone()
+    if known and sent and not rotated:
+        raise UnsafePlan(
+            f"the project key is not the one that this plan was sent with so far ({path})",
+            hint="give the first key again; for another project make a new plan; if the key of the same project was"
+            " rotated, say so with --rotated-key",
+        )
+    salt = os.urandom(16)
+    database.executemany(
+        "insert or replace into meta values (?, ?)",
+        [("key_salt", salt.hex()), ("key_check", _fingerprint(key, salt))],
+    )
+
+
+def _fingerprint(key: Secret, salt: bytes) -> str:
+    return hashlib.scrypt(key.reveal().encode(), salt=salt, n=4096, r=8, p=1, dklen=16).hex()
+
+
+def settle_directory(path: Path) -> None:
+    """Make the names of new files in a directory outlive a power loss."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# -- one writer ----------------------------------------------------------------------------------------
+
+
+def hold(path: Path, what: str) -> IO[bytes]:
+    """The lock beside a file, held until `release` or the process ends. Raises Busy, naming the holder; UsageError."""
+    try:
+        lock = path.with_name(path.name + ".lock").open("a+b")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write in {path.parent}: {error.strerror}",
+            hint="make the plan directory writable, or copy it to where you may write",
+        ) from None
+    for last in (False, False, True):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if not last:
+                time.sleep(0.05)  # `is_held` takes it for a moment
+                continue
+            lock.seek(0)
+            holder = lock.read().decode(errors="replace").strip()
+            lock.close()
+            raise Busy(
+                f"another run holds {what}: {holder or 'unknown process'}",
+                hint="wait for it, or stop it; a stopped run resumes",
+            ) from None
+        except OSError as error:
+            lock.close()
+            raise UsageError(
+                f"cannot lock {lock.name}: {error.strerror}", hint="keep the plan on a disk that knows file locks"
+            ) from None
+    try:
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}".encode())
+        lock.flush()
+    except OSError:
+        # The lock itself holds; on a full disk only the holder's name is not written.
+        with contextlib.suppress(OSError):
+            lock.truncate(0)
+    return lock
+
+
+def release(lock: IO[bytes]) -> None:
+    """Let go of a lock."""
+    with contextlib.suppress(OSError):
+        lock.truncate(0)
+    with contextlib.suppress(OSError):
+        lock.close()
+
+
+def is_held(path: Path) -> bool:
+    """Whether some process holds the lock beside a file now."""
+    try:
+        with path.with_name(path.name + ".lock").open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            return False
+    except OSError:
+        return False
+
+
+# -- what went wrong -----------------------------------------------------------------------------------
+
+_PASSING = {
+    "SQLITE_FULL": ("the disk is full", "make room and run the same command again; nothing is lost"),
+    "SQLITE_IOERR": ("the disk failed", "make room or mend the disk and run the same command again; nothing is lost"),
+    "SQLITE_BUSY": ("another program holds it", "close that program and run the same command again"),
+    "SQLITE_LOCKED": ("another program holds it", "close that program and run the same command again"),
+}
+
+
+def trouble(path: Path | None, error: sqlite3.Error, *, opening: bool = False) -> Exception:
+    """What SQLite's error asks of a person; the error itself where it is not SQLite's, but a defect of ours.
+
+    `opening`: an error without SQLite's code is of the file too.
+    """
+    name: str = getattr(error, "sqlite_errorname", "") or ""
+    if not name and not opening:
+        return error
+    for code, (what, hint) in _PASSING.items():
+        if name.startswith(code):
+            return Unfinished(f"the ledger {path} cannot be written: {what} ({error})", hint=hint)
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return UsageError(
+            f"the ledger {path} cannot be used: {error}",
+            hint="make the plan directory and its ledger writable, or copy the directory to where you may write",
+        )
+    return BrokenLedger(
+        f"the ledger {path} is damaged: {error}",
+        hint="restore the plan directory from a copy; without its ledger nobody knows what was sent",
+    )

@@ -1,0 +1,109 @@
+"""Reading a ledger beside its writer: nothing waits, nothing is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.ledger.opening import BUSY_SECONDS, is_held, trouble
+from pipeline.ledger.schema import Doubt, Place, Refusal, Totals, Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where a plan stands, at one moment. `doubts` and `refusals` are the first of them, `troubles` all by status."""
+
+    totals: Totals = field(default_factory=Totals)
+    doubts: list[Doubt] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
+
+
+def read_account(path: Path, most: int = 100) -> Account:
+    """Totals, and up to `most` of what needs a person's eye, also while a run is writing. Raises BrokenLedger."""
+    with _reading(path) as database:
+        if database is None:
+            return Account()
+        database.execute("begin")  # one view of it all
+        doubts = database.execute(
+            "select phase, block, first, last, last - first + 1, tries, status, detail, begun from batches"
+            " where state = 'begun' order by phase, block, first limit ?",
+            (most,),
+        )
+        refusals = database.execute(
+            "select phase, block, event, uuid, status, detail from refused_events order by phase, block, event limit ?",
+            (most,),
+        )
+        # SQLite gives `detail` of the row that has the maximum.
+        troubles = database.execute(
+            "select status, count(*), max(at), detail from tries group by status order by max(at) desc"
+        )
+        return Account(
+            totals_in(database),
+            [Doubt(*row) for row in doubts],
+            [Refusal(*row) for row in refusals],
+            [Trouble(*row) for row in troubles],
+        )
+
+
+def read_totals(path: Path) -> Totals:
+    """Where a plan stands, also while a run is writing. Raises BrokenLedger."""
+    with _reading(path) as database:
+        return Totals() if database is None else totals_in(database)
+
+
+def read_places(path: Path, state: str) -> Iterator[Place]:
+    """Every batch in one state, in phase and block order, also while a run is writing. Raises BrokenLedger."""
+    with _reading(path) as database:
+        if database is None:
+            return
+        yield from (
+            Place(*row)
+            for row in database.execute(
+                "select phase, block, first, last from batches where state = ? order by phase, block, first", (state,)
+            )
+        )
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """The ledger for reading; None where there is none yet."""
+    if not path.exists():
+        yield None
+        return
+    try:
+        # Without a log nobody is writing: read the file as it lies, and leave no shared index beside it.
+        still = not path.with_name(path.name + "-wal").exists() and not is_held(path)
+        address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if still else ''}"
+        with contextlib.closing(
+            sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        ) as database:
+            begun = database.execute("select 1 from sqlite_master where name = 'runs'").fetchone()
+            yield database if begun else None
+    except sqlite3.Error as error:
+        raise trouble(path, error) from None
+
+
+def totals_in(database: sqlite3.Connection) -> Totals:
+    """The totals of an open ledger."""
+    states = dict(
+        database.execute("select state, coalesce(sum(last - first + 1), 0) from batches group by state").fetchall()
+    )
+    sent, retried, split = database.execute(
+        "select coalesce(sum(sent), 0), coalesce(sum(retried), 0), coalesce(sum(split), 0) from runs"
+    ).fetchone()
+    made = database.execute("select count(*) from batches").fetchone()[0]
+    outcome = database.execute("select outcome from runs order by id desc limit 1").fetchone()
+    return Totals(
+        states.get("settled", 0),
+        states.get("refused", 0),
+        states.get("begun", 0),
+        made,
+        sent,
+        retried,
+        split,
+        (outcome[0] if outcome else "") or "",
+    )

@@ -1,0 +1,98 @@
+"""The tables of a ledger, and the shapes its rows are given in. The package's docstring explains each column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+VERSION = 2
+
+SCHEMA = (
+    "create table meta (key text primary key, value text not null) without rowid",
+    "create table runs ("
+    " id integer primary key, started text not null, ended text, version text not null, outcome text,"
+    " sent integer not null default 0, retried integer not null default 0, split integer not null default 0)",
+    "create table batches ("
+    " phase text not null, block integer not null, first integer not null, last integer not null,"
+    " state text not null check (state in ('begun', 'settled', 'refused', 'split', 'waiting')),"
+    " bytes integer not null, tries integer not null default 0, status integer, detail text not null default '',"
+    " run integer not null references runs (id), begun text not null, ended text,"
+    " primary key (phase, block, first, last)) without rowid",
+    "create table refused_events ("
+    " phase text not null, block integer not null, event integer not null,"
+    " uuid text not null, status integer not null, detail text not null,"
+    " primary key (phase, block, event)) without rowid",
+    "create table tries ("
+    " phase text not null, block integer not null, first integer not null, last integer not null,"
+    " run integer not null references runs (id), try integer not null,"
+    " at text not null, seconds real not null, status integer, detail text not null)",
+)
+
+
+class Place(NamedTuple):
+    """What names a batch: the events `first` to `last` (inclusive) of one block of one phase."""
+
+    phase: str
+    block: int
+    first: int
+    last: int
+
+    @property
+    def events(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Events by state over all runs, and what the runs took. `outcome` is the last run's."""
+
+    settled: int = 0
+    refused: int = 0
+    in_doubt: int = 0
+    batches_made: int = 0
+    batches_sent: int = 0
+    batches_retried: int = 0
+    batches_split: int = 0
+    outcome: str = ""
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """A batch that was begun and has no end. `status` is None where no answer came."""
+
+    phase: str
+    block: int
+    first: int
+    last: int
+    events: int
+    tries: int
+    status: int | None
+    detail: str
+    begun: str
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An event that the service refused for good."""
+
+    phase: str
+    block: int
+    event: int
+    uuid: str
+    status: int
+    detail: str
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Requests that did not settle their batch, by status (None: no answer came). `detail` is the last one's."""
+
+    status: int | None
+    tries: int
+    last: str
+    detail: str
+
+
+def now() -> str:
+    """This moment, as every time in a ledger is written."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

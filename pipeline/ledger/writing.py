@@ -1,0 +1,240 @@
+"""The one writer's view of a ledger: durable moments, and what is written in them."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from pipeline.config import Secret
+from pipeline.errors import BrokenLedger
+from pipeline.ledger.opening import check_key, connect, hold, prepare, release, settle_directory, trouble
+from pipeline.ledger.reading import totals_in
+from pipeline.ledger.schema import Place, Totals, now
+
+Watch = Callable[[str, Sequence[str]], None]
+"""Called around each moment with `before` or `after` its commit, and the names of what is written in it."""
+
+
+class Ledger:
+    """Use between `open` and `close`. `Ledger(None)` lives in memory, for a dry run.
+
+    `watch` sees every transition of the ledger: whoever ends the process there has found a crash point.
+    """
+
+    def __init__(self, path: Path | None, watch: Watch = lambda stage, steps: None) -> None:
+        self.path = path
+        self.run = 0
+        self._watch = watch
+        self._steps: list[str] = []
+        self._durable = True
+        self._lock: IO[bytes] | None = None
+        self._opened: sqlite3.Connection | None = None
+
+    # -- opening -------------------------------------------------------------------------------------
+
+    def open(
+        self, plan_digest: str, version: str, target: str, key: Secret | None = None, *, rotated: bool = False
+    ) -> Ledger:
+        """Open for writing, alone. `key` is the project's: another than before is refused, unless it was `rotated`.
+
+        Raises Busy, BrokenLedger, UnsafePlan, UsageError, Unfinished; then nothing is left open.
+        """
+        try:
+            fresh = False
+            if self.path is not None:
+                self._lock = hold(self.path, "this plan")
+                fresh = not self.path.exists()
+            self._opened = connect(self.path)
+            with self.moment():
+                self._steps.append("open")
+                prepare(self._db, self.path, plan_digest, target)
+                if key is not None:
+                    check_key(self._db, self.path, key, rotated=rotated)
+                self.run = self._insert_run(version)
+            if fresh and self.path is not None:
+                settle_directory(self.path)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        assert self._opened is not None, "the ledger is not open"
+        return self._opened
+
+    def _insert_run(self, version: str) -> int:
+        cursor = self._db.execute("insert into runs (started, version) values (?, ?)", (now(), version))
+        return int(cursor.lastrowid or 0)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def moment(self, *, durable: bool = True) -> Iterator[None]:
+        """One step: everything inside it is in the ledger when it ends, or none of it.
+
+        A `durable` one outlives a power loss from then on; any other outlives a crash of this process, and a power
+        loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or somebody
+        else holds the file.
+        """
+        try:
+            if durable != self._durable:
+                self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+                self._durable = durable
+            self._db.execute("begin immediate")
+            try:
+                yield
+                self._watch("before", tuple(self._steps))
+                self._db.execute("commit")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
+                raise
+            self._watch("after", tuple(self._steps))
+        except sqlite3.Error as error:
+            raise trouble(self.path, error) from None
+        finally:
+            self._steps.clear()
+
+    def begin(self, place: Place, size: int) -> None:
+        """About to send. A batch that waits, or an earlier attempt that is in doubt, is begun again.
+
+        Raises BrokenLedger where one of its events was settled or refused before: nothing is sent twice.
+        """
+        self._steps.append("begin")
+        done = self._db.execute(
+            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
+            " select :phase, :block, :first, :last, 'begun', :bytes, :run, :now where not exists (select 1 from batches"
+            " where phase = :phase and block = :block and first <= :last and last >= :first"
+            " and state in ('settled', 'refused'))"
+            " on conflict do update set state = 'begun', bytes = excluded.bytes, run = excluded.run,"
+            " begun = excluded.begun where state in ('begun', 'waiting')",
+            {**place._asdict(), "bytes": size, "run": self.run, "now": now()},
+        )
+        if done.rowcount != 1:
+            raise BrokenLedger(
+                f"{self.path} has an end already for events {place.first} to {place.last} of block {place.block}",
+                hint="nothing was sent twice; report this, with the ledger",
+            )
+
+    def settle(self, place: Place, tries: int, status: int) -> None:
+        """The batch was taken."""
+        self._end("settle", place, "settled", tries, status, "")
+
+    def split(self, place: Place, halves: Sequence[tuple[Place, int]], tries: int, status: int, detail: str) -> None:
+        """The batch was refused as a whole; its halves, each with its bytes, wait as rows of their own."""
+        self._end("split", place, "split", tries, status, detail)
+        self._wait(halves)
+
+    def cut(self, place: Place, size: int, pieces: Sequence[tuple[Place, int]]) -> None:
+        """A batch that was never begun is larger than the service takes: its pieces wait as rows of their own."""
+        self._steps.append("cut")
+        self._db.execute(
+            "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, detail)"
+            " values (?,?,?,?,'split',?,?,?,?,'larger than the service takes')",
+            (*place, size, self.run, now(), now()),
+        )
+        self._wait(pieces)
+
+    def _wait(self, pieces: Sequence[tuple[Place, int]]) -> None:
+        self._db.executemany(
+            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
+            " values (?,?,?,?,'waiting',?,?,?)",
+            [(*piece, size, self.run, now()) for piece, size in pieces],
+        )
+
+    def refuse(self, place: Place, uuid: str, tries: int, status: int, detail: str) -> None:
+        """One event was refused for good."""
+        self._end("refuse", place, "refused", tries, status, detail)
+        self._db.execute(
+            "insert or replace into refused_events values (?,?,?,?,?,?)",
+            (place.phase, place.block, place.first, uuid, status, detail),
+        )
+
+    def doubt(self, place: Place, tries: int, status: int | None, detail: str) -> None:
+        """No answer that settles it: it stays begun, with what is known."""
+        self._note("doubt", place, "begun", tries, status, detail)
+
+    def withhold(self, place: Place, tries: int, status: int | None, detail: str) -> None:
+        """It never left, or was turned away untouched: it waits to be sent as it stands."""
+        self._note("withhold", place, "waiting", tries, status, detail)
+
+    def failed(self, place: Place, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
+        """One try that did not settle its batch."""
+        self._steps.append("try")
+        self._db.execute(
+            "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
+            (*place, self.run, number, at, round(seconds, 3), status, detail),
+        )
+
+    def _note(self, step: str, place: Place, state: str, tries: int, status: int | None, detail: str) -> None:
+        self._steps.append(step)
+        self._db.execute(
+            "update batches set state = ?, tries = tries + ?, status = coalesce(?, status), detail = ?"
+            " where phase = ? and block = ? and first = ? and last = ?",
+            (state, tries, status, detail, *place),
+        )
+
+    def _end(self, step: str, place: Place, state: str, tries: int, status: int, detail: str) -> None:
+        self._steps.append(step)
+        self._db.execute(
+            "update batches set state = ?, tries = tries + ?, status = ?, detail = ?, ended = ?"
+            " where phase = ? and block = ? and first = ? and last = ?",
+            (state, tries, status, detail, now(), *place),
+        )
+
+    def learn(self, batch_bytes: int) -> None:
+        """The service takes no larger request than this."""
+        self._steps.append("learn")
+        self._db.execute("insert or replace into meta values ('batch_bytes', ?)", (str(batch_bytes),))
+
+    def finish(self, outcome: str, sent: int, retried: int, split: int) -> None:
+        """Write down how this run ended."""
+        with self.moment(durable=False):
+            self._steps.append("finish")
+            self._db.execute(
+                "update runs set ended = ?, outcome = ?, sent = ?, retried = ?, split = ? where id = ?",
+                (now(), outcome, sent, retried, split, self.run),
+            )
+
+    def close(self) -> None:
+        """Let go of the file and of the lock. May be called twice."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+        if self._lock is not None:
+            release(self._lock)
+            self._lock = None
+
+    # -- reading what was written --------------------------------------------------------------------
+
+    def rows_of(self, phase: str, block: int) -> list[tuple[Place, str]]:
+        """The batches of one block that are known, with their states, in event order."""
+        found = self._db.execute(
+            "select first, last, state from batches where phase = ? and block = ? order by first, last",
+            (phase, block),
+        )
+        return [(Place(phase, block, first, last), state) for first, last, state in found]
+
+    def blocks_begun(self, phase: str) -> set[int]:
+        """Blocks that have rows at all."""
+        return {row[0] for row in self._db.execute("select distinct block from batches where phase = ?", (phase,))}
+
+    def doubted(self) -> set[Place]:
+        """The batches that are in doubt."""
+        return {
+            Place(*row)
+            for row in self._db.execute("select phase, block, first, last from batches where state = 'begun'")
+        }
+
+    def learned(self) -> int | None:
+        """The largest request that the service takes, where it refused a larger one."""
+        row = self._db.execute("select value from meta where key = 'batch_bytes'").fetchone()
+        return int(row[0]) if row else None
+
+    def totals(self) -> Totals:
+        """Events by state, and what the runs took."""
+        return totals_in(self._db)

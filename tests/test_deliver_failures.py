@@ -1,0 +1,474 @@
+"""Networks and services that fail: what is tried again, for how long, and what the person is told."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from deliveries import AT_ONCE, KEY, Asked, CallSink, Reply, balances, planned, run, run_to, scripted, serving
+from tls_servers import Authority, serving_tls
+
+from pipeline import workflow
+from pipeline.batch import Envelope, seal_batch
+from pipeline.config import Secret
+from pipeline.deliver.apply import Pace
+from pipeline.deliver.capture import CaptureSink
+from pipeline.deliver.retry import KNOCKS, Patience
+from pipeline.deliver.sink import Answer, Receipt
+from pipeline.errors import Refused, Unfinished
+
+BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
+OK = Receipt(Answer.SETTLED, 200)
+
+
+def send(url: str, **options: object) -> Receipt:
+    sink = CaptureSink(url, key=Secret(KEY), **options)  # type: ignore[arg-type]
+    try:
+        return sink.send(BODY)
+    finally:
+        sink.close()
+
+
+@contextmanager
+def raw(talk: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that takes a connection, hands it to a function, and closes it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(20)
+                try:
+                    talk(connection)
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        over.set()
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join(30)
+
+
+def read_request(connection: socket.socket) -> None:
+    """Everything up to the end of the body."""
+    had = b""
+    while b"\r\n\r\n" not in had:
+        had += connection.recv(65_536)
+    head, _, body = had.partition(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+    while len(body) < length:
+        body += connection.recv(65_536)
+
+
+# -- nobody there ------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_does_not_exist_is_told_after_a_few_tries(tmp_path: Path) -> None:
+    """A host nobody knows is asked for five times, not for an hour; the message names it; nothing is in doubt."""
+    directory = planned(tmp_path, 10, files=1)
+    outcome = run(directory, "http://backcast-nowhere.invalid", pace=Pace(1, AT_ONCE))
+    assert isinstance(outcome.problem, Unfinished)
+    assert "backcast-nowhere.invalid" in str(outcome.problem)
+    assert "cannot be reached" in str(outcome.problem)
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        assert database.execute("select count(*) from tries").fetchone() == (KNOCKS,)
+
+
+def test_a_name_that_did_exist_is_waited_for(tmp_path: Path) -> None:
+    """Once something settled, a lookup that fails is an outage like any other: tried until the time is up."""
+    directory = planned(tmp_path, 30, files=1)
+    gone = Receipt(Answer.UNREACHABLE, 0, "there is no host", taken=False)
+    answers = iter([OK, *[gone] * (KNOCKS * 3)])
+    assert run_to(directory, CallSink(lambda body: next(answers, OK)), pace=Pace(1, AT_ONCE)).balanced
+
+
+def test_an_untrusted_certificate_stops_at_once(tmp_path: Path) -> None:
+    """One try, exit 5, and the message says which: the certificate; with its authority given the run finishes."""
+    authority = Authority(tmp_path)
+    directory = planned(tmp_path, 10, files=1)
+    with serving_tls(scripted(Reply()), authority) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        assert isinstance(outcome.problem, Refused)
+        assert "its certificate is not trusted" in str(outcome.problem)
+        assert "--ca-file" in outcome.problem.hint
+        assert (server.asked, outcome.counts.in_doubt, outcome.unsent) == ([], 0, 10)
+        assert send(server.url, ca_file=authority.file).answer is Answer.SETTLED
+
+
+def test_ssl_cert_file_names_certificates_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's certificates are trusted, on this machine as well."""
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", authority.file)
+    with serving_tls(scripted(Reply()), authority) as server:
+        assert send(server.url).answer is Answer.SETTLED
+
+
+def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
+    """No TLS there: a few tries, then exit 6 with words about https, nothing in doubt."""
+    directory = planned(tmp_path, 10, files=1)
+    with raw(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)) as url:
+        outcome = run(directory, url.replace("http", "https"), pace=Pace(1, AT_ONCE))
+    assert isinstance(outcome.problem, Unfinished)
+    assert "no TLS" in str(outcome.problem)
+    assert "https" in outcome.problem.hint
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+def test_a_service_that_comes_up_late_is_waited_for(tmp_path: Path) -> None:
+    """Connections refused for a while, then answered: all settles, none in doubt meanwhile."""
+    directory = planned(tmp_path, 40)
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    doubts: list[int] = []
+    refused = threading.Event()
+
+    def progress(counts: object) -> None:
+        doubts.append(counts.in_doubt)  # type: ignore[attr-defined]
+        if counts.trouble:  # type: ignore[attr-defined]
+            refused.set()
+
+    outcomes = []
+    running = threading.Thread(
+        target=lambda: outcomes.append(
+            run(directory, f"http://127.0.0.1:{port}", pace=Pace(2, Patience(first=0.02)), progress=progress)
+        )
+    )
+    running.start()
+    assert refused.wait(30)
+    with _serving_at(port):
+        running.join(60)
+    assert outcomes[0].balanced
+    assert set(doubts) == {0}
+
+
+@contextmanager
+def _serving_at(port: int) -> Iterator[None]:
+    """A service at a port that was told before."""
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response_only(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+# -- answers that are no answers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status"',
+        b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"s',
+        b"\x16\x03\x01 what is this",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+    ],
+    ids=["nothing", "cut-status", "cut-body", "cut-chunk", "bytes", "ssh"],
+)
+def test_an_answer_that_breaks_off_is_in_doubt(answer: bytes) -> None:
+    """The request left whole: whatever came back, it may have been taken, and is sent again."""
+
+    def talk(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(answer)
+
+    with raw(talk) as url:
+        receipt = send(url, timeout=10)
+    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.RETRY, 0, True)
+
+
+def test_a_reset_while_sending_is_tried_again(tmp_path: Path) -> None:
+    """A connection reset in the middle of the request body counts as doubtful and settles at the next try."""
+    directory = planned(tmp_path, 40, files=1, batch=40)
+    resets: list[int] = []
+
+    def talk(connection: socket.socket) -> None:
+        if len(resets) < 2:
+            resets.append(1)
+            connection.recv(100)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            return
+        read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with raw(talk) as url:
+        outcome = run(directory, url, pace=Pace(1, AT_ONCE))
+    assert outcome.balanced
+    assert outcome.counts.batches_retried == 1
+
+
+def test_an_answer_that_drips_is_given_up_in_time() -> None:
+    """A body that comes byte by byte is no answer once the time limit is over, however steadily it drips."""
+
+    def talk(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while True:
+            connection.sendall(b" ")
+            time.sleep(0.02)
+
+    with raw(talk) as url:
+        began = time.monotonic()
+        receipt = send(url, timeout=0.5)
+        assert time.monotonic() - began < 5
+    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
+    assert "too slow" in receipt.detail
+
+
+def test_silence_is_given_up_in_time() -> None:
+    """A server that takes the request and says nothing: in doubt after the time limit."""
+    over = threading.Event()
+
+    def talk(connection: socket.socket) -> None:
+        read_request(connection)
+        over.wait(20)
+
+    with raw(talk) as url:
+        receipt = send(url, timeout=0.3)
+        over.set()
+    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
+
+
+# -- how long ------------------------------------------------------------------------------------------------
+
+
+def test_the_budget_counts_from_the_last_thing_that_settled(tmp_path: Path) -> None:
+    """One batch fails for longer than --retry-for while others settle: the run goes on, and the batch settles."""
+    directory = planned(tmp_path, 300, files=1, batch=1)
+    began = time.monotonic()
+    first: list[bytes] = []
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        with lock:
+            first[:] = first or [body]
+        if body == first[0] and time.monotonic() - began < 2.2:
+            return Receipt(Answer.RETRY, 500)
+        time.sleep(0.01)
+        return OK
+
+    pace = Pace(2, Patience(seconds=1.0, first=0.05, most=0.2))
+    outcome = run_to(directory, CallSink(send), pace=pace)
+    assert outcome.balanced
+    assert outcome.problem is None
+
+
+def test_the_run_stops_when_nothing_settled_for_the_budget(tmp_path: Path) -> None:
+    """A service that is down for good: exit 6 soon after the budget, all in doubt or unsent, balanced on paper."""
+    directory = planned(tmp_path, 200)
+    began = time.monotonic()
+    with serving(scripted(Reply(), Reply(), Reply(503, b"maintenance"))) as server:
+        outcome = run(directory, server.url, pace=Pace(4, Patience(seconds=1.0, first=0.05, most=0.2)))
+    assert isinstance(outcome.problem, Unfinished)
+    assert "503: maintenance" in str(outcome.problem)
+    assert time.monotonic() - began < 20
+    assert balances(outcome, workflow.load_plan(directory)[0])
+
+
+@pytest.mark.parametrize("kind", ["seconds", "date"])
+def test_a_pause_longer_than_the_budget_ends_the_run_at_once(tmp_path: Path, kind: str) -> None:
+    """Who asks to be left alone for a week is left alone: exit 6 now, saying so, not after an hour of waiting."""
+    directory = planned(tmp_path, 10, files=1)
+    week = 7 * 86_400
+    text = str(week) if kind == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=week), True)
+    began = time.monotonic()
+    with serving(scripted(Reply(429, b"slow down", {"Retry-After": text}))) as server:
+        outcome = run(directory, server.url)
+        assert len(server.asked) == 1
+    assert isinstance(outcome.problem, Unfinished)
+    assert "asks to be left alone for 604," in str(outcome.problem)
+    assert time.monotonic() - began < 10
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+def test_a_date_of_retry_after_is_kept(tmp_path: Path) -> None:
+    """A 503 that names a moment two seconds from now is not asked again before it."""
+    directory = planned(tmp_path, 10, files=1)
+    times: list[float] = []
+
+    def answer(asked: Asked) -> Reply:
+        times.append(time.time())
+        if len(times) == 1:
+            return Reply(503, b"", {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=2), True)})
+        return Reply()
+
+    with serving(answer) as server:
+        assert run(directory, server.url, pace=Pace(1, AT_ONCE)).balanced
+    # A date has whole seconds, so the wait is between one and two.
+    assert times[1] - times[0] > 0.9
+
+
+def test_the_run_ends_in_order_when_its_time_is_over(tmp_path: Path) -> None:
+    """--max-duration: nothing new begins, what is in flight settles, exit 6; another run does the rest, once."""
+    directory = planned(tmp_path, 400, files=1, batch=1)
+    sent: list[bytes] = []
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        with lock:
+            sent.append(body)
+        time.sleep(0.02)
+        return OK
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(2, AT_ONCE, max_seconds=0.5))
+    assert isinstance(outcome.problem, Unfinished)
+    assert "--max-duration" in str(outcome.problem)
+    assert outcome.counts.in_doubt == 0
+    assert 0 < outcome.counts.accepted == len(sent) < 400
+    assert run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE)).balanced
+    assert len(sent) == len(set(sent)) == 400
+
+
+def test_a_run_that_was_done_when_its_time_was_over_is_done(tmp_path: Path) -> None:
+    """The last answer came after the time: everything settled, so nothing is unfinished."""
+    directory = planned(tmp_path, 10, files=1)
+
+    def send(body: bytes) -> Receipt:
+        time.sleep(0.3)
+        return OK
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(1, AT_ONCE, max_seconds=0.1))
+    assert (outcome.balanced, outcome.problem) == (True, None)
+
+
+def test_the_time_of_a_run_ends_a_long_wait(tmp_path: Path) -> None:
+    """A pause that the service asked for does not outlast --max-duration."""
+    directory = planned(tmp_path, 10, files=1)
+    began = time.monotonic()
+    held = Receipt(Answer.RETRY, 429, "", 600.0, False)
+    outcome = run_to(directory, CallSink(lambda body: held), pace=Pace(1, Patience(), max_seconds=0.5))
+    assert time.monotonic() - began < 10
+    assert isinstance(outcome.problem, Unfinished)
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+# -- what is written down and said ---------------------------------------------------------------------------
+
+
+def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
+    """Status, number, time and words of each, in order; a batch that settles at once leaves none."""
+    directory = planned(tmp_path, 20, files=1)
+    replies = scripted(Reply(503, b"busy"), Reply(0), Reply(429, b"slow"), Reply())
+    with serving(replies) as server:
+        run(directory, server.url, pace=Pace(1, AT_ONCE))
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        found = database.execute("select first, last, run, try, status, detail, seconds from tries").fetchall()
+        times = [at for (at,) in database.execute("select at from tries")]
+    assert [row[:5] for row in found] == [(0, 9, 1, 1, 503), (0, 9, 1, 2, None), (0, 9, 1, 3, 429)]
+    assert [row[5] for row in found][::2] == ["busy", "slow"]
+    assert all(0 <= row[6] < 60 for row in found)
+    assert times == sorted(times)
+    assert times[0][-1] == "Z"
+
+
+def test_tries_are_seen_while_the_outage_lasts(tmp_path: Path) -> None:
+    """Another connection reads the failures of a batch that is still being tried."""
+    directory = planned(tmp_path, 10, files=1)
+    seen: list[int] = []
+
+    def answer(asked: Asked) -> Reply:
+        with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+            seen.append(database.execute("select count(*) from tries").fetchone()[0])
+        return Reply() if seen[-1] >= 2 else Reply(503)
+
+    with serving(answer) as server:
+        patience = Patience(seconds=60, first=0.05, most=0.2)
+        assert run(directory, server.url, pace=Pace(1, patience)).balanced
+    assert seen[-1] >= 2
+
+
+@pytest.mark.parametrize("status", [404, 405, 415, 418, 451])
+def test_any_other_status_shows_address_and_body(tmp_path: Path, status: int) -> None:
+    """Exit 5 with what answered and what it said, the key blotted out."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(status, b"you sent " + KEY.encode() + b", who are you?"))) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        assert len(server.asked) == 1
+        assert isinstance(outcome.problem, Refused)
+        assert str(outcome.problem) == f"{server.url} answered {status}: you sent ***, who are you?"
+    assert outcome.problem.exit_code == 5
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_named_by_its_variable(tmp_path: Path, status: int) -> None:
+    """The hint says which key and which host, never the key."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(status, b"API key is not valid"))) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        assert server.url in str(outcome.problem)
+    assert outcome.problem is not None
+    assert "BACKCAST_PROJECT_KEY" in outcome.problem.hint
+    assert KEY not in outcome.problem.hint + str(outcome.problem)
+
+
+@pytest.mark.parametrize(
+    ("option", "rows", "code"),
+    [(("--max-duration", "1s"), 60, 6), (("--rate", "100"), 30, 0)],
+    ids=["duration", "rate"],
+)
+def test_the_command_line_bounds_a_run(tmp_path: Path, option: tuple[str, str], rows: int, code: int) -> None:
+    """--max-duration ends a slow run with exit 6 and two lines; --rate slows it down and lets it finish."""
+    directory = planned(tmp_path, rows, files=1, batch=2)
+    times: list[float] = []
+
+    def answer(asked: Asked) -> Reply:
+        times.append(time.monotonic())
+        if code:
+            time.sleep(0.2)
+        return Reply()
+
+    with serving(answer) as server:
+        words = ["apply", str(directory), "--to", server.url, "--quiet", "--workers", "0", "--max-concurrency", "1"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *words, *option],
+            env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == code
+    if code:
+        assert done.stderr.startswith("Error: the run lasted as long as it may (--max-duration, 1 s)")
+        assert len(done.stderr.splitlines()) == 2
+    else:
+        assert times[-1] - times[0] > (rows - 2) / 100 - 0.15

@@ -1,0 +1,183 @@
+"""A smaller request size is learned from a 413 only when both halves then settle, and kept over runs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from deliveries import AT_ONCE, KEY, Asked, CallSink, Reply, balances, planned, run, run_to, serving, uuid, uuids
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import workflow
+from pipeline.batch import Envelope, seal_batch, unpack
+from pipeline.deliver.apply import Pace
+from pipeline.deliver.sink import Answer, Receipt
+from pipeline.deliver.size import RequestSize, cut, halve
+from pipeline.ledger import Place
+
+ONE_AT_A_TIME = Pace(1, AT_ONCE)
+OK = Receipt(Answer.SETTLED, 200)
+TOO_LARGE = Receipt(Answer.TOO_LARGE, 413)
+ENVELOPE = Envelope(KEY)
+
+
+def learned(directory: Path) -> int | None:
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        row = database.execute("select value from meta where key = 'batch_bytes'").fetchone()
+    return int(row[0]) if row else None
+
+
+def at_most(bytes_: int, sizes: list[int]) -> Callable[[bytes], Receipt]:
+    """A service that takes requests of so many bytes before gzip; remembers the sizes it was sent."""
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        size = len(ENVELOPE.seal(unpack(body)))
+        with lock:
+            sizes.append(size)
+        return TOO_LARGE if size > bytes_ else OK
+
+    return send
+
+
+def test_later_batches_are_cut_to_the_size_that_was_learned(tmp_path: Path) -> None:
+    """After a 413 whose halves settle, only batches begun by then are refused for their size; all of it settles."""
+    directory = planned(tmp_path, 320, files=4, batch=20)
+    sizes: list[int] = []
+    outcome = run_to(directory, CallSink(at_most(4_000, sizes)), pace=ONE_AT_A_TIME)
+    refused = [number for number, size in enumerate(sizes) if size > 4_000]
+    assert outcome.balanced
+    assert len(refused) <= 3
+    assert learned(directory) == max(size for size in sizes if size <= 4_000)
+    assert balances(outcome, workflow.load_plan(directory)[0])
+
+
+@pytest.mark.parametrize("at", [8, 9, 10, 11])
+def test_a_resumed_run_knows_the_size(tmp_path: Path, at: int) -> None:
+    """The next run sends nothing new that is too large; batches that were cut and not sent are sent in pieces."""
+    directory = planned(tmp_path, 320, files=4, batch=20)
+    sizes: list[int] = []
+    taken: Counter[str] = Counter()
+    interrupted = threading.Event()
+    limited = at_most(4_000, sizes)
+
+    def send(body: bytes) -> Receipt:
+        receipt = limited(body)
+        if receipt is OK:
+            taken.update(json.loads(event)["uuid"] for event in unpack(body))
+        if len(sizes) == at:
+            interrupted.set()
+        return receipt
+
+    first = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME, interrupted=interrupted)
+    assert not first.balanced
+    assert learned(directory) is not None
+    before = len(sizes)
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        again = database.execute("select count(*) from batches where state in ('begun', 'waiting') and bytes > 4000")
+        begun_before = again.fetchone()[0]
+    second = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+    assert second.balanced
+    # What was begun before the size was known is sent again as it was; nothing else may be too large.
+    assert sum(size > 4_000 for size in sizes[before:]) == begun_before < 4
+    assert len(sizes) > before + 10
+    assert taken == Counter(uuid(number) for number in range(320))
+
+
+def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
+    """Where one event is refused, its neighbours' requests stay as large as they were."""
+    directory = planned(tmp_path, 80, files=1, batch=16)
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(413) if uuid(3) in [event["uuid"] for event in asked.events] else Reply()
+
+    with serving(answer) as server:
+        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        sizes = Counter(len(batch) for batch in uuids(server.asked))
+    assert outcome.counts.refused == 1
+    assert learned(directory) is None
+    assert sizes[16] == 5
+
+
+def test_an_outage_between_the_halves_teaches_all_the_same(tmp_path: Path) -> None:
+    """A half that settles after a retry settled unsplit."""
+    directory = planned(tmp_path, 40, files=1, batch=20)
+    sent: list[int] = []
+
+    def send(body: bytes) -> Receipt:
+        sent.append(len(unpack(body)))
+        return {1: TOO_LARGE, 3: Receipt(Answer.RETRY, 503)}.get(len(sent), OK)
+
+    assert run_to(directory, CallSink(send), pace=ONE_AT_A_TIME).balanced
+    assert learned(directory) is not None
+    assert sorted(sent) == [10, 10, 10, 20, 20]
+
+
+def test_the_first_of_two_halves_is_no_proof() -> None:
+    """One half that settles and one that is split again teach nothing."""
+    size = RequestSize(None)
+    whole = Place("events", 0, 0, 9)
+    halves = halve(whole, seal_batch([b'{"a":%d}' % n for n in range(10)], 0, ENVELOPE), ENVELOPE)
+    size.refused(1000, halves)
+    assert size.settled(halves[0][0], halves[0][1].bytes) is None
+    size.ended(halves[1][0])
+    assert size.settled(halves[1][0], halves[1][1].bytes) is None
+    assert size.learned is None
+
+
+def test_the_largest_request_that_settled_is_the_size() -> None:
+    """What settled before counts, where it is smaller than what was refused; a larger one is no counter-proof."""
+    for before, expected in ((900, 900), (1_200, 500)):
+        size = RequestSize(None)
+        size.settled(Place("events", 9, 0, 0), before)
+        halves = [(Place("events", 0, 0, 4), None), (Place("events", 0, 5, 9), None)]
+        size.refused(1_000, halves)  # type: ignore[arg-type]
+        assert size.settled(halves[0][0], 480) is None
+        assert size.settled(halves[1][0], 500) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(2, 400), min_size=2, max_size=40), st.integers(0, 3000), st.integers(0, 1000))
+def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int], most: int, first: int) -> None:
+    """Pieces follow each other, hold every event once and in order, and fit unless a single event does not."""
+    events = [b'"' + b"x" * (length - 2) + b'"' for length in lengths]
+    batch = seal_batch(events, first, ENVELOPE)
+    place = Place("events", 3, batch.first, batch.last)
+    most = min(most, batch.bytes - 1)
+    pieces = cut(place, batch, most, ENVELOPE)
+    assert len(pieces) > 1
+    assert [event for _, piece in pieces for event in unpack(piece.body)] == events
+    assert [place.first for place, _ in pieces][1:] == [place.last + 1 for place, _ in pieces][:-1]
+    assert (pieces[0][0].first, pieces[-1][0].last) == (place.first, place.last)
+    assert all(piece.bytes <= most or piece.events == 1 for _, piece in pieces)
+    assert all((piece.first, piece.last) == (own.first, own.last) for own, piece in pieces)
+
+
+@pytest.mark.parametrize("limit", [1_000, 2_500, 6_000])
+def test_every_event_lands_once_whatever_the_size(tmp_path: Path, limit: int) -> None:
+    """With eight requests in flight, in every order of answers, each event is taken once."""
+    directory = planned(tmp_path, 300, files=2, batch=50)
+    taken: Counter[str] = Counter()
+    limited = at_most(limit, [])
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        receipt = limited(body)
+        if receipt is OK:
+            with lock:
+                taken.update(json.loads(event)["uuid"] for event in unpack(body))
+        return receipt
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE))
+    assert outcome.balanced
+    assert taken == Counter(uuid(number) for number in range(300))
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        made = database.execute("select count(*) from batches").fetchone()[0]
+    assert outcome.counts.batches_made == made
