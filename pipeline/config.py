@@ -48,19 +48,37 @@ class Secret:
 def project_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret:
     """The capture key, from the file or the environment. Raises UsageError when it is absent or plainly wrong."""
     key = _read(file, PROJECT_KEY, "--project-key-file", environment)
-    text = key.reveal()
-    if not text:
-        raise UsageError(
-            "there is no project key", hint=f"set {PROJECT_KEY}, or give --project-key-file FILE; it begins with phc_"
-        )
-    if text.startswith("phx_"):
-        raise UsageError(
-            "the project key given is a personal key (phx_…), which capture refuses",
-            hint="take the project's own key, which begins with phc_",
-        )
-    if len(text) > LONGEST or not _is_token(text):
-        raise UsageError("the project key has a shape that capture refuses", hint="copy it again: phc_ and letters")
+    fault = project_key_fault(key.reveal())
+    if fault is not None:
+        message, hint = fault
+        raise UsageError(message, hint=hint)
     return key
+
+
+def given_project_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret | None:
+    """The capture key as it was given, whatever its shape; None where none was. Raises UsageError for the file."""
+    if file is None and PROJECT_KEY not in environment:
+        return None
+    return _read(file, PROJECT_KEY, "--project-key-file", environment)
+
+
+def project_key_fault(text: str) -> tuple[str, str] | None:
+    """What is plainly wrong with a capture key and what to do, without saying the key; None where nothing is.
+
+    Capture refuses these (service-behaviour 1.3), but quotes, which it takes for a part of a key that nobody has.
+    """
+    if not text:
+        return "there is no project key", f"set {PROJECT_KEY}, or give --project-key-file FILE; it begins with phc_"
+    if text.startswith("phx_"):
+        return (
+            "the project key given is a personal key (phx_…), which capture refuses",
+            "take the project's own key, which begins with phc_",
+        )
+    if any(quote in text for quote in "\"'`"):
+        return "the project key has quotes in it, which are no part of a key", "take the quotes away"
+    if len(text) > LONGEST or not _is_token(text):
+        return "the project key has a shape that capture refuses", "copy it again: phc_ and letters"
+    return None
 
 
 def personal_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret:

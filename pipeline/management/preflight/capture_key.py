@@ -36,7 +36,7 @@ def is_key_of(key: Secret | None, project: Mapping[str, Any]) -> bool | None:
     token = project.get("api_token")
     if key is None or not isinstance(token, str) or not token:
         return None
-    return hmac.compare_digest(token.encode(), key.reveal().encode())
+    return hmac.compare_digest(*(text.encode("utf-8", "surrogatepass") for text in (token, key.reveal())))
 
 
 def check_project(key: Secret | None, project: Mapping[str, Any] | None, others: Sequence[Mapping[str, Any]]) -> Check:

@@ -41,7 +41,7 @@ def matched(function: Mapping[str, Any], names: Iterable[str] | None) -> Matched
     """Judge a hog function by its record. `names` None: no plan is known, so any event may come."""
     if not function.get("enabled") or function.get("deleted"):
         return NOTHING
-    kind = function.get("type") or ""
+    kind = str(function.get("type") or "")
     if kind in _ELSEWHERE:
         return NOTHING
     verdicts = {name: _verdict(function, name) for name in ([None] if names is None else names)}
