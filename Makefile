@@ -7,6 +7,10 @@
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
+# What npm leaves behind where it has installed the client that tests/test_real_clients.py sends with.
+NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
+# As many processes as there are cores, four at most.
+PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 # Asked only when an environment has to be made; `make test PYTHON=python3.12` chooses another.
 PYTHON = $(shell .ci/pythons | awk 'NR == 1 {print $$2}')
 # Both spellings: older pip constrains the build with the first, newer pip with the second.
@@ -18,17 +22,17 @@ help:  ## list what can be asked for
 demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: the whole job, offline, no keys
 	$(VENV)/bin/backcast demo
 
-test: $(VENV)/.dev  ## run all tests on each Python 3.11+ found here, the default one last
+test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on each Python 3.11+ found here, the default one last and with the slow ones
 	@set -e; default=$$($(VENV)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	.ci/pythons | while read -r version python; do \
 	    if [ "$$version" != "$$default" ]; then \
 	        $(MAKE) VENV=$(VENV)-$$version PYTHON=$$python $(VENV)-$$version/.dev </dev/null; \
 	        echo "tests on Python $$version"; \
-	        $(VENV)-$$version/bin/python -m pytest </dev/null; \
+	        $(VENV)-$$version/bin/python $(PYTEST) -m "not slow" </dev/null; \
 	    fi; \
 	done
 	@echo "tests on the default Python"
-	@$(VENV)/bin/python -m pytest
+	@$(VENV)/bin/python $(PYTEST)
 
 soak: $(VENV)/.dev  ## every crash point, then a million events through a failing service; up to 20 minutes
 	@$(VENV)/bin/python -m pytest -s tests/soak_crashes.py tests/soak_million.py
@@ -52,7 +56,7 @@ samples: $(VENV)/.installed  ## write sample_data again from its seed
 	$(VENV)/bin/python -m sample_data.generate
 
 clean:  ## remove the environments and caches
-	rm -rf .venv .venv-3.* .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-3.* .venv-bench tests/real_clients/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Debian Python without ensurepip can still hand its own pip to a new environment.
@@ -73,6 +77,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py $(wildcard pip
 $(VENV)/.dev: $(VENV)/.installed
 	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
 	@touch $@
+
+# Without Node, or offline, the tests of it are skipped and say so.
+$(NODE_CLIENT): tests/real_clients/package-lock.json
+	@! command -v npm >/dev/null || npm ci --silent --ignore-scripts --no-audit --prefix tests/real_clients || \
+	    echo "posthog-node could not be installed: its tests are skipped"
 
 .venv-bench/.installed: benchmarks/requirements.txt
 	$(new-environment)

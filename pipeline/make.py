@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +19,14 @@ from numpy.typing import NDArray
 from pipeline.batch import Batch, Envelope, pack, pack_runs
 from pipeline.errors import StalePlan
 from pipeline.events import Encoder, Events, Mapper, make_events
+from pipeline.events.promoted import promoted
+from pipeline.events.sayings import GroupSaid, Paired, Said, groups_of, pairs_of, persons_of
 from pipeline.extract import rows as read_rows
+from pipeline.identified import Identified, without_profiles
 from pipeline.identity import content_key
 from pipeline.offsets import count_offsets
-from pipeline.schema import Block, Limits, Link, Options, Part, Reject
-from pipeline.validate import Rules
+from pipeline.schema import Block, Limits, Options, Part, Reject
+from pipeline.validate import WITHOUT_TIME, Rules
 
 KEY = np.dtype(
     [
@@ -43,21 +47,29 @@ KEY = np.dtype(
 """A key record: what the plan keeps of each event to find copies. 72 bytes.
 
 `hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `person`: xxh3-64 of
-the distinct_id. `name`: index of the event name, with KEYLESS set where the row has no source key.
+the distinct_id. `name`: index of the event name, with KEYLESS set where the row has no source key, USER where its
+distinct_id is a user's.
 `block`: the block's number in the whole source; `row` in its block; `nth` of the row's `of` events.
 """
 KEYLESS = np.uint32(1 << 31)
+USER = np.uint32(1 << 30)
+NAME = np.uint32((1 << 30) - 1)
+"""The bits of `name` that are the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that decides what events a source becomes. `compile` gives the mapper for the options."""
+    """All that decides what events a source becomes. `compile` gives the mapper for the options.
+
+    `identified` is the plan's table of ids that get a profile; without it all do.
+    """
 
     compile: Callable[[Options], Mapper]
     options: Options
     limits: Limits
     parts: tuple[Part, ...]
     excluded: frozenset[str] = frozenset()
+    identified: Path | None = None
 
 
 class Task(NamedTuple):
@@ -91,7 +103,10 @@ class Copy(NamedTuple):
 
 
 class BlockNotes(NamedTuple):
-    """What a plan learns of one block. `keys` are KEY records, sorted by uuid, names indexing `names`."""
+    """What a plan learns of one block. `keys` are KEY records, sorted by uuid, names indexing `names`.
+
+    `pairs`, `persons` and `groups` are what rows say beside their events; `promoted` is what `events.promoted` counts.
+    """
 
     rows: int
     mapped: int
@@ -100,13 +115,16 @@ class BlockNotes(NamedTuple):
     digest: str
     skips: Counter[str]
     rejects: list[Reject]
-    links: list[tuple[int, Link]]
     warnings: Counter[str]
     examples: dict[str, tuple[int, int, str]]
     cells: Counter[tuple[str, int, str]]
     zone: Counter[tuple[int, int]]
     names: list[str]
     keys: bytes
+    pairs: list[Paired]
+    persons: list[Said]
+    groups: list[GroupSaid]
+    promoted: Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +147,7 @@ class Maker:
         self.encoder = Encoder(self.mapper.tool, recipe.options)
         self.rules = Rules.of(recipe.options, recipe.limits, recipe.excluded)
         self.envelope = Envelope(project_key)
+        self.identified = Identified(recipe.identified) if recipe.identified is not None else None
 
     def events(self, task: Task, *, observe: bool) -> tuple[Events, Callable[[int], bytes]]:
         """The events of a block before the tables, and a way to a row's canonical content."""
@@ -156,8 +175,14 @@ class Maker:
     def tabled(self, task: Task, *, observe: bool = False) -> tuple[Events, list[bytes], Counter[str]]:
         """The events of a block with the plan's tables applied: what is sent. Raises StalePlan on a drift."""
         made, canonical = self.sealed(task, observe=observe)
+        kept, skipped = self._without_copies(task, made, canonical)
+        return made, kept if self.identified is None else without_profiles(kept, self.identified), skipped
+
+    def _without_copies(
+        self, task: Task, made: Events, canonical: Callable[[int], bytes]
+    ) -> tuple[list[bytes], Counter[str]]:
         if not task.copies:
-            return made, made.events, Counter()
+            return made.events, Counter()
         decided = {(copy.row, copy.nth): copy for copy in task.copies}
         kept: list[bytes] = []
         skipped: Counter[str] = Counter()
@@ -170,7 +195,7 @@ class Maker:
             else:
                 uuid = self.mapper.hasher(content_key(canonical(row), copy.ordinal, nth))
                 kept.append(event[:-38] + uuid.encode() + event[-2:])
-        return made, kept, skipped
+        return kept, skipped
 
 
 def observe_block(maker: Maker, task: Task) -> BlockNotes:
@@ -181,6 +206,9 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
     zone: Counter[tuple[int, int]] = Counter()
     if made.walls:
         zone = count_offsets(made.walls)
+    options = maker.recipe.options
+    undated = options.as_of - WITHOUT_TIME
+    wanted = options.person_properties == "final"
     return BlockNotes(
         made.rows,
         made.mapped,
@@ -189,19 +217,22 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
         made.digest,
         made.skips,
         made.rejects,
-        made.links,
         made.warnings,
         made.examples,
         made.cells,
         zone,
         list(names),
         keys.tobytes(),
+        pairs_of(made.noted, made.links, maker.recipe.excluded),
+        persons_of(made.noted, undated) if wanted else [],
+        groups_of(made.grouped, made.group_updates, undated),
+        promoted(made),
     )
 
 
 def make_batches(maker: Maker, task: Task) -> Made:
     """Make a block's requests: the events, the tables applied, packed to bytes. The one line of every apply."""
-    if not (task.copies or task.ended or task.doubtful):
+    if not (task.copies or task.ended or task.doubtful or maker.identified is not None):
         made, _ = maker.sealed(task)
         batches = list(pack_runs(made.runs, made.sizes, maker.envelope, maker.recipe.limits))
         return Made(made.digest, made.rows, made.count, batches)
@@ -227,6 +258,9 @@ def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
     keys["name"] = [names.setdefault(name, len(names)) for name in made.names]
     if made.keyless:
         keys["name"][list(made.keyless)] |= KEYLESS
+    users = [one.event for one in made.noted if one.event >= 0 and one.note.user == one.distinct_id]
+    if users:
+        keys["name"][users] |= USER
     keys["block"] = number
     keys["row"] = made.row_of
     keys["nth"] = made.nth

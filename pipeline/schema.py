@@ -114,6 +114,20 @@ class Fault(NamedTuple):
     detail: str
 
 
+class Note(msgspec.Struct, gc=False):
+    """What a row says beside its event: of its ids and of its person. For a plan; an apply makes none.
+
+    `user` is the id of a user, `anonymous` another id of whoever it is, such as a device's. `set` and `set_once` are
+    properties of the person, `unset` the names of those that it has no more.
+    """
+
+    user: str | None = None
+    anonymous: str | None = None
+    set: Map[str, Any] | None = None
+    set_once: Map[str, Any] | None = None
+    unset: tuple[str, ...] = ()
+
+
 class Draft(msgspec.Struct, gc=False):
     """One event as the mapper made it: meaning decided, nothing checked, nothing encoded.
 
@@ -122,8 +136,7 @@ class Draft(msgspec.Struct, gc=False):
     proof of the zone (None where the source tells UTC by itself).
     `key` is the tool's dedupe key (parts joined by identity.SEPARATOR), None for a row without one.
     `uuid` is a source's own UUID as canonical lower-case text, used as it stands.
-    `properties` go to the wire in this order, `distinct_id` excepted; `$set` and `$set_once` are among them as Raw.
-    `warnings` are (code, detail) pairs.
+    `properties` go to the wire in this order, `distinct_id` excepted. `warnings` are (code, detail) pairs.
     """
 
     event: str | None
@@ -136,13 +149,39 @@ class Draft(msgspec.Struct, gc=False):
     wall: int | None = None
     junk_id: bool = False
     warnings: tuple[tuple[str, str], ...] = ()
+    note: Note | None = None
+
+
+class PersonUpdate(msgspec.Struct, gc=False):
+    """A row that says something of its person and nothing else. Never an event of its own.
+
+    `time` is None where the row has none, as in an export of profiles.
+    """
+
+    distinct_id: str | None
+    time: int | Fault | None
+    note: Note | None = None
+    received: int | None = None
+    junk_id: bool = False
+    warnings: tuple[tuple[str, str], ...] = ()
+
+
+class GroupUpdate(msgspec.Struct, gc=False):
+    """A row that says something of a group and nothing else. Never an event of its own."""
+
+    type: str
+    key: str
+    time: int | Fault | None
+    set: Map[str, Any]
+    received: int | None = None
+    warnings: tuple[tuple[str, str], ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
     """A merge that a row states: `other` is absorbed by `distinct_id`. Never an event of its own.
 
-    `kind` is `identify` (a device or anonymous id joins a user) or `alias` (two ids of one person).
-    The plan dedupes links, dates them before the first event of either id and sends them first (DESIGN 10).
+    `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person) or `merge` (the same,
+    without order). The plan decides on links and dates them before the first event of either id (DESIGN 10).
     """
 
     kind: str
@@ -151,7 +190,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     time: int | None = None
 
 
-Outcome: TypeAlias = Draft | Link | Skip | Fault
+Outcome: TypeAlias = Draft | PersonUpdate | GroupUpdate | Link | Skip | Fault
 """What the mapper makes of one row; a list of them where one row gives several."""
 
 
@@ -181,7 +220,7 @@ class Options:
     """What a person asked of a plan that changes what would be sent; sealed in the plan.
 
     `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
-    half-open; `as_of` is the plan's instant, in microseconds UTC.
+    half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
     """
 
     as_of: int
@@ -196,3 +235,9 @@ class Options:
     collapse_identical: bool = False
     limit: int | None = None
     excluded_ids: str = ""
+    person_properties: str = "final"
+    profile_policy: str = "fill-only"
+    persons: str = "all"
+    max_ids_per_person: int = 50
+    identities: str = ""
+    group_types: tuple[str, ...] = ()

@@ -13,19 +13,27 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pipeline.schema import Draft, Fault, Limits, Link, Options
+from pipeline.schema import Draft, Fault, GroupUpdate, Limits, Link, Options, PersonUpdate
 
 MAX_NAME = 200
 MAX_ID = 200
 HOUR = 3_600_000_000
 RECENT = 48 * HOUR
+WITHOUT_TIME = 49 * HOUR
+"""What is said without a time counts as said this long before the plan's instant, in µs; nothing that is sent apart
+from events is younger."""
+NO_PROFILE_BYTES = 40
+"""More than `$process_person_profile` takes, which is added to events of unidentified persons."""
 STORED_BYTES = 1_000_000
 """The service stores an event as JSON inside JSON; this is where its queue refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the rules need to know of a plan: its instant, its window, its limits. Times in µs UTC."""
+    """What the rules need to know of a plan: its instant, its window, its limits. Times in µs UTC.
+
+    An event may grow by `room` bytes after it was made.
+    """
 
     as_of: int
     newest: int
@@ -33,6 +41,7 @@ class Rules:
     until: int | None = None
     event_bytes: int = Limits().event_bytes
     excluded: frozenset[str] = frozenset()
+    room: int = 0
 
     @classmethod
     def of(cls, options: Options, limits: Limits, excluded: frozenset[str] = frozenset()) -> Rules:
@@ -43,6 +52,7 @@ class Rules:
             until=options.until,
             event_bytes=limits.event_bytes,
             excluded=excluded,
+            room=NO_PROFILE_BYTES if options.persons == "identified" else 0,
         )
 
 
@@ -133,6 +143,9 @@ RULES: tuple[Callable[[Draft, Rules], Fault | None], ...] = (
 )
 
 
+OF_UPDATES = tuple(rule for rule in RULES if rule is not missing_timestamp)
+
+
 def check(draft: Draft, rules: Rules) -> Fault | None:
     """The first rule that the draft breaks, or None."""
     for rule in RULES:
@@ -140,6 +153,18 @@ def check(draft: Draft, rules: Rules) -> Fault | None:
         if fault is not None:
             return fault
     return None
+
+
+def check_update(update: PersonUpdate | GroupUpdate, rules: Rules) -> Fault | None:
+    """The first rule that what a row says of a person or group breaks, or None. It may have no time."""
+    about = Draft("$set", f"${update.type}_{update.key}", update.time, {}) if isinstance(update, GroupUpdate) else None
+    draft = about or Draft("$set", update.distinct_id, update.time, {}, junk_id=update.junk_id)  # type: ignore[union-attr]
+    return next((fault for rule in OF_UPDATES if (fault := rule(draft, rules)) is not None), None)
+
+
+def skip_update(time: int | Fault | None, distinct_id: str | None, rules: Rules) -> str:
+    """Why what a row says of a person or group stays out, or ""."""
+    return skip_code(Draft(None, distinct_id, time, {}), rules)
 
 
 def skip_code(draft: Draft, rules: Rules) -> str:
@@ -168,10 +193,10 @@ def skip_link(link: Link, rules: Rules) -> str:
 
 def check_size(event: bytes, rules: Rules) -> Fault | None:
     """Whether an encoded event is small enough, also when its JSON is encoded once more."""
-    if len(event) > rules.event_bytes:
+    if len(event) + rules.room > rules.event_bytes:
         return Fault("event_too_large", f"the event has {len(event)} bytes; the most is {rules.event_bytes}")
-    if 2 * len(event) >= STORED_BYTES:
-        stored = len(msgspec.json.encode(event.decode()))
+    if 2 * (len(event) + rules.room) >= STORED_BYTES:
+        stored = len(msgspec.json.encode(event.decode())) + 2 * rules.room
         if stored >= STORED_BYTES:
             return Fault("event_too_large", f"stored as text the event has {stored} bytes; the most is 999999")
     return None

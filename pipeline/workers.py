@@ -3,6 +3,9 @@
 The parent alone owns the network, the ledger and the plan; a worker only turns a block into something. What a block
 holds that a worker cannot read by itself (an archive's bytes) travels through shared memory, since a pipe copies it
 twice at a tenth of the speed.
+
+Processes take as long to start as a command takes to load, so they may be started first and briefed later: nothing
+heavy is imported here.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import connection, shared_memory
-from typing import Any, NamedTuple, TypeVar
+from importlib import import_module
+from multiprocessing import connection, resource_tracker, shared_memory
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pipeline.errors import BackcastError, Unfinished
-from pipeline.make import Maker, Recipe, Task
+
+if TYPE_CHECKING:
+    from pipeline.make import Maker, Recipe, Task
 
 R = TypeVar("R")
 
@@ -40,46 +46,57 @@ class _Shared(NamedTuple):
 class Workers:
     """A few processes that share one recipe. With `count` 0 the work is done in this process, one block at a time.
 
-    Use as a context manager. `walk` may be called several times, one after the other.
+    Use as a context manager; one inside another on the same object goes on with the same processes, and ends them.
+    Without a recipe they are to be briefed before the first walk. `walk` may be called several times, one after the
+    other.
     """
 
-    def __init__(self, count: int, recipe: Recipe, project_key: str = "") -> None:
+    def __init__(self, count: int, recipe: Recipe | None = None, project_key: str = "") -> None:
         self._count = count
         self._recipe = recipe
         self._project_key = project_key
+        self._briefed = False
         self._members: list[tuple[Any, connection.Connection]] = []
         self._free: list[shared_memory.SharedMemory] = []
         self._all: list[shared_memory.SharedMemory] = []
         self._maker: Maker | None = None
 
     def __enter__(self) -> Workers:
+        if self._count and not self._members:
+            # numpy would start a thread for each processor, for algebra that nobody does here.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            context = multiprocessing.get_context("spawn")
+            with _anonymous_main(), _deaf_to_interrupts():
+                for _ in range(self._count):
+                    ours, theirs = context.Pipe()
+                    process = context.Process(target=_serve, args=(theirs,), daemon=True, name="backcast-worker")
+                    process.start()
+                    theirs.close()
+                    self._members.append((process, ours))
+        if self._recipe is not None:
+            self.brief(self._recipe, self._project_key)
+        return self
+
+    def brief(self, recipe: Recipe, project_key: str = "") -> None:
+        """Say what the work is, once. Raises Unfinished where a process has died."""
+        self._briefed = True
         if self._count == 0:
-            self._maker = Maker(self._recipe, self._project_key)
-            return self
-        # numpy would start a thread for each processor, for algebra that nobody does here.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        context = multiprocessing.get_context("spawn")
-        with _anonymous_main():
-            for _ in range(self._count):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs,), daemon=True, name="backcast-worker")
-                process.start()
-                theirs.close()
-                self._members.append((process, ours))
+            from pipeline.make import Maker
+
+            self._maker = Maker(recipe, project_key)
         for _, pipe in self._members:
             try:
-                _tell(pipe, (self._recipe, self._project_key))
+                _tell(pipe, (recipe, project_key))
             except (BrokenPipeError, ConnectionResetError):
                 died = self._died(pipe)
                 self.__exit__()
                 raise died from None
-        return self
 
     def __exit__(self, *raised: object) -> None:
         for _, pipe in self._members:
             pipe.close()
         for process, _ in self._members:
-            process.join(0.2)
+            process.join(0.2 if self._briefed else 0)
             if process.is_alive():
                 process.terminate()
                 process.join(5)
@@ -87,6 +104,8 @@ class Workers:
             memory.close()
             memory.unlink()
         self._members.clear()
+        self._all.clear()
+        self._free.clear()
 
     def walk(self, function: Callable[[Maker, Task], R], tasks: Iterable[Task]) -> Iterator[tuple[Task, R]]:
         """Each task with its result, in the tasks' order. A few tasks are ahead of the one given, no more."""
@@ -190,6 +209,17 @@ def _with_content(task: Task, content: Any) -> Any:
     return type(block)(block.part, block.index, block.offset, block.length, content)
 
 
+SMALL = 8 * 1024 * 1024
+"""An export of fewer bytes is read in this process: starting others would take longer."""
+
+
+def count_for(asked: int | None, size: int) -> int:
+    """How many to start for an export of `size` bytes, unless somebody asked for a number."""
+    if asked is not None:
+        return asked
+    return 0 if size < SMALL else default_workers()
+
+
 def default_workers() -> int:
     """One for each processor that this process may use."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
@@ -209,9 +239,23 @@ def _anonymous_main() -> Iterator[None]:
         sys.modules["__main__"] = real
 
 
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Start processes that never hear the terminal's Ctrl-C: it is their parent's to answer."""
+    resource_tracker.ensure_running()  # by starting it, `multiprocessing` would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(pipe: connection.Connection) -> None:
     """A worker's life: the recipe first, then tasks until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from pipeline.make import Maker
+
+    for name in ("pipeline.mapping", "pipeline.extract.formats"):  # what a recipe will need
+        import_module(name)
     keep_memory()
     attached: dict[str, shared_memory.SharedMemory] = {}
     try:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sample_data.generator import amplitude, generic, mixpanel, rejects, service
+from sample_data.generator import amplitude, generic, mixpanel, rejects, rudderstack, segment, service
 from sample_data.generator.spelling import lines
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +42,27 @@ def files() -> dict[str, bytes]:
         "rejects/broken.jsonl": rejects.broken_lines(),
         "rejects/broken.csv": rejects.broken_table(),
         "rejects/too-large.jsonl.gz": _gzipped(rejects.too_large()),
+        **_segment(),
+        **_rudderstack(),
     }
+
+
+def _segment() -> dict[str, bytes]:
+    tables = segment.warehouse()
+    found = {f"segment/archive/{name}": _gzipped(lines(day)) for name, day in segment.archive().items()}
+    for name in ("tracks", "order_completed", "plan_chosen", "aliases"):
+        found[f"segment/warehouse/{name}.csv"] = segment.table_text(tables[name])
+    for name in ("lamp_switched", "invoice_paid", "pages", "users"):
+        found[f"segment/warehouse/{name}.parquet"] = _parquet(segment.table(tables[name]), rows=25)
+    return found | {
+        f"segment/{name}/{name}.csv": segment.table_text(tables[name]) for name in ("identifies", "groups", "screens")
+    }
+
+
+def _rudderstack() -> dict[str, bytes]:
+    found = {f"rudderstack/storage/{name}": _gzipped(lines(day)) for name, day in rudderstack.logs().items()}
+    found["rudderstack/staging/rudder-warehouse-staging-logs/staging.json.gz"] = _gzipped(lines(rudderstack.staging()))
+    return found | {f"rudderstack/lake/{name}": _parquet(made, rows=25) for name, made in rudderstack.lake().items()}
 
 
 def differences(folder: Path = HERE) -> list[str]:
@@ -108,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if found else 0
     for name, content in files().items():
         path = HERE / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         print(f"{len(content):7,} bytes  {name}")
     return 0

@@ -29,6 +29,7 @@ from pipeline.deliver.sink import Receipt
 from pipeline.ledger import Ledger, read_places
 from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
+from pipeline.workers import Workers
 
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test": frozenset({"*"})})
 
@@ -112,7 +113,7 @@ def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> li
     ledger.open(plan.digest, "test", sink.address, Secret(KEY))
     try:
         pace = Pace(concurrency, AT_ONCE)
-        Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=0, pace=pace).run()
+        Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=pace).run()
     finally:
         ledger.close()
         sink.close()

@@ -23,6 +23,7 @@ from pipeline.deliver.retry import Patience
 from pipeline.deliver.sink import Receipt, Sink
 from pipeline.ledger import Ledger
 from pipeline.plan.sealed import Plan
+from pipeline.workers import Workers
 
 KEY = "phc_testMARKED"
 COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
@@ -47,14 +48,20 @@ def uuid(number: int) -> str:
 
 
 def export(folder: Path, rows: int = 100, files: int = 2, links: bool = False) -> Path:
-    """JSON lines in some files; with `links` each row names an anonymous id besides."""
+    """JSON lines in some files; with `links` each row names an anonymous id, and the first of each names no person."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(files):
         mine = [row(number) for number in range(rows) if number % files == file]
         if links:
-            mine = [one | {"anonymous_id": f"device-{one['number'] % 7}"} for one in mine]
+            mine = [linked(one) for one in mine]
         (folder / f"part-{file}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in mine), "utf-8")
     return folder
+
+
+def linked(one: dict[str, Any]) -> dict[str, Any]:
+    """A row with the device of its person; of each device the first row is from before the person was known."""
+    number = one["number"]
+    return one | {"anonymous_id": f"device-{number % 7}"} | ({"distinct_id": ""} if number < 7 else {})
 
 
 def add(file: Path, text: bytes) -> None:
@@ -96,8 +103,9 @@ def run_to(directory: Path, sink: Sink, *, pace: Pace | None = None, **asked: An
     with_ledger = Ledger(place.ledger).open(plan.digest, "test", sink.address)
     try:
         return Apply(
-            plan, place, recipe, sink, with_ledger, project_key=KEY, workers=0, pace=pace or Pace(4, AT_ONCE), **asked
-        ).run()
+            plan, place, recipe, sink, with_ledger, project_key=KEY, workers=Workers(0),
+            pace=pace or Pace(4, AT_ONCE), **asked,
+        ).run()  # fmt: skip
     finally:
         with_ledger.close()
 
@@ -168,7 +176,11 @@ def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            length = int(self.headers.get("content-length", 0))
+            body = self.rfile.read(length)
+            if len(body) < length:  # its sender is dead
+                self.close_connection = True
+                return
             with lock:
                 one = Asked(len(asked), self.path, {k.lower(): v for k, v in self.headers.items()}, body)
                 asked.append(one)

@@ -66,10 +66,16 @@ def key_with(*scopes: str) -> str:
     return "phx_test_" + "_".join(scope.replace(":", "_") for scope in scopes)
 
 
+def key_without(scope: str) -> str:
+    """The key that has every scope but this one, and but the write that would imply it."""
+    return key_with("without", scope)
+
+
 KEYS = Keyring(
     (Project(1, "A", "phc_test_a"), Project(2, "B", "phc_test_b")),
     {ALL: frozenset({"*"}), "phx_test_none": frozenset(), "phx_test_b": frozenset({"*"})}
-    | {key_with(scope): frozenset({scope}) for scope in SCOPES},
+    | {key_with(scope): frozenset({scope}) for scope in SCOPES}
+    | {key_without(scope): frozenset(SCOPES) - {scope, scope.replace(":read", ":write")} for scope in SCOPES},
     {"phx_test_b": frozenset({2})},
 )
 

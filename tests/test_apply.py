@@ -545,6 +545,7 @@ REPLIES = st.sampled_from(
         OK,
         Receipt(Answer.RETRY, 503),
         Receipt(Answer.RETRY, 0, taken=False),
+        Receipt(Answer.UNREACHABLE, 0, taken=False),
         Receipt(Answer.DOUBT, 200),
         Receipt(Answer.POISON, 400, taken=False),
         Receipt(Answer.TOO_LARGE, 413),

@@ -28,16 +28,25 @@ LIBRARIES = {
     "duckdb": {"plan.database", "service.store"},
     "yaml": {"mapping.loader"},
     "pyarrow": {
-        "extract.parquet", "extract.parquet_values", "extract.sniff", "plan.database", "plan.identities.observed",
-        "plan.identities.outcome", "service.columns", "service.store", "service.query",
+        "extract.parquet",
+        "extract.parquet_values",
+        "extract.sniff",
+        "plan.database",
+        "plan.identities.observed",
+        "plan.identities.outcome",
+        "report.pairs",
+        "service.columns",
+        "service.store",
+        "service.query",
     },
     "pandas": {"survey", "verify", "report"},
-    "jinja2": {"report.html"},
+    "jinja2": {"report.html", "service.page.rendering"},
     "pydantic": {"management.models", "service"},
     "pydantic_core": {"management.models"},
     "starlette": {"service"},
     "uvicorn": {"service.server", "service.faults.middleware"},
     "rich": {"report", "cli.progress", "cli.options"},
+    "ua_parser": {"mapping.user_agent"},
     "isal": {"batch", "extract.containers", "service.encodings"},
     "zstandard": {"extract.containers"},
 }
@@ -45,7 +54,7 @@ LIBRARIES = {
 
 HEAVY = (
     "numpy", "pandas", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
-    "yaml",
+    "yaml", "ua_parser",
 )  # fmt: skip
 
 

@@ -143,7 +143,8 @@ def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) 
     assert said.code == 0
     assert said.json["format"] == "backcast.rehearse/1"
     apply, verify = said.json["apply"], said.json["verify"]
-    assert {"format", "digest", "dry_run", "balanced", "seconds", "batches", "events"} == set(apply)
+    fields = {"format", "digest", "dry_run", "balanced", "seconds", "batches", "events", "phases", "held"}
+    assert fields == set(apply)
     assert {"made", "accepted", "refused", "in_doubt", "already_settled"} <= set(apply["events"])
     assert {"made", "sent", "retried", "split"} == set(apply["batches"])
     assert {"match", "missing", "extra", "duplicated", "different"} == set(verify["cells"])
@@ -447,6 +448,28 @@ def test_the_service_prints_its_keys_and_stops_when_asked(tmp_path: Path, number
     assert (service.returncode, told) == (0, "Press Ctrl-C to stop.\n")
     with LocalService(store) as again:
         assert again.count() == 10
+
+
+@pytest.mark.parametrize("words", [[], ["mapping"], ["hog-functions"]], ids=["backcast", "mapping", "hog-functions"])
+def test_a_group_without_a_command_prints_its_help(call: Any, words: list[str]) -> None:
+    """The help as it stands, not as an error, and exit 2."""
+    said = call(*words)
+    assert (said.code, said.err) == (2, "")
+    assert said.out == call(*words, "--help").out
+
+
+def test_commands_run_one_after_the_other_in_one_process(tmp_path: Path) -> None:
+    """Importing one command's file leaves the way into the others as it was."""
+    script = (
+        "import contextlib, io\n"
+        "from pipeline.cli import COMMANDS, main\n"
+        "for name in [*COMMANDS, *COMMANDS]:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):\n"
+        "        main([name, '--help'])\n"
+        "    assert said.getvalue().startswith(f'Usage: backcast {name}'), name\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from test_resume import Run, copies, landed
 
 from pipeline.service import LocalService
 
+pytestmark = pytest.mark.slow
+
 SEED = 413
 AT_POINTS = {"halving": 12, "bisecting": 5, "plain": 3}
 AT_REQUESTS = {"halving": 9, "bisecting": 7, "plain": 4}

@@ -20,6 +20,8 @@ from pipeline.service import Keyring, LocalService
 from pipeline.service.faults import Tally
 from pipeline.service.keys import Project
 
+pytestmark = pytest.mark.slow
+
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test": frozenset({"*"})})
 ROWS = 48
 MOST_RUNS = 60

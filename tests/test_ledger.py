@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UsageError
-from pipeline.ledger import Ledger, Place, Totals, is_held, read_places, read_totals
+from pipeline.ledger import Ledger, PhaseTotals, Place, Totals, is_held, read_places, read_totals
 
 PLACE = Place("events", 0, 0, 9)
 HALVES = [(Place("events", 0, 0, 4), 50), (Place("events", 0, 5, 9), 50)]
@@ -85,7 +85,8 @@ def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
         ledger.settle(Place("events", 1, 0, 4), 1, 200)
         ledger.refuse(Place("events", 2, 0, 0), "u", 1, 400, "bad")
     ledger.finish("stopped", 4, 0, 1)
-    expected = Totals(5, 1, 7, 6, 4, 0, 1, "stopped")
+    begun(ledger, Place("groups", 0, 0, 2))
+    expected = Totals(5, 1, 10, 7, 4, 0, 1, "stopped", {"events": PhaseTotals(5, 1, 7), "groups": PhaseTotals(0, 0, 3)})
     assert ledger.totals() == expected
     assert read_totals(path) == expected
 

@@ -28,6 +28,7 @@ from pipeline.deliver.apply import Apply, Outcome, Pace
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.ledger import Ledger, read_totals
+from pipeline.workers import Workers
 
 OK = Receipt(Answer.SETTLED, 200)
 ROOT = os.geteuid() == 0
@@ -132,6 +133,9 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path, begun: bo
         # Python itself may lie where nobody else reads: everything is loaded before the user changes.
         become = f"""
 import contextlib, io, os, pipeline.cli
+from pipeline import config, workflow
+key, none = config.Secret("phc_test"), config.Secret("")
+workflow.check_target(workflow.PreflightRequest("http://127.0.0.1:1", key, none, reach=False))
 with contextlib.redirect_stdout(io.StringIO()):
     pipeline.cli.run({[*words, "--dry-run"]!r})
     pipeline.cli.run(["status", {str(directory)!r}])
@@ -280,7 +284,7 @@ class PowerLoss:
         ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", sink.address)
         # The database is not checkpointed, as when the power goes.
         ledger._db.execute("pragma wal_autocheckpoint = 0")
-        apply = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=0, pace=Pace(3, AT_ONCE))
+        apply = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(3, AT_ONCE))
         with contextlib.suppress(_Lost):
             apply.run()
         with self._lock:
@@ -342,7 +346,7 @@ def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Pat
     synced.clear()
     sink = CallSink(lambda body: next(answers, OK))
     recipe = workflow.recipe_for(plan, place)
-    outcome = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=0, pace=Pace(1, AT_ONCE)).run()
+    outcome = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(1, AT_ONCE)).run()
     ledger.close()
     assert outcome.balanced
     assert synced == {"decides": {2}, "notes": {1}}

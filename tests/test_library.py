@@ -72,6 +72,15 @@ def test_apply_raises_what_stopped_it(tmp_path: Path) -> None:
         assert pipeline.apply_plan(directory, server.url, project_key="phc_any", workers=0).balanced
 
 
+def test_a_rehearsal_can_go_through_faults(tmp_path: Path) -> None:
+    """What misbehaved is told beside what landed all the same."""
+    done = pipeline.rehearse_plan(planned(tmp_path, 40), workers=0, faults=["before:503,times=2"], fault_seed=7)
+    assert done.verification.proved
+    assert [tally.acted for tally in done.faults] == [2]
+    with pytest.raises(pipeline.UsageError, match="not a fault: no fault is called 'status'"):
+        pipeline.rehearse_plan(tmp_path / "plan", faults=["status:503"])
+
+
 def test_verify_adds_its_result_to_the_report(tmp_path: Path) -> None:
     """What was applied to a local service is proved from Python."""
     directory = planned(tmp_path, 20)

@@ -17,10 +17,10 @@ from msgspec import Raw
 from small_mappings import HEAD, ROW, drafted, mapper, properties, record
 
 from pipeline import identity
-from pipeline.errors import UsageError
+from pipeline.errors import MappingError, UsageError
 from pipeline.mapping import Mapper, available, load
 from pipeline.mapping import compile as compile_mapping
-from pipeline.schema import Draft, Fault, Link, Options, Skip
+from pipeline.schema import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
 
 DROP = "properties:\n  drop: [name, user, at]\n"
 
@@ -133,13 +133,52 @@ def test_rows_are_skipped_by_a_condition() -> None:
     assert isinstance(made.map_row(record(f'{{{ROW},"test":false}}')), Draft)
 
 
-def test_person_properties_are_set_as_json_text() -> None:
-    """`$set` and `$set_once` travel as JSON text, values untouched."""
-    sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}}}\n"
-    draft = drafted(sections, '"mail":"a@b","price":1.10')
-    assert draft.properties["$set"] == Raw(b'{"email":"a@b"}')
-    assert draft.properties["$set_once"] == Raw(b'{"first":1.10}')
-    assert "$set" not in drafted(sections, "").properties
+def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
+    """It is noted for a plan, values untouched; an apply does not even read it, and makes the same event."""
+    sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
+    row = f'{{{ROW},"mail":"a@b","price":1.10,"gone":["x"]}}'
+    made = mapper(sections)
+    observed, applied = made.observe_row(record(row)), made.map_row(record(row))
+    assert isinstance(observed, Draft)
+    assert isinstance(applied, Draft)
+    note = Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
+    assert (observed.note, applied.note) == (note, None)
+    assert list(observed.properties) == list(applied.properties) == ["mail", "price", "gone"]
+    assert made.observe_row(record(f"{{{ROW}}}")).note is None  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
+    """It is a warning, of the plan alone."""
+    made = mapper(DROP + "person: {spread_set: [traits]}\n")
+    row = f'{{{ROW},"traits":"none"}}'
+    observed, applied = made.observe_row(record(row)), made.map_row(record(row))
+    assert isinstance(observed, Draft)
+    assert isinstance(applied, Draft)
+    assert [code for code, _ in observed.warnings] == ["bad_value"]
+    assert (observed.note, observed.properties, applied.warnings) == (None, applied.properties, ())
+
+
+@pytest.mark.parametrize(
+    ("members", "pair"),
+    [
+        ('"mine":"u","a":"d","b":"e"', ("u", "d")),
+        ('"mine":"u","a":"u","b":"e"', ("u", "e")),
+        ('"mine":7,"b":8', ("7", "8")),
+        ('"mine":"u","a":""', ("u", None)),
+    ],
+)
+def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
+    """One that is the same as the user's says nothing."""
+    observed = mapper(DROP + "pair: {user: mine, anonymous: [a, b]}\n").observe_row(record(f"{{{ROW},{members}}}"))
+    assert isinstance(observed, Draft)
+    assert observed.note == Note(*pair)
+
+
+def test_a_link_rule_takes_two_ids_or_a_list() -> None:
+    """Half of it, or both, is an error of the file."""
+    for keys in ("distinct_id: a", "distinct_id: a, other: b, of: c", ""):
+        with pytest.raises(MappingError, match="link takes either 'distinct_id' and 'other' or 'of'"):
+            mapper(f"links: [{{kind: merge{', ' if keys else ''}{keys}}}]\n")
 
 
 def test_members_are_spread() -> None:
@@ -357,22 +396,37 @@ def _names(name: str) -> list[str]:
 @settings(max_examples=150, deadline=None)
 @given(given_to=st.data())
 def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
-    """Whatever JSON a row holds, the mapper answers with outcomes."""
+    """Whatever JSON a row holds, the mapper answers with outcomes; those of a plan are those of an apply and notes."""
     names = st.sampled_from(_names(name))
     events = st.sampled_from([*load(name).events, "x"])
     members = given_to.draw(st.dictionaries(names, JSON, max_size=12))
     row = {key.removeprefix("/").partition("/")[0]: value for key, value in members.items()}
     opened = load(name).properties.open
     if opened is not None and given_to.draw(st.booleans()):
-        row[opened.given["ref"][1:]] = {key: value for key, value in members.items() if not key.startswith("/")}
+        column = opened.given.get("ref", "/columns")[1:]
+        row[column] = {key: value for key, value in members.items() if not key.startswith("/")}
     row["event" if name != "amplitude" else "event_type"] = given_to.draw(events)
     made = compiled(name).map_row(record(json.dumps(row)))
+    watched = compiled(name).observe_row(record(json.dumps(row)))
+    assert without_notes(watched) == without_notes(made)
     for outcome in made if isinstance(made, list) else [made]:
-        assert isinstance(outcome, (Draft, Link, Skip, Fault))
+        assert isinstance(outcome, (Draft, Link, Skip, Fault, PersonUpdate, GroupUpdate))
         if isinstance(outcome, Draft):
             msgspec.json.encode(outcome.properties)
             assert isinstance(outcome.event, str)
             assert outcome.received is None or outcome.received < 2**63
+
+
+def without_notes(made: object) -> object:
+    """Outcomes of a row, less what only a plan is told."""
+    if isinstance(made, list):
+        return [without_notes(one) for one in made]
+    if isinstance(made, (Draft, PersonUpdate)):
+        warnings = tuple(one for one in made.warnings if not one[1].startswith("of a person: "))
+        bare = msgspec.structs.replace(made, note=None, warnings=warnings)
+        order = list(made.properties) if isinstance(made, Draft) else []
+        return type(made), order, msgspec.structs.asdict(bare)
+    return made
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import json
 import os
 import re
 import subprocess
@@ -108,6 +109,17 @@ def test_the_constraints_hold_pins_only() -> None:
     assert [line for line in lines if "/" in line] == []
 
 
+def test_the_node_packages_are_pinned_by_content_and_no_address() -> None:
+    """npm takes them from whatever registry it is set to, and knows them by their digests; all are MIT."""
+    folder = ROOT / "tests" / "real_clients"
+    asked = json.loads((folder / "package.json").read_text("utf-8"))["dependencies"]
+    text = (folder / "package-lock.json").read_text("utf-8")
+    locked = {name: one for name, one in json.loads(text)["packages"].items() if name}
+    assert {name: locked[f"node_modules/{name}"]["version"] for name in asked} == asked
+    assert "://" not in text
+    assert all(one["integrity"].startswith("sha512-") and one["license"] == "MIT" for one in locked.values())
+
+
 def test_the_classifiers_begin_with_the_required_python() -> None:
     """The lowest version among the classifiers is the one that `requires-python` asks for."""
     versions = re.findall(r"Python :: 3\.(\d+)", "\n".join(PROJECT["classifiers"]))
@@ -115,10 +127,12 @@ def test_the_classifiers_begin_with_the_required_python() -> None:
 
 
 def test_no_test_imports_the_benchmarks() -> None:
-    """The benchmarks and what they need are strangers to the tests."""
+    """The benchmarks and what they need are strangers to the tests, but for the SDK that sends into the service."""
     strangers = {"benchmarks", "posthog", "requests"}
     found = []
     for path in (ROOT / "tests").rglob("*.py"):
+        if path.parent.name == "real_clients":
+            continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

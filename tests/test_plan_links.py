@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipeline.events import Encoder
-from pipeline.identity import Hasher, event_uuid, namespace
+from pipeline.identity import event_uuid, namespace
 from pipeline.instants import format_utc
-from pipeline.plan.copies import Keys
 from pipeline.plan.directory import read_lines
-from pipeline.plan.links import Links, SealedLink, refusal
-from pipeline.plan.reading import encode_link, link_blocks
-from pipeline.schema import Link, Options
+from pipeline.plan.links import SealedLink, encode_link
+from pipeline.plan.phases import phase_blocks
+from pipeline.schema import Options
 from tests import tiny
 from tests.tiny import AS_OF, HOUR, THEN, Made, make_plan, row, write
 
@@ -78,52 +74,29 @@ def test_a_link_of_ids_without_events_is_dated_by_its_rows(tmp_path: Path, said:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_an_id_that_two_users_claim_goes_to_the_first_claim(tmp_path: Path, turned: bool) -> None:
-    """By the time of the claim, not by the order of the rows; the other is counted."""
+    """By the time of the claim, not by the order of the rows; the other is told in the table of pairs."""
     rows = [link("u-2", "d-1", THEN), link("u-1", "d-1", THEN + 1), link("u-1", "d-1", THEN + 2)]
     made = planned(tmp_path, rows[::-1] if turned else rows)
-    assert [(one.distinct_id, one.rows) for one in made.identities()] == [("u-2", 1)]
-    assert made.plan.warnings == {"conflicting_link": 2}
+    assert [(one.distinct_id, one.other) for one in made.identities()] == [("u-2", "d-1")]
+    decided = [(one.decision, one.reason, one.pairs) for one in made.plan.people.identities.decisions]
+    assert decided == [("conflict", "other_user", 1), ("first_user", "first_user", 1)]
 
 
-def test_a_claim_without_a_time_comes_after_those_that_have_one(tmp_path: Path) -> None:
-    """And of two at the same time the lesser id wins, so that every order gives the same."""
-    made = planned(tmp_path, [link("a", "d-1", None), link("c", "d-1", THEN), link("b", "d-1", THEN)])
-    assert [one.distinct_id for one in made.identities()] == ["b"]
-
-
-def test_a_pair_that_is_stated_in_two_kinds_is_one_merge(tmp_path: Path) -> None:
-    """Of the kind that was said first: sending both would merge twice."""
-    made = planned(tmp_path, [link("u-1", "d-1", THEN + 1), link("u-1", "d-1", THEN, "alias")])
-    assert [(one.kind, one.rows) for one in made.identities()] == [("alias", 2)]
-    assert made.plan.warnings == {}
-
-
-@pytest.mark.parametrize(
-    ("user", "other", "code"),
-    [
-        ("u-1", "u-1", "self_link"),
-        ("u-1", "null", "junk_link"),
-        ("anonymous", "d-1", "junk_link"),
-        ("", "d-1", "junk_link"),
-        ("u-1", " ", "junk_link"),
-        ("x" * 201, "d-1", "long_link"),
-        ("u-1", "x" * 201, "long_link"),
-        ("u-1", "d\0", "long_link"),
-        ("x" * 200, "d-1", ""),
-    ],
-)
-def test_a_merge_that_must_not_be_is_refused_with_a_code(user: str, other: str, code: str) -> None:
-    """Of an id with itself, with a word that names nobody, or with one too long."""
-    assert refusal(Link("identify", user, other)) == code
-
-
-def test_a_refused_merge_is_counted_and_not_sent(tmp_path: Path) -> None:
-    """As warnings of the plan; the row counts as mapped."""
-    rows = [link("u-1", "null"), link("u-1", "u-1"), row(key="k")]
+def test_a_merge_that_must_not_be_is_told_and_not_sent(tmp_path: Path) -> None:
+    """Of an id with itself, with a word that names nobody, or with one too long; the row counts as mapped."""
+    rows = [link("u-1", "null"), link("u-1", "u-1"), link("u-1", "x" * 201), row(key="k")]
     made = planned(tmp_path, rows)
     assert made.identities() == []
-    assert made.plan.warnings == {"junk_link": 1, "self_link": 1}
-    assert (made.plan.rows.mapped, made.plan.events.made) == (3, 1)
+    reasons = {one.reason: one.decision for one in made.plan.people.identities.decisions}
+    assert reasons == dict.fromkeys(("junk_id", "self_pair", "long_id"), "refused")
+    assert (made.plan.rows.mapped, made.plan.events.made) == (4, 1)
+
+
+def test_merges_of_people_who_asked_to_be_forgotten_are_left_out(tmp_path: Path) -> None:
+    """Not even the table names them."""
+    made = planned(tmp_path, [link("u-1", "d-1"), link("u-2", "d-2"), row(key="k")], excluded=["d-1"])
+    assert [one.other for one in made.identities()] == ["d-2"]
+    assert b"d-1" not in made.directory.pairs.read_bytes()
 
 
 def test_a_merge_outside_the_window_is_a_skip(tmp_path: Path) -> None:
@@ -150,56 +123,11 @@ def test_a_link_is_sent_as_the_service_reads_it() -> None:
 
 def test_links_are_read_back_in_blocks_of_five_thousand(tmp_path: Path) -> None:
     """So that the identities phase is as resumable as the events."""
-    made = planned(tmp_path, [link("u-1", f"d-{number}") for number in range(5_001)])
+    made = planned(tmp_path, [link(f"u-{number}", f"d-{number}") for number in range(5_001)])
     options = made.plan.options
-    blocks = list(link_blocks(made.plan, made.directory, tiny.TinyMapper(options), options))
+    mapper = tiny.TinyMapper(options)
+    blocks = list(phase_blocks("identities", made.plan, made.directory, mapper, options))
     assert [(number, len(events)) for number, events in blocks] == [(0, 5_000), (1, 1)]
-
-
-IDS = st.sampled_from(["u-1", "u-2", "u-3", "d-1", "d-2", "é", "null"])
-LINKS = st.builds(
-    Link, st.sampled_from(["identify", "alias"]), IDS, IDS, st.one_of(st.none(), st.integers(THEN, THEN + 3))
-)
-
-
-def sealed(place: Path, links: list[Link], most: int) -> tuple[list[SealedLink], Counter[str]]:
-    """What becomes of links where only `most` claims are held in memory."""
-    place.mkdir()
-    keys = Keys(place / "keys")
-    found = Links(place, most=most)
-    for one in links:
-        found.add([one])
-    made = list(found.seal(Hasher(namespace("tiny")), keys, Options(as_of=AS_OF)))
-    keys.remove()
-    return made, found.refused
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(LINKS, max_size=25), st.randoms(use_true_random=False))
-def test_links_do_not_depend_on_the_order_of_rows_nor_on_what_fits_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, links: list[Link], shuffle: Any
-) -> None:
-    """The same claims give the same sealed lines, in the same order, and the same refusals."""
-    place = tmp_path_factory.mktemp("links")
-    turned = list(links)
-    shuffle.shuffle(turned)
-    assert sealed(place / "one", links, 1000) == sealed(place / "other", turned, 2)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(LINKS, max_size=25))
-def test_links_are_those_of_a_naive_look(tmp_path_factory: pytest.TempPathFactory, links: list[Link]) -> None:
-    """For each absorbed id the earliest claim, then the lesser user; every refused row is counted."""
-    good = [one for one in links if not refusal(one)]
-    expected = []
-    for other in sorted({one.other for one in good}):
-        claims = [one for one in good if one.other == other]
-        first = min((AS_OF * 9 if one.time is None else one.time, one.distinct_id, one.kind) for one in claims)
-        rows = sum(one.distinct_id == first[1] for one in claims)
-        expected.append((first[2], first[1], other, rows))
-    found, refused = sealed(tmp_path_factory.mktemp("links") / "one", links, 3)
-    assert [(one.kind, one.distinct_id, one.other, one.rows) for one in found] == expected
-    assert refused.total() + sum(one.rows for one in found) == len(links)
 
 
 def test_the_links_file_can_be_read_by_a_person(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"<!-- runs in tests/test_readme.py -->\n```(sh|python)\n(.*?)```", re.S)
 

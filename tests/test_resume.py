@@ -114,7 +114,8 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, at: int, after: bo
     directory = planned(tmp_path, ROWS, batch=BATCH, files=3)
     with LocalService(keys=KEYS) as service, killing(service, at, Run.kill, after=after) as (url, runs):
         runs.append(Run(directory, url, "--workers", str(workers)))
-        assert runs[0].end()[0] == -signal.SIGKILL
+        code, _, told = runs[0].end()
+        assert (code, told) == (-signal.SIGKILL, "")
         # Requests of the dead process may still be on their way through the server: the next run must stand them too.
         runs.append(Run(directory, url, "--workers", str(workers)))
         code, said, told = runs[1].end()
@@ -148,7 +149,8 @@ def test_a_kill_inside_a_half_split_batch_resumes(tmp_path: Path) -> None:
         with serving(answer) as server:
             runs.append(Run(directory, server.url, "--max-concurrency", "1"))
             ready.set()
-            assert runs[0].end()[0] == -signal.SIGKILL
+            code, _, told = runs[0].end()
+            assert (code, told) == (-signal.SIGKILL, "")
             first = list(sizes)
             runs.append(Run(directory, server.url, "--max-concurrency", "1"))
             assert runs[1].end()[0] == 0

@@ -31,6 +31,8 @@ from jobs_at_work import (
 from pipeline.jobs import load_job, read_history, state_file
 from pipeline.service import LocalService
 
+pytestmark = pytest.mark.slow
+
 AT = {
     "planned": "reading=lambda window: dying(lambda rows, length: None)",
     "before the ledger": "sending=lambda window, events: kill()",

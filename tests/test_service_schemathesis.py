@@ -13,6 +13,8 @@ from management_service import ALL, asking
 
 from pipeline.service.switches import Behaviour, preset
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 12
 """The time a run may take; on a slow machine it gets through less."""
 COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"

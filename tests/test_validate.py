@@ -150,6 +150,7 @@ class FromDrafts:
     tool = "tiny"
     opens = ()
     map_members = None
+    observe_members = None
     hasher = tiny.TinyMapper(Options(as_of=AS_OF)).hasher
 
     def __init__(self, drafts: list[Draft]) -> None:
@@ -158,6 +159,8 @@ class FromDrafts:
     def map_row(self, record: Record) -> Draft:
         """The next one."""
         return next(self.drafts)
+
+    observe_row = map_row
 
 
 class Lines:

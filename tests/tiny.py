@@ -44,6 +44,7 @@ class TinyMapper:
     tool = "tiny"
     opens: tuple[str, ...] = ()
     map_members = None
+    observe_members = None
 
     def __init__(self, options: Options) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
@@ -53,6 +54,8 @@ class TinyMapper:
         if "many" in record:
             return [self.one(opened(one) or {}) for one in items(record["many"]) or []]
         return self.one(record)
+
+    observe_row = map_row
 
     def one(self, record: Record) -> Outcome:
         """What one object of the row says it becomes."""
@@ -99,7 +102,7 @@ class Made:
     def recipe(self, source_root: Path | None = None) -> Recipe:
         """The recipe, as an apply finds it again from the sealed plan."""
         parts = find_parts(self.plan, source_root)
-        return recipe_of(self.plan, parts, TinyCompile(), self.excluded)
+        return recipe_of(self.plan, parts, TinyCompile(), self.excluded, self.directory)
 
     def sent(self) -> list[dict[str, Any]]:
         """Every event that an apply would send, in order, decoded."""

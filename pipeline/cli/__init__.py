@@ -26,7 +26,7 @@ COMMANDS = {
     "preflight": ("preflight:preflight", "Is the target ready: project, settings, functions that would fire."),
     "apply": ("apply:apply", "Send exactly the plan; run again to resume."),
     "verify": ("verify:verify", "Compare what landed with the ledger, event by event."),
-    "run": ("run:run", "A scheduled backfill: plan, check and send every window that is due."),
+    "run": ("job:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("status:status", "Where a plan stands, and what is in doubt."),
     "rejects": ("rejects:rejects", "The rows that could not be sent, with place, code and text."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
@@ -121,6 +121,9 @@ def run(arguments: list[str] | None = None) -> int:
         return leaving.exit_code
     except click.Abort:
         return _say("interrupted; nothing is lost", "run the same command again", 130)
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.format_message())
+        return 2
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "backcast"
         return _say(error.format_message(), f"{command} --help", 2)

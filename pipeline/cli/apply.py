@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,18 @@ from pipeline.errors import UsageError
 @click.option("--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY.")
 @click.option("--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY.")
 @click.option("--api", metavar="us|eu|URL", help="Where the management API is.  [default: where --to is]")
+@click.option(
+    "--phases",
+    metavar="LIST",
+    help="Send only these, as identities,groups; always in the order of the plan."
+    "  [default: identities,groups,events,persons]",
+)
+@click.option(
+    "--approve-merges",
+    type=click.IntRange(0),
+    metavar="N",
+    help="The number of merges in the plan, which cannot be undone; a target on this machine needs none.",
+)
 @click.option(
     "--rotated-key",
     is_flag=True,
@@ -71,19 +83,26 @@ from pipeline.errors import UsageError
 @options.quiet
 def apply(
     directory: Path, to: str, dry_run: bool, yes: bool, project_key_file: str | None, personal_key_file: str | None,
-    api: str | None, rotated_key: bool, rate: float | None, max_concurrency: int, max_retries: int | None,
-    retry_for: str, timeout: float, max_refused: int, max_duration: str | None, ca_file: str | None,
-    redirect_hosts: tuple[str, ...], source_root: Path | None, workers: int | None, as_json: bool, quiet: bool,
+    api: str | None, phases: str | None, approve_merges: int | None, rotated_key: bool, rate: float | None,
+    max_concurrency: int, max_retries: int | None, retry_for: str, timeout: float, max_refused: int,
+    max_duration: str | None, ca_file: str | None, redirect_hosts: tuple[str, ...], source_root: Path | None,
+    workers: int | None, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Send exactly the plan; run again to resume.
 
     The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. Exit 5: the service refused events
-    or refused us. Exit 6: not finished, run again. Exit 130: interrupted, run again.
+    or refused us. Exit 6: not finished, or a phase is held; run again. Exit 130: interrupted, run again.
     """
+    from pipeline.plan.ready import ready_workers
+
+    names = None if phases is None else [one.strip() for one in phases.split(",")]
+    # First of all: they start while this process loads the rest.
+    ready = click.get_current_context().with_resource(ready_workers(directory, names, workers))
     from pipeline import config, workflow
     from pipeline.deliver.apply import Pace
     from pipeline.deliver.capture import address_of, is_loopback
     from pipeline.deliver.retry import Patience
+    from pipeline.plan.phases import PHASES
     from pipeline.report import terminal
     from pipeline.report.results import apply_result
 
@@ -95,24 +114,28 @@ def apply(
         rate,
         None if max_duration is None else seconds(max_duration),
     )
+    chosen = PHASES if names is None else workflow.choose_phases(names)
     plan, place = workflow.load_plan(directory)
     key = config.Secret("phc_dry_run") if dry_run else config.project_key(project_key_file)
-    workflow.check_applicable(plan, to)
-    project = ""
-    if plan.events.made and not dry_run:
+    request = workflow.ApplyRequest(
+        to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts, rotated_key, chosen,
+        approve_merges,
+    )  # fmt: skip
+    workflow.check_request(plan, place, request)
+    events = {phase: plan.events.phases.get(phase, 0) for phase in chosen}
+    if sum(events.values()) and not dry_run:
         asked = workflow.PreflightRequest(
             to, key, config.personal_key(personal_key_file), api, None, ca_file, redirect_hosts, reach=False
         )
-        project = before_sending(asked, plan, place, err=as_json)
-    if plan.events.made and not (dry_run or yes or is_loopback(address)):
-        _confirm(plan.events.made, f"{address}, project {project}" if project else address, plan.sentence)
-    request = workflow.ApplyRequest(
-        to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts, rotated_key
-    )
+        at_home = is_loopback(address)
+        asks = not (yes or at_home)
+        project = before_sending(asked, plan, place, quiet=at_home or (quiet and not asks))
+        if asks:
+            _confirm(events, f"{address}, project {project}" if project else address, plan.sentence)
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
         outcome = workflow.apply_plan(
             plan, place, request, interrupted=interrupted, progress=progress,
-            warn=lambda line: click.echo(f"Warning: {line}", err=True),
+            warn=lambda line: click.echo(f"Warning: {line}", err=True), workers=ready,
         )  # fmt: skip
     result = apply_result(outcome)
     with options.output():
@@ -127,8 +150,11 @@ def apply(
     return 5 if outcome.counts.refused else 0
 
 
-def _confirm(events: int, address: str, sentence: str) -> None:
+def _confirm(phases: Mapping[str, int], address: str, sentence: str) -> None:
+    """Have the number of events typed that the phases of this run hold. Raises UsageError."""
+    events = sum(phases.values())
     click.echo(sentence, err=True)
+    click.echo(f"Phases: {', '.join(f'{name} {count:,}' for name, count in phases.items() if count)}.", err=True)
     click.echo(f"To: {address}. Imported events cannot be deleted.", err=True)
     try:
         answer = click.prompt(

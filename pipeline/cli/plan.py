@@ -55,6 +55,47 @@ from pipeline.cli.progress import Reading
     show_default=True,
     metavar="N",
 )
+@click.option(
+    "--person-properties",
+    type=click.Choice(["final", "none"]),
+    help="Each person's last values, sent once, or none.  [default: the mapping's, else final]",
+)
+@click.option(
+    "--profile-policy",
+    metavar="fill-only|overwrite|prefix=TEXT",
+    help="How they meet a live profile.  [default: the mapping's, else fill-only]",
+)
+@click.option(
+    "--persons",
+    type=click.Choice(["all", "identified"]),
+    default="all",
+    show_default=True,
+    help="Whose events make profiles; merges and groups need one.",
+)
+@click.option(
+    "--max-ids-per-person",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="More anonymous ids of one user are not merged.",
+)
+@click.option(
+    "--identities",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Pairs of ids of your own: CSV with anonymous_id,user_id, or the same as JSON lines.",
+)
+@click.option(
+    "--group-types", default="", metavar="A,B,C", help="Up to five group types, in the order of their numbers."
+)
+@click.option(
+    "--earlier",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    multiple=True,
+    metavar="DIR",
+    help="An earlier plan whose merges are in; repeat.  [default: those beside -o for the same target]",
+)
 @click.option("--as-of", metavar="TIME", help="The plan's instant, for a plan that is made again.  [default: now]")
 @options.workers
 @options.as_json
@@ -63,7 +104,9 @@ def plan(
     sources: tuple[str, ...], mapping: str | None, directory: Path, target: str, dialect: str | None,
     since: str | None, until: str | None, zones: tuple[str, ...], settings: tuple[str, ...],
     exclude_ids: Path | None, limit: int | None, max_rejects: str, allow_recent: bool, collapse_identical: bool,
-    name: str, no_provenance: bool, max_batch_events: int, max_batch_bytes: int, as_of: str | None,
+    name: str, no_provenance: bool, max_batch_events: int, max_batch_bytes: int,
+    person_properties: str | None, profile_policy: str | None, persons: str, max_ids_per_person: int,
+    identities: Path | None, group_types: str, earlier: tuple[Path, ...], as_of: str | None,
     workers: int | None, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Read everything, send nothing, write the sealed plan and its report.
@@ -98,6 +141,13 @@ def plan(
         limits=Limits(batch_events=max_batch_events, batch_bytes=max_batch_bytes),
         workers=workers,
         as_of=options.instant(as_of, "--as-of"),
+        person_properties=person_properties,
+        profile_policy=profile_policy,
+        persons=persons,
+        max_ids_per_person=max_ids_per_person,
+        identities=identities,
+        group_types=tuple(group_types.split(",")) if group_types else (),
+        earlier=earlier or None,
     )
     with Reading(None, quiet=quiet) as progress:
         made = workflow.plan_export(request, progress)

@@ -62,20 +62,25 @@ class _Line:
         if self._progress is not None:
             self._progress.stop()
 
-    def show(self, done: int, detail: Callable[[], str]) -> None:
-        """Bring the line up to date; `detail` is asked for only where somebody sees it."""
+    def show(self, done: int, detail: Callable[[], str], *, about: str = "", total: int | None = None) -> None:
+        """Bring the line up to date; `detail` is asked for only where somebody sees it.
+
+        `about` is what is being done now; `total` is what there is to do, where that is known only by now.
+        """
         if self._quiet:
             return
-        share = f" {done * 100 // self._total}%" if self._total else ""
+        whole = self._total if total is None else total or None
+        share = f" {done * 100 // whole}%" if whole else ""
+        title = f"{self._title} {about}{share}" if about else self._title + share
         if self._progress is not None and self._task is not None:
             self._progress.update(
-                self._task, completed=done, detail=detail(), description=printable(self._title + share)
+                self._task, completed=done, total=whole, detail=detail(), description=printable(title)
             )
             return
         now = self._clock()
         if now - self._last >= EVERY:
             self._last = now
-            print(f"{self._title}{share}: {detail()}", file=sys.stderr, flush=True)
+            print(f"{title}: {detail()}", file=sys.stderr, flush=True)
 
     @property
     def seconds(self) -> float:
@@ -124,7 +129,8 @@ class Sending(_Line):
         ended = counts.accepted + counts.refused - self._refused_before
         self._remember(ended)
         done = counts.already_settled + counts.accepted + counts.refused
-        self.show(done, lambda: self._detail(counts, ended, self._planned - done))
+        total = self._planned - counts.aside
+        self.show(done, lambda: self._detail(counts, ended, total - done), about=counts.phase, total=total)
 
     def _remember(self, ended: int) -> None:
         now = self._clock()

@@ -2,7 +2,8 @@
 
 Workers make request bodies; this process alone owns the ledger and the network. Each batch is begun in the ledger,
 durably, before a byte leaves, and settled after its answer; all that happened since the last step is written with the
-next one, so the disk is asked once a block, not once a request.
+next one, so the disk is asked once a block, not once a request. For that, up to twice as many batches are begun as may
+be in flight: a sender whose answer came finds the next one ready, and so many are what a crash can leave in doubt.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -29,7 +30,8 @@ from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import Ledger, Place, Totals
 from pipeline.make import Recipe, Task, make_batches
 from pipeline.plan.directory import Directory
-from pipeline.plan.reading import Planned, link_blocks, task_of, tasks
+from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.reading import Planned, task_of, tasks
 from pipeline.plan.sealed import Plan
 from pipeline.workers import Workers
 
@@ -60,6 +62,7 @@ class _Stopping(Exception):
 class Apply:
     """One run over a plan. `run` returns after everything in flight is written down.
 
+    Of its four phases those among `phases` are sent, in their own order, each whole before the next one begins.
     `interrupted` asks for an orderly end: nothing new is begun, what is in flight is settled.
     """
 
@@ -72,8 +75,9 @@ class Apply:
         ledger: Ledger,
         *,
         project_key: str,
-        workers: int,
+        workers: Workers,
         pace: Pace,
+        phases: Collection[str] = PHASES,
         dry_run: bool = False,
         interrupted: threading.Event | None = None,
         progress: Callable[[Counts], None] = lambda counts: None,
@@ -86,6 +90,7 @@ class Apply:
         self.project_key = project_key
         self.workers = workers
         self.pace = pace
+        self.phases = [phase for phase in PHASES if phase in phases]
         self.dry_run = dry_run
         self.interrupted = interrupted or threading.Event()
         self.progress = progress
@@ -98,6 +103,7 @@ class Apply:
         self._doubted: set[Place] = set()
         self._troubled: dict[Place, str] = {}
         self._flying = 0
+        self._in_order = False
         self._gate = Gate(Pacing(pace.concurrency, pace.rate))
         self._size = RequestSize(None)
         self._until: float | None = None
@@ -108,9 +114,7 @@ class Apply:
         if self.pace.max_seconds is not None:
             self._until = started + self.pace.max_seconds
         before = self.ledger.totals()
-        self.counts.already_settled = before.settled
-        self.counts.refused = before.refused
-        self.counts.in_doubt = before.in_doubt
+        self.counts.take_up(before, self.plan.events.phases, self.phases)
         self._doubted = self.ledger.doubted()
         self._size = RequestSize(self.ledger.learned())
         senders = ThreadPoolExecutor(self.pace.concurrency, "sender")
@@ -125,10 +129,10 @@ class Apply:
         return self._finish(before, time.monotonic() - started)
 
     def _send_all(self, before: Totals, senders: ThreadPoolExecutor) -> None:
-        if before.settled + before.refused == self.plan.events.made:
-            return
         try:
-            self._phases(senders)
+            for phase in self.phases:
+                if not before.of(phase).is_all(self.plan.events.phases.get(phase, 0)):
+                    self._send_phase(phase, senders)
         except _Stopping:
             pass
         except Exception as error:
@@ -137,18 +141,17 @@ class Apply:
 
     def _finish(self, before: Totals, seconds: float) -> Outcome:
         counts, now = self.counts, self.ledger.totals()
-        # The ledger's word, not what this process remembers of steps that may have failed.
-        counts.accepted = now.settled - before.settled
-        counts.refused = now.refused
-        counts.in_doubt = now.in_doubt
-        counts.in_flight = 0
-        counts.made = counts.accepted + counts.refused + counts.in_doubt + counts.already_settled
+        counts.wind_up(before, now)
         problem = self._problem
         if self.interrupted.is_set() and (problem is None or isinstance(problem, Unfinished)):
             # Workers die with the terminal's whole group; the person's wish came first.
             problem = Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
         known = problem if isinstance(problem, BackcastError) else None
-        outcome = Outcome(self.plan.digest, self.dry_run, self.plan.events.made, counts, seconds, known)
+        planned = self.plan.events.phases
+        held = [one for one in PHASES if one not in self.phases and not now.of(one).is_all(planned.get(one, 0))]
+        outcome = Outcome(
+            self.plan.digest, self.dry_run, self.plan.events.made, counts, seconds, known, planned, tuple(held)
+        )
         if outcome.balanced and isinstance(known, Interrupted | Unfinished):
             outcome = replace(outcome, problem=None)  # nothing was left to stop
         said = "failed" if problem and not known else "stopped" if outcome.problem or not outcome.balanced else "done"
@@ -159,27 +162,42 @@ class Apply:
 
     # -- making --------------------------------------------------------------------------------------
 
-    def _phases(self, senders: ThreadPoolExecutor) -> None:
-        phases = self.plan.events.phases
-        if phases.get("identities"):
-            for number, batches in self._identities():
-                self._send("identities", number, batches, senders)
-            # A merge has to be in before the events that need it.
-            self._drain(senders)
-            self._check()
-        if phases.get("events"):
-            begun = self.ledger.blocks_begun("events")
-            work = tasks(self.plan, self.directory, self.recipe.parts, self._chooser(begun))
-            with Workers(self.workers, self.recipe, self.project_key) as workers:
-                for task, made in workers.walk(make_batches, work):
-                    self._send("events", task.number, made.batches, senders)
-                self._drain(senders)  # before the workers end, which takes a while: settled at once is in doubt shorter
+    def _send_phase(self, phase: str, senders: ThreadPoolExecutor) -> None:
+        """Send what is left of one phase. All of it is in before the next one begins, which may need it."""
+        self.counts.phase = phase
+        if phase == EVENTS:
+            self._send_rows(senders)
+        else:
+            self._send_lines(phase, senders)
+        self._drain(senders)
+        self._check()
 
-    def _identities(self) -> Iterator[tuple[int, list[Batch]]]:
+    def _send_rows(self, senders: ThreadPoolExecutor) -> None:
+        begun = self.ledger.blocks_begun(EVENTS)
+        work = tasks(self.plan, self.directory, self.recipe.parts, self._chooser(begun))
+        with self.workers as workers:
+            workers.brief(self.recipe, self.project_key)
+            for task, made in workers.walk(make_batches, work):
+                self._send(EVENTS, task.number, made.batches, senders)
+            self._drain(senders)  # before the workers end, which takes a while: settled at once is in doubt shorter
+
+    def _send_lines(self, phase: str, senders: ThreadPoolExecutor) -> None:
+        """Send a phase that is sealed line by line.
+
+        The first groups are one of each type, and the service numbers types as they come (service-behaviour 1.10): so
+        the first request of that phase goes alone, in halves one after the other where it is split.
+        """
         mapper = self.recipe.compile(self.recipe.options)
-        for number, events in link_blocks(self.plan, self.directory, mapper, self.recipe.options):
-            ended, again = self._known("identities", number)
-            yield number, list(pack(events, self._envelope, self.recipe.limits, ended, again))
+        for number, events in phase_blocks(phase, self.plan, self.directory, mapper, self.recipe.options):
+            ended, again = self._known(phase, number)
+            batches = list(pack(events, self._envelope, self.recipe.limits, ended, again))
+            if phase == "groups" and number == 0:
+                self._in_order = True
+                self._send(phase, number, batches[:1], senders)
+                self._drain(senders)
+                self._in_order = False
+                batches = batches[1:]
+            self._send(phase, number, batches, senders)
 
     def _chooser(self, begun: set[int]) -> Callable[[Planned], Task | None]:
         def choose(planned: Planned) -> Task | None:
@@ -190,10 +208,10 @@ class Apply:
             task = task_of(self.plan, planned)
             if number not in begun:
                 return task
-            rows = self.ledger.rows_of("events", number)
+            rows = self.ledger.rows_of(EVENTS, number)
             if sum(place.events for place, state in rows if state in ("settled", "refused")) == planned.events:
                 return None
-            ended, again = self._known("events", number)
+            ended, again = self._known(EVENTS, number)
             return task._replace(ended=ended, doubtful=again)
 
         return choose
@@ -214,7 +232,7 @@ class Apply:
         self.counts.batches_made += len(waiting)
         while waiting or self._children:
             self._check()
-            room = self._gate.limit * 2 - self._flying
+            room = (1 if self._in_order else self._gate.limit * 2) - self._flying
             chosen: list[Piece] = []
             while len(chosen) < room and (self._children or waiting):
                 if self._children:
@@ -243,7 +261,8 @@ class Apply:
         """Wait for everything in flight; go on with halves of split batches unless the run is stopping."""
         while self._flying or (self._children and not self._halting()):
             begin: list[Piece] = []
-            while self._children and not self._halting() and len(begin) + self._flying < self._gate.limit:
+            limit = 1 if self._in_order else self._gate.limit
+            while self._children and not self._halting() and len(begin) + self._flying < limit:
                 begin.append(self._children.pop())
             self._step(begin, senders, wait=not begin)
 
@@ -312,7 +331,7 @@ class Apply:
         self._troubled[place] = f"{receipt.status or 'no answer'} {receipt.detail}".strip()
         if receipt.taken and place not in self._doubted:
             self._doubted.add(place)
-            self.counts.in_doubt += place.events
+            self.counts.add(place.phase, in_doubt=place.events)
 
     def _record(self, landed: _Landed) -> None:
         """Write one answer down, and decide what it means for the run."""
@@ -325,11 +344,11 @@ class Apply:
         doubted = place in self._doubted
         if receipt.answer in (Answer.SETTLED, Answer.POISON, Answer.TOO_LARGE) and doubted:
             self._doubted.discard(place)
-            counts.in_doubt -= place.events
+            counts.add(place.phase, in_doubt=-place.events)
         match receipt.answer:
             case Answer.SETTLED:
                 self.ledger.settle(place, sent.tries, receipt.status)
-                counts.accepted += place.events
+                counts.add(place.phase, accepted=place.events)
                 learned = self._size.settled(place, batch.bytes)
                 if learned is not None:
                     self.ledger.learn(learned)
@@ -347,7 +366,7 @@ class Apply:
             case Answer.POISON | Answer.TOO_LARGE:
                 self._size.ended(place)
                 self.ledger.refuse(place, _uuid_of(batch), sent.tries, receipt.status, receipt.detail)
-                counts.refused += 1
+                counts.add(place.phase, refused=1)
                 if counts.refused > self.pace.max_refused:
                     self._fail(too_many_refused(counts.refused, receipt))
             case _:

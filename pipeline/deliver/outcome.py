@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from pipeline.deliver.retry import Patience, Sent
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import BackcastError, Refused, Unfinished
+from pipeline.ledger import PhaseTotals, Totals
+from pipeline.plan.phases import PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,11 @@ class Pace:
     max_seconds: float | None = None
 
 
-class Counts(msgspec.Struct):
-    """What this run did, in events and in batches; `already_settled` is the work of earlier runs.
+class EventCounts(msgspec.Struct):
+    """Events by what became of them; `already_settled` is the work of earlier runs, `made` the sum of the others.
 
-    `refused` holds what earlier runs were refused too: it is no more sent. `batches_made` counts halves of split ones.
-    While the run goes, `in_doubt` counts events that left and had no answer that settles them; `limit` is how many
-    requests may be in flight now, `held` for how many seconds the service asked to be left alone, and `trouble` the
-    last failure of a batch that is still tried, "" where there is none.
+    `refused` holds what earlier runs were refused too: it is no more sent. While a run goes, `in_doubt` counts events
+    that left and had no answer that settles them.
     """
 
     made: int = 0
@@ -40,6 +41,26 @@ class Counts(msgspec.Struct):
     refused: int = 0
     in_doubt: int = 0
     already_settled: int = 0
+
+    def conclude(self, before: Totals | PhaseTotals, now: Totals | PhaseTotals) -> None:
+        """Take the ledger's word, not what this process remembers of steps that may have failed."""
+        self.accepted, self.already_settled = now.settled - before.settled, before.settled
+        self.refused, self.in_doubt = now.refused, now.in_doubt
+        self.made = now.settled + now.refused + now.in_doubt
+
+
+class Counts(EventCounts):
+    """What this run did, in events and in batches. `batches_made` counts halves of split ones.
+
+    `phases` holds the same counts for each phase, `phase` is the one that is being sent, and `aside` counts the unsent
+    events of phases that this run leaves alone. While the run goes, `limit` is how many requests may be in flight,
+    `held` for how many seconds the service asked to be left alone, and `trouble` the last failure of a batch that is
+    still tried, "" where there is none.
+    """
+
+    phases: dict[str, EventCounts] = msgspec.field(default_factory=lambda: {one: EventCounts() for one in PHASES})
+    phase: str = ""
+    aside: int = 0
     batches_made: int = 0
     batches_sent: int = 0
     batches_retried: int = 0
@@ -50,12 +71,34 @@ class Counts(msgspec.Struct):
     held: float = 0.0
     trouble: str = ""
 
+    def add(self, phase: str, **events: int) -> None:
+        """Add to the counts of a phase, and of all."""
+        for counts in (self, self.phases[phase]):
+            for name, more in events.items():
+                setattr(counts, name, getattr(counts, name) + more)
+
+    def take_up(self, before: Totals, planned: Mapping[str, int], phases: Collection[str]) -> None:
+        """Begin where earlier runs ended. `phases` are those of this run."""
+        for phase, events in planned.items():
+            settled, refused, in_doubt = before.of(phase)
+            self.add(phase, already_settled=settled, refused=refused, in_doubt=in_doubt)
+            if phase not in phases:
+                self.aside += events - settled - refused
+
+    def wind_up(self, before: Totals, now: Totals) -> None:
+        """The counts at the end of a run, by the ledger."""
+        self.in_flight = 0
+        self.conclude(before, now)
+        for phase, counts in self.phases.items():
+            counts.conclude(before.of(phase), now.of(phase))
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent` (law 1).
 
-    `problem` is what stopped it before its end, None when nothing did.
+    `phases` is what is planned of each phase, `held` the phases with something left that the run was told to leave
+    alone. `problem` is what stopped it before its end, None when nothing did.
     """
 
     digest: str
@@ -64,6 +107,8 @@ class Outcome:
     counts: Counts
     seconds: float
     problem: BackcastError | None = None
+    phases: Mapping[str, int] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
 
     @property
     def unsent(self) -> int:
@@ -72,6 +117,7 @@ class Outcome:
 
     @property
     def balanced(self) -> bool:
+        """Whether every planned event is settled or refused: false also where a phase is held."""
         return self.unsent == 0 and self.counts.in_doubt == 0
 
 

@@ -8,6 +8,7 @@ proves that both made the same (law 5).
 from __future__ import annotations
 
 from pipeline.events.encoder import Encoder
-from pipeline.events.walk import Events, Mapper, make_events
+from pipeline.events.made import Events, Mapper
+from pipeline.events.walk import make_events
 
 __all__ = ["Encoder", "Events", "Mapper", "make_events"]

@@ -3,92 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.events.encoder import Encoder
-from pipeline.events.texts import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts, cut
+from pipeline.events.made import Events, Mapper
+from pipeline.events.sayings import Noted
+from pipeline.events.texts import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts
 from pipeline.extract.rows import Rows
-from pipeline.identity import SEPARATOR, Hasher, content_key
+from pipeline.identity import SEPARATOR, content_key
 from pipeline.instants import DAY
 from pipeline.native import AVAILABLE, native
-from pipeline.schema import BrokenRow, Draft, Fault, Link, Reject, Skip
-from pipeline.validate import MAX_ID, Rules, check, check_size, skip_code, skip_link
-from pipeline.values import Record
+from pipeline.schema import BrokenRow, Draft, Fault, GroupUpdate, Link, PersonUpdate, Reject, Skip
+from pipeline.validate import MAX_ID, Rules, check, check_size, check_update, skip_code, skip_link, skip_update
 
 _TAIL_ROOM = 256
 """More than an event's time, uuid and closing brackets take."""
 Members: Any = native.Members if AVAILABLE else None
 OVERWRITES = ("overwrites_person", "the event carries $set")
+NO_NOTE = "empty_person_update"
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
-
-
-class Mapper(Protocol):
-    """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extract.rows`."""
-
-    @property
-    def tool(self) -> str: ...
-
-    @property
-    def hasher(self) -> Hasher: ...
-
-    @property
-    def opens(self) -> tuple[str, ...]: ...
-
-    @property
-    def map_row(self) -> Callable[[Record], Any]: ...
-
-    @property
-    def map_members(self) -> Callable[[Any], Any] | None: ...
-
-
-@dataclass(slots=True)
-class Events:
-    """What one block becomes, before the plan's tables.
-
-    `runs` are the events as text, each followed by a comma, some hundreds in each; `sizes` their bytes without it;
-    `events` cuts them apart. The lists of the second group run in parallel, one entry an event; `nth` numbers the
-    events of one row. Those of the third group do too, and like the notes they are filled only when observing.
-    `digest` is the block's seal (`Texts.seal`); `digests` are xxh3-128 of each event.
-    `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
-    `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
-    `walls` holds (wall clock, receive time) pairs, µs, for the proof of the zone.
-    """
-
-    rows: int = 0
-    mapped: int = 0
-    skips: Counter[str] = field(default_factory=Counter)
-    rejects: list[Reject] = field(default_factory=list)
-    links: list[tuple[int, Link]] = field(default_factory=list)
-    digest: str = ""
-    count: int = 0
-
-    runs: list[bytes] = field(default_factory=list)
-    sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    row_of: list[int] = field(default_factory=list)
-    nth: list[int] = field(default_factory=list)
-    uuids: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 16), np.uint8))
-    keyless: frozenset[int] = frozenset()
-
-    digests: list[bytes] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    received: list[int] = field(default_factory=list)
-    warnings: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, tuple[int, int, str]] = field(default_factory=dict)
-    cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
-    walls: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def events(self) -> list[bytes]:
-        """Each event by itself, as it would be sent."""
-        return cut(self.runs, self.sizes)
 
 
 class _Fallen(Exception):
@@ -127,16 +63,19 @@ class _Maker:
 
     def run(self, limit: int | None) -> Events:
         made, rules, observe, texts, encoder = self.made, self.rules, self.observe, self.texts, self.encoder
-        map_row, map_members = self.mapper.map_row, self.mapper.map_members
+        mapper = self.mapper
+        map_row = mapper.observe_row if observe else mapper.map_row
+        map_members = mapper.observe_members if observe else mapper.map_members
         write_usual: Any = encoder.write_usual
         write_members: Any = encoder.write_members
         row_of = made.row_of
         names, ids, times, received, walls = made.names, made.ids, made.times, made.received, made.walls
+        noted, grouped = made.noted, made.grouped
         # What the texts hold open: mind that closing a run gives them another buffer.
         text, ends, text_times, keys = texts.open, texts.ends, texts.times, texts.keys
         plain = rules.since is None and rules.until is None and not rules.excluded
         newest = rules.newest
-        small = min(SURELY_SMALL, rules.event_bytes - _TAIL_ROOM)
+        small = min(SURELY_SMALL, rules.event_bytes - _TAIL_ROOM - rules.room)
         heads: dict[str | None, bytes] = {}
         mapped = 0
         row = -1
@@ -175,6 +114,10 @@ class _Maker:
                         if observe:
                             if "$set" in properties:
                                 self.warn(row, *OVERWRITES)
+                            if "$groups" in properties:
+                                grouped.append((properties.get("$groups"), time))
+                            if draft.note is not None:
+                                noted.append(Noted(len(row_of) - 1, row, distinct_id, time, draft.received, draft.note))
                             names.append(draft.event)  # type: ignore[arg-type]
                             ids.append(distinct_id)
                             times.append(time)
@@ -254,6 +197,10 @@ class _Maker:
         if self.observe:
             if "$set" in draft.properties:
                 self.warn(row, *OVERWRITES)
+            if "$groups" in draft.properties:
+                made.grouped.append((draft.properties["$groups"], time))
+            if draft.note is not None:
+                made.noted.append(Noted(index, row, draft.distinct_id, time, draft.received, draft.note))  # type: ignore[arg-type]
             made.names.append(draft.event)  # type: ignore[arg-type]
             made.ids.append(draft.distinct_id)  # type: ignore[arg-type]
             made.times.append(time)
@@ -263,9 +210,11 @@ class _Maker:
         return ""
 
     def several(self, row: int, outcomes: list[Any]) -> int:
-        """A row of many events, links and skips: all of it or nothing. 1 if the row counts as mapped."""
+        """A row of many events, updates, links and skips: all of it or nothing. 1 if the row counts as mapped."""
         made, texts = self.made, self.texts
-        events, links, walls = len(made.row_of), len(made.links), len(made.walls)
+        events = len(made.row_of)
+        beside: list[list[Any]] = [made.links, made.walls, made.noted, made.group_updates, made.grouped]
+        lengths = [len(one) for one in beside]
         held = len(texts.ends)
         journal: list[tuple[Counter[Any], Any]] = []
         self.journal = journal
@@ -283,6 +232,10 @@ class _Maker:
                     if not code:
                         made.links.append((row, outcome))
                         kept += 1
+                elif type(outcome) is PersonUpdate or type(outcome) is GroupUpdate:
+                    code = self.update(row, outcome)
+                    first_skip = first_skip or code
+                    kept += not code
                 elif type(outcome) is Skip:
                     first_skip = first_skip or outcome.code
                 else:
@@ -295,8 +248,8 @@ class _Maker:
             series: list[list[Any]] = [made.row_of, made.names, made.ids, made.times, made.received]
             for one in series:
                 del one[events:]
-            del made.links[links:]
-            del made.walls[walls:]
+            for one, length in zip(beside, lengths, strict=True):
+                del one[length:]
             for counter, key in journal:
                 counter[key] -= 1
             raise
@@ -306,6 +259,26 @@ class _Maker:
             return 1
         made.skips[first_skip or "empty_row"] += 1
         return 0
+
+    def update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
+        """Keep what a row says and nothing else; a skip's code if it stays out, "" if it is kept."""
+        person = update if type(update) is PersonUpdate else None
+        code = skip_update(update.time, person.distinct_id if person is not None else None, self.rules)
+        if code:
+            return code
+        fault = check_update(update, self.rules)
+        if fault is not None:
+            raise _Fallen(fault, None if person is None else Draft(None, person.distinct_id, update.time, {}))
+        for code, detail in update.warnings:
+            self.warn(row, code, detail)
+        if person is None:
+            self.made.group_updates.append(update)  # type: ignore[arg-type]
+        elif person.note is None:
+            return NO_NOTE
+        else:
+            time: int | None = person.time  # type: ignore[assignment]
+            self.made.noted.append(Noted(-1, row, person.distinct_id, time, person.received, person.note))  # type: ignore[arg-type]
+        return ""
 
     def fell(self, row: int, fallen: _Fallen) -> None:
         draft = fallen.draft

@@ -1,7 +1,9 @@
 """What we remember of sending: SQLite, one file in the plan directory, written ahead of every request.
 
-The protocol (law 4): `begin` is durable before a byte leaves; `settle` records the answer. A crash leaves at most the
-batches in flight begun and not settled: they are *in doubt*, and are sent again with the same events and uuids.
+The protocol (law 4): `begin` is durable before a byte leaves; `settle` records the answer. A crash leaves begun and not
+settled at most twice as many batches as requests may be in flight (`--max-concurrency`): those on the wire, and as many
+that wait for a free sender or whose answers are about to be written down. They are *in doubt*, and are sent again with
+the same events and uuids.
 
 Anybody may read it, also while a run is going: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
 
@@ -42,7 +44,7 @@ All times are UTC. Questions a person asks:
 
 from pipeline.ledger.opening import hold, is_held, release
 from pipeline.ledger.reading import Account, read_account, read_places, read_totals
-from pipeline.ledger.schema import VERSION, Doubt, Place, Refusal, Totals, Trouble
+from pipeline.ledger.schema import VERSION, Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
 from pipeline.ledger.writing import Ledger
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "Account",
     "Doubt",
     "Ledger",
+    "PhaseTotals",
     "Place",
     "Refusal",
     "Totals",

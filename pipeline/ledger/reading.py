@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.ledger.opening import BUSY_SECONDS, is_held, trouble
-from pipeline.ledger.schema import Doubt, Place, Refusal, Totals, Trouble
+from pipeline.ledger.schema import Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +89,29 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
 
 def totals_in(database: sqlite3.Connection) -> Totals:
     """The totals of an open ledger."""
-    states = dict(
-        database.execute("select state, coalesce(sum(last - first + 1), 0) from batches group by state").fetchall()
-    )
+    states = {
+        (phase, state): int(events)
+        for phase, state, events in database.execute(
+            "select phase, state, sum(last - first + 1) from batches group by phase, state"
+        )
+    }
+    phases = {
+        one: PhaseTotals(*(states.get((one, state), 0) for state in ("settled", "refused", "begun")))
+        for one in {phase for phase, _ in states}
+    }
     sent, retried, split = database.execute(
         "select coalesce(sum(sent), 0), coalesce(sum(retried), 0), coalesce(sum(split), 0) from runs"
     ).fetchone()
     made = database.execute("select count(*) from batches").fetchone()[0]
     outcome = database.execute("select outcome from runs order by id desc limit 1").fetchone()
     return Totals(
-        states.get("settled", 0),
-        states.get("refused", 0),
-        states.get("begun", 0),
+        sum(one.settled for one in phases.values()),
+        sum(one.refused for one in phases.values()),
+        sum(one.in_doubt for one in phases.values()),
         made,
         sent,
         retried,
         split,
         (outcome[0] if outcome else "") or "",
+        phases,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -45,9 +46,21 @@ class Place(NamedTuple):
         return self.last - self.first + 1
 
 
+class PhaseTotals(NamedTuple):
+    """Events of one phase by state, over all runs."""
+
+    settled: int = 0
+    refused: int = 0
+    in_doubt: int = 0
+
+    def is_all(self, planned: int) -> bool:
+        """Whether nothing of so many planned events is left to send."""
+        return self.settled + self.refused == planned and not self.in_doubt
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Events by state over all runs, and what the runs took. `outcome` is the last run's."""
+    """Events by state over all runs, in all and by phase, and what the runs took. `outcome` is the last run's."""
 
     settled: int = 0
     refused: int = 0
@@ -57,6 +70,11 @@ class Totals:
     batches_retried: int = 0
     batches_split: int = 0
     outcome: str = ""
+    phases: Mapping[str, PhaseTotals] = field(default_factory=dict)
+
+    def of(self, phase: str) -> PhaseTotals:
+        """One phase's share."""
+        return self.phases.get(phase, PhaseTotals())
 
 
 class Doubt(msgspec.Struct, frozen=True):

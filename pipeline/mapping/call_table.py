@@ -7,7 +7,9 @@ decoder gives, of one row, one row with
   row names itself; an event's own table counts as tracks;
 * `columns`: an object of the custom columns, that is of properties or traits; absent where there are none;
 * `context_traits`: an object of the columns `context_traits_…`;
-* the model's columns and the other `context_…` under their names in small letters, blank ones left out.
+* the model's columns and the other `context_…` under their names in small letters, blank ones left out; times that
+  are counts of microseconds (the data lake's) or end in ` UTC` (BigQuery's CSV) become ISO 8601, `_timestamp` becomes
+  `timestamp`.
 
 Blank custom columns stay in tracks, pages and screens; elsewhere they are a null that CSV cannot write, and would
 overwrite what is known of a person or a group.
@@ -20,6 +22,7 @@ from functools import partial
 from msgspec import Raw
 
 from pipeline import values
+from pipeline.instants import format_utc
 from pipeline.mapping.decoders import Decode
 from pipeline.mapping.kinds import YES, Field, verb
 from pipeline.mapping.language import Call
@@ -34,7 +37,10 @@ OWN = {"groups": ("group_id",), "aliases": ("previous_id",), "": ("group_id", "p
 """Further columns of the model, by table; "" where the table is not known."""
 DISCARDS = ("row_id", "column_name", "column_value", "table_name")
 _TABLES = frozenset(("tracks", "pages", "screens", "identifies", "users", "groups", "aliases", "rudder_discards"))
-_OF_NOBODY = ("timestamp", "_timestamp", "original_timestamp", "sent_at", "anonymous_id", "user_id")
+MICROSECOND_DIGITS = 16
+"""So many digits has a count of microseconds from 2001 to 2286."""
+_TIMES = ("_timestamp", "timestamp", "original_timestamp", "received_at")
+_OF_A_CALL = ("timestamp", "original_timestamp", "sent_at", "anonymous_id", "user_id")
 _CALLS = frozenset(("tracks", "pages", "screens"))
 _TRAITS = "context_traits_"
 _BLANK = Raw(b'""')
@@ -79,6 +85,11 @@ def decoded(row: Record, named: str) -> Record:
                 traits[name[len(_TRAITS) :]] = value
         elif not values.is_absent(value):
             columns[name] = value
+    for name in _TIMES:
+        if name in made:
+            made[name] = _instant(made[name])
+    if "_timestamp" in made:
+        made["timestamp"] = made.pop("_timestamp")
     table = _named(named, made) or _told(made, columns)
     if table == "rudder_discards":
         return {"table": table, **made, **columns}
@@ -113,9 +124,17 @@ def _told(made: Record, columns: Record) -> str:
         return "aliases"
     if any(name in columns and _same(columns[name], made.get(f"context_page_{name}")) for name in ("url", "path")):
         return "pages"
-    if "id" in made and made.keys().isdisjoint(_OF_NOBODY):
+    if "id" in made and made.keys().isdisjoint(_OF_A_CALL):
         return "users"
     return ""
+
+
+def _instant(value: Value) -> Value:
+    """A time as ISO 8601; what is neither of the two odd spellings stays as it is."""
+    text = values.text(value) or ""
+    if len(text) == MICROSECOND_DIGITS and text.isdecimal():
+        return format_utc(int(text))
+    return f"{text[:-4]}Z" if text.endswith(" UTC") else value
 
 
 def _blank(value: Value) -> bool:

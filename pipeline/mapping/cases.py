@@ -17,7 +17,8 @@ from pipeline.identity import SEPARATOR
 from pipeline.instants import format_utc
 from pipeline.mapping.compiler import compile_mapping
 from pipeline.mapping.language import Case, Mapping
-from pipeline.schema import Draft, Fault, Link, Options, Skip
+from pipeline.schema import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
+from pipeline.schema import Outcome as Made
 from pipeline.values import NULL, Record, Value, raw
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -46,7 +47,7 @@ def run_case(mapping: Mapping, case: Case) -> Outcome:
     """Run one case. Raises UsageError when its settings do not fit the mapping."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = Options(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
-    made = compile_mapping(mapping, options).map_row(read_row(case.row))
+    made = compile_mapping(mapping, options).observe_row(read_row(case.row))
     outcomes = made if isinstance(made, list) else [made]
     wanted = case.gives
     differences: list[str] = []
@@ -65,7 +66,7 @@ def read_row(text: str) -> Record:
     return {**_decode(text.encode())}
 
 
-def describe(outcome: Draft | Link | Skip | Fault) -> dict[str, Any]:
+def describe(outcome: Made) -> dict[str, Any]:
     """An outcome in the words of a case's `gives`, properties as JSON text."""
     if isinstance(outcome, Skip):
         return {"skip": outcome.code}
@@ -73,6 +74,13 @@ def describe(outcome: Draft | Link | Skip | Fault) -> dict[str, Any]:
         return {"reject": outcome.code}
     if isinstance(outcome, Link):
         return {"link": [outcome.kind, outcome.distinct_id, outcome.other]}
+    if isinstance(outcome, GroupUpdate):
+        return {"group": [outcome.type, outcome.key], "set": bytes(_object(outcome.set)).decode()}
+    if isinstance(outcome, PersonUpdate):
+        fault = _lack(Draft("$set", outcome.distinct_id, outcome.time or 0, {}, junk_id=outcome.junk_id))
+        if fault or outcome.note is None:
+            return {"reject": fault} if fault else {"skip": "empty_person_update"}
+        return {"person": outcome.distinct_id, **_note(outcome.note), **_warnings(outcome)}
     fault = _lack(outcome)
     if fault:
         return {"reject": fault}
@@ -82,9 +90,23 @@ def describe(outcome: Draft | Link | Skip | Fault) -> dict[str, Any]:
         told["uuid"] = outcome.uuid
     told["key"] = outcome.key.split(SEPARATOR) if outcome.key is not None else ["none"]
     told["properties"] = bytes(_object(outcome.properties)).decode()
-    if outcome.warnings:
-        told["warnings"] = sorted({code for code, _ in outcome.warnings})
+    return {**told, **(_note(outcome.note) if outcome.note is not None else {}), **_warnings(outcome)}
+
+
+def _note(note: Note) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if note.anonymous is not None and note.user is not None:
+        told["pair"] = [note.anonymous, note.user]
+    for name, held in (("set", note.set), ("set_once", note.set_once)):
+        if held:
+            told[name] = bytes(_object(held)).decode()
+    if note.unset:
+        told["unset"] = list(note.unset)
     return told
+
+
+def _warnings(outcome: Draft | PersonUpdate) -> dict[str, Any]:
+    return {"warnings": sorted({code for code, _ in outcome.warnings})} if outcome.warnings else {}
 
 
 def _lack(draft: Draft) -> str:
@@ -102,13 +124,16 @@ def _object(properties: Map[str, Value]) -> Raw:
     return Raw(b"{" + b",".join(bytes(raw(name)) + b":" + bytes(raw(held)) for name, held in properties.items()) + b"}")
 
 
-def _compare(wanted: Map[str, Any], outcome: Draft | Link | Skip | Fault) -> list[str]:
+def _compare(wanted: Map[str, Any], outcome: Made) -> list[str]:
     found = describe(outcome)
-    expected = {**({"warnings": ()} if "event" in found else {}), **wanted}
+    expected = {**({"warnings": ()} if "event" in found or "person" in found else {}), **wanted}
     differences: list[str] = []
     for name, value in expected.items():
         if name in ("has", "lacks", "properties"):
             differences += _compare_properties(name, value, outcome)
+            continue
+        if name in ("set", "set_once"):
+            differences += _compare_objects(name, value, found.get(name, "{}"))
             continue
         held = found.get(name)
         if isinstance(value, tuple):
@@ -122,7 +147,7 @@ def _compare(wanted: Map[str, Any], outcome: Draft | Link | Skip | Fault) -> lis
     return differences
 
 
-def _compare_properties(name: str, wanted: Any, outcome: Draft | Link | Skip | Fault) -> list[str]:
+def _compare_properties(name: str, wanted: Any, outcome: Made) -> list[str]:
     if not isinstance(outcome, Draft):
         return [f"- {name}: {wanted}", f"+ {describe(outcome)}"]
     held = {key: bytes(raw(value)) for key, value in outcome.properties.items()}
@@ -135,6 +160,15 @@ def _compare_properties(name: str, wanted: Any, outcome: Draft | Link | Skip | F
             for key, value in expected.items()
             if held.get(key) != value
         ]
+    return _differ(expected, held)
+
+
+def _compare_objects(name: str, wanted: str, found: str) -> list[str]:
+    expected, held = ({key: bytes(value) for key, value in _decode(one.encode()).items()} for one in (wanted, found))
+    return [f"{name} {line}" for line in _differ(expected, held)]
+
+
+def _differ(expected: Map[str, bytes], held: Map[str, bytes]) -> list[str]:
     before = [f"{key}: {value.decode()}" for key, value in sorted(expected.items())]
     after = [f"{key}: {value.decode()}" for key, value in sorted(held.items())]
     return [line for line in difflib.ndiff(before, after) if line[:1] in "+-"]

@@ -61,9 +61,6 @@ class Read:
     """Of `set`, what is a column as it stands: it is copied when it is set, and not read."""
     fill: dict[str, str] = field(default_factory=dict)
     spreads: list[str] = field(default_factory=list)
-    person_set: dict[str, str] = field(default_factory=dict)
-    person_set_once: dict[str, str] = field(default_factory=dict)
-    person_spreads: list[tuple[str, str]] = field(default_factory=list)
     groups: dict[str, str] = field(default_factory=dict)
     groups_open: str = ""
     rules: bool = False
@@ -91,16 +88,11 @@ def dropped(code: Code, drop: tuple[Call, ...]) -> list[str]:
 def read_changes(code: Code, mapping: Mapping) -> Read:
     """Write the reading of everything that the changes need."""
     read = Read()
-    properties, person, groups = mapping.properties, mapping.person, mapping.groups
+    properties, groups = mapping.properties, mapping.groups
     read.columns = _columns(code, properties.set)
     read.set = {name: "" if name in read.columns else code.present(call).name for name, call in properties.set.items()}
     read.fill = _read(code, properties.fill)
-    read.spreads = [_spread(code, one) for one in properties.spread]
-    if person is not None:
-        read.person_set = _read(code, person.set)
-        read.person_set_once = _read(code, person.set_once)
-        read.person_spreads = [("$set", _spread(code, one)) for one in person.spread_set]
-        read.person_spreads += [("$set_once", _spread(code, one)) for one in person.spread_set_once]
+    read.spreads = [spread_members(code, one) for one in properties.spread]
     if groups is not None:
         read.groups = _read(code, groups.types)
         for name in filter(None, code.options.settings.get(groups.setting, "").split(",")):
@@ -110,7 +102,7 @@ def read_changes(code: Code, mapping: Mapping) -> Read:
     rules = [
         (number, rule)
         for number, rule in enumerate(mapping.events.values(), 1)
-        if rule.set or rule.fill or rule.rename or rule.drop or rule.group
+        if rule.set or rule.fill or rule.rename or rule.drop
     ]
     if rules:
         read.rules = True
@@ -132,7 +124,8 @@ def _columns(code: Code, table: Map[str, Call]) -> dict[str, str]:
     return {name: column for name, call in table.items() if (column := code.column(call))}
 
 
-def _spread(code: Code, spread: Spread) -> str:
+def spread_members(code: Code, spread: Spread) -> str:
+    """Emit the members of an object under their new names; a name for them, None when there is no object."""
     source = _opened_once(code, spread.source)
     spreader = runtime.Spreader(spread.only, spread.leave, spread.rename, spread.strip, spread.prefix, spread.blank)
     name = code.local("s")
@@ -156,13 +149,6 @@ def _read_rule(code: Code, rule: EventRule) -> None:
     """Keep what one event's own rule makes in `late`, to be put in place after the common changes."""
     sets = _pairs(_read(code, rule.set))
     fills = _pairs(_read(code, rule.fill))
-    if rule.group is not None and rule.group.type is not None and rule.group.key is not None:
-        kind, key = code.text(rule.group.type).name, code.text(rule.group.key).name
-        held = code.present(rule.group.set).name if rule.group.set is not None else "None"
-        code.line(f"group_type, group_key = {kind}, {key}")
-        sets += f" + (('$group_type', {kind}), ('$group_key', {key}), ('$group_set', {held}))"
-    if rule.group is not None and rule.group.open is not None:
-        code.line(f"group_updates = {code.present(rule.group.open).name}")
     drops = tuple(dropped(code, rule.drop))
     if isinstance(code, MembersCode):
         changes = dict.fromkeys(drops) | {old: new for old, new in rule.rename.items() if old not in drops}
@@ -177,7 +163,7 @@ def _pairs(table: dict[str, str]) -> str:
 
 def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
     """Write every change, in this order: leave out, rename, spread, fill, set, one event's own, types, hashes,
-    person, groups, columns named nowhere."""
+    groups, columns named nowhere."""
     properties = mapping.properties
     _write_names(code, mapping)
     for spread in read.spreads:
@@ -200,7 +186,6 @@ def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
     for name, key in properties.hash.items():
         hashed = verbs.keyed_hash(code, key)
         code.line(f"if (v := text_of(p.get({name!r}))) is not None: p[{name!r}] = {hashed}(v)")
-    _write_person(code, read)
     _write_groups(code, read)
     if not code.open_row and properties.rest != "drop":
         prefix = "" if properties.rest == "keep" else properties.rest or f"{mapping.tool}_"
@@ -295,48 +280,6 @@ def references(given: object) -> set[str]:
     if isinstance(given, tuple):
         return set().union(*(references(part) for part in given), set())
     return set()
-
-
-def _write_person(code: Code, read: Read) -> None:
-    for target, table in (("$set", read.person_set), ("$set_once", read.person_set_once)):
-        spreads = [name for where, name in read.person_spreads if where == target]
-        if not table and not spreads:
-            continue
-        if table and not spreads and len(table) <= 4:
-            _write_joined(code, target, table)
-            with code.block("else:"):
-                _write_encoded(code, target, table, spreads)
-        else:
-            _write_encoded(code, target, table, spreads)
-
-
-def _write_encoded(code: Code, target: str, table: dict[str, str], spreads: list[str]) -> None:
-    code.line("d = {}")
-    for spread in spreads:
-        code.line(f"if {spread}: d.update({spread})")
-    for name, held in table.items():
-        code.line(f"if {held} is not None: d[{name!r}] = {held}")
-    code.line(f"if d: p[{target!r}] = Raw(encode(d))")
-
-
-def _write_joined(code: Code, target: str, table: dict[str, str]) -> None:
-    """Few members, all that are there as JSON text: joining is three times as fast as encoding."""
-    word = "if"
-    for chosen in _choices(list(table)):
-        tests = [f"{held}.__class__ is Raw" if name in chosen else f"{held} is None" for name, held in table.items()]
-        pieces: list[str] = []
-        for name in chosen:
-            before = b"," if pieces else b"{"
-            pieces += [repr(before + runtime.encode(name) + b":"), table[name]]
-        joined = f"p[{target!r}] = Raw(b''.join(({', '.join(pieces)}, b'}}')))" if chosen else "pass"
-        code.line(f"{word} {' and '.join(tests)}: {joined}")
-        word = "elif"
-
-
-def _choices(names: list[str]) -> list[list[str]]:
-    """Which members may be there: every choice of two, for more just all and none."""
-    one_by_one = [[name] for name in names] if len(names) == 2 else []
-    return [names, *one_by_one, []]
 
 
 def _write_groups(code: Code, read: Read) -> None:

@@ -29,7 +29,7 @@ class Code:
     """The text under construction.
 
     `removed` are properties that leave the row whatever else happens; `numbers` are references likely to be
-    numbers (a hint for speed).
+    numbers (a hint for speed); `observing` is set where the mapper also says what a plan asks (`mapping.notes`).
     """
 
     members = False
@@ -48,6 +48,7 @@ class Code:
         self.lines: list[str] = []
         self.depth = 1
         self.used_hash = False
+        self.observing = False
         self._names: dict[int, str] = {}
         self._scopes: list[dict[object, Local]] = [{}]
         self._count = 0

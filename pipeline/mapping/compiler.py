@@ -11,7 +11,7 @@ import difflib
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -22,11 +22,11 @@ from pipeline import identity, schema, values
 from pipeline.errors import UsageError
 from pipeline.instants import BadTime, ZoneClock, read_iso
 from pipeline.junk import is_junk
-from pipeline.mapping import changes, ids, runtime, verbs
+from pipeline.mapping import changes, ids, notes, runtime, verbs
 from pipeline.mapping.clocks import write_clocks
 from pipeline.mapping.code import Code
 from pipeline.mapping.kinds import FAMILIES
-from pipeline.mapping.language import EventRule, Mapping
+from pipeline.mapping.language import Mapping
 from pipeline.mapping.members_code import MembersCode
 from pipeline.native import AVAILABLE, native
 from pipeline.schema import Options, Outcome
@@ -46,7 +46,7 @@ class Mapper:
     says that Drafts carry `wall`, so the zone can be
     proved; `hash_fingerprint` tells which secret hashed, "" when none did; `source` is the compiled text.
     `map_members` does the same for rows that are `pipeline.native` Members; None where there is no such part, or it
-    does not suit the mapping.
+    does not suit the mapping. `observe_row` and `observe_members` give the same events with their notes, for a plan.
     """
 
     tool: str
@@ -57,21 +57,25 @@ class Mapper:
     zone_evidence: bool
     hash_fingerprint: str
     source: str
+    observe_row: MapRow
     map_members: MapRow | None = None
+    observe_members: MapRow | None = None
 
 
 def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
     """Compile for these options. Raises UsageError for settings that lack, or that the mapping does not know."""
     _check_settings(mapping, options)
-    code = Code(mapping.tool, options, mapping.tables, open_row=mapping.properties.open is None)
-    code.depth = 2
-    _write(code, mapping)
     clock = ZoneClock(options.zones)
+    code = _written(mapping, options, observing=False)
     source = _text(code)
     map_row = _compiled(code, source, clock)
-    map_members = _for_members(mapping, options, clock, map_row)
+    watching = _written(mapping, options, observing=True)
+    observe_row = _compiled(watching, _text(watching), clock)
+    map_members = _for_members(mapping, options, clock, map_row, observing=False)
+    observe_members = _for_members(mapping, options, clock, observe_row, observing=True)
     if mapping.decoder is not None:
-        map_row = _decoded(FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder), map_row)
+        decode = FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder)
+        map_row, observe_row = _decoded(decode, map_row), _decoded(decode, observe_row)
     space = identity.namespace(mapping.tool, options.settings.get("source", ""))
     if _as_importer(mapping, options):
         space = identity.POSTHOG_MIXPANEL
@@ -84,8 +88,17 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
         zone_evidence=any(clock.zone == "project" for clock in mapping.time),
         hash_fingerprint=runtime.hash_fingerprint(os.environ[verbs.HASH_KEY]) if code.used_hash else "",
         source=source,
+        observe_row=observe_row,
         map_members=map_members,
+        observe_members=observe_members,
     )
+
+
+def _written(mapping: Mapping, options: Options, *, observing: bool) -> Code:
+    code = Code(mapping.tool, options, mapping.tables, open_row=mapping.properties.open is None)
+    code.depth, code.observing = 2, observing
+    _write(code, mapping)
+    return code
 
 
 def _text(code: Code) -> str:
@@ -114,14 +127,16 @@ def _interned(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-def _for_members(mapping: Mapping, options: Options, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
+def _for_members(
+    mapping: Mapping, options: Options, clock: ZoneClock, map_row: MapRow, *, observing: bool
+) -> MapRow | None:
     opens = _opens(mapping)
     if not AVAILABLE or mapping.decoder is not None or (mapping.properties.open is not None and not opens):
         return None
     code = MembersCode(mapping.tool, options, mapping.tables, mapping.properties.open is None, "".join(opens))
-    code.depth = 2
+    code.depth, code.observing = 2, observing
     _write(code, mapping)
-    if not code.suits or not code.gone.isdisjoint(("$set", "$set_once")):
+    if not code.suits:
         return None
     return _compiled(code, _text(code), clock, Members=native.Members, map_dict=map_row)
 
@@ -139,6 +154,8 @@ _NAMES: dict[str, Any] = {
     "Draft": schema.Draft,
     "Fault": schema.Fault,
     "Link": schema.Link,
+    "Note": schema.Note,
+    "PersonUpdate": schema.PersonUpdate,
     "MsgspecError": msgspec.MsgspecError,
     "NULL": values.NULL,
     "Raw": msgspec.Raw,
@@ -151,10 +168,13 @@ _NAMES: dict[str, Any] = {
     "decode_text": msgspec.json.Decoder(str).decode,
     "encode": runtime.encode,
     "epoch_of": runtime.epoch_of,
-    "group_drafts": runtime.group_drafts,
+    "group_update": runtime.group_update,
+    "group_updates": runtime.group_updates,
     "is_junk": is_junk,
     "item_of": runtime.item_of,
+    "links_of": runtime.links_of,
     "members_of": runtime.members_of,
+    "names_of": runtime.names_of,
     "opened": runtime.opened,
     "read_form": runtime.read_form,
     "read_iso": read_iso,
@@ -229,10 +249,11 @@ def _write(code: Code, mapping: Mapping) -> None:
     ids.write_links(code, mapping)
     written = changes.read_changes(code, mapping)
     ids.write_rule_links(code, mapping)
+    notes.write_note(code, mapping)
+    notes.write_updates(code, mapping)
     extras = _read_extras(code, mapping)
     changes.write_changes(code, mapping, written)
-    _write_updates(code, mapping)
-    code.line("draft = Draft(event, who, time, p, key, uuid, received, wall, junk, w)")
+    code.line(f"draft = Draft(event, who, time, p, key, uuid, received, wall, junk, w{', note' * code.observing})")
     for text in extras:
         code.line(text)
     code.line("if more is None: return draft")
@@ -304,10 +325,6 @@ def _write_key(code: Code, mapping: Mapping) -> None:
     code.line(f'key = f"{whole}" if {tests} else None')
 
 
-def _numbered(mapping: Mapping) -> Iterable[tuple[int, EventRule]]:
-    return enumerate(mapping.events.values(), 1)
-
-
 def _read_extras(code: Code, mapping: Mapping) -> list[str]:
     texts: list[str] = []
     for number, extra in enumerate(mapping.also, 1):
@@ -322,24 +339,3 @@ def _read_extras(code: Code, mapping: Mapping) -> list[str]:
         draft = f"Draft({held}[0], who, time, {held}[1], {marked}, None, received, None, junk)"
         texts.append(f"if {held} is not None: more = [*(more or ()), {draft}]")
     return texts
-
-
-def _write_updates(code: Code, mapping: Mapping) -> None:
-    """Rows that say something of a person or a group get the name the target's dialect has for that."""
-    posthog = code.options.dialect == "posthog"
-    updating = [(number, rule) for number, rule in _numbered(mapping) if rule.update or rule.group is not None]
-    if not updating:
-        return
-    with code.block("if rule:"):
-        for number, rule in updating:
-            if rule.update == "person":
-                code.line(f"if rule == {number}: event = {'$set' if posthog else '$identify'!r}")
-            if rule.group is not None:
-                with code.block(f"if rule == {number}:"):
-                    name = "$groupidentify" if posthog else "$group_identify"
-                    code.line(f"event = {name!r}")
-                    if rule.group.open is not None:
-                        draft = "Draft(event, who, time, p, key, uuid, received, wall, junk, w)"
-                        code.line(f"return group_drafts({draft}, group_updates)")
-                        continue
-                    code.line("if group_type and group_key: who = f'${group_type}_{group_key}'; junk = False")

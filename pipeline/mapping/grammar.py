@@ -35,11 +35,24 @@ LINK = Section(
     language.LinkRule,
     {
         "kind": Field(
-            Choice(("identify", "alias")), "identify: a device joins a user; alias: two ids of a person", True
+            Choice(("identify", "alias", "merge")),
+            "identify: a device joins a user; alias: two ids of a person; merge: the same, without order",
+            True,
         ),
-        "distinct_id": Field(VALUE, "the id that stays", True),
-        "other": Field(VALUE, "the id that is absorbed", True),
+        "distinct_id": Field(VALUE, "the id that stays"),
+        "other": Field(VALUE, "the id that is absorbed"),
+        "of": Field(VALUE, "instead of these two: a list of ids, all of one person"),
         "when": Field(CONDITION, "only rows of which this holds"),
+    },
+    either=(("distinct_id", "other"), ("of",)),
+)
+
+PAIR = Section(
+    "pair",
+    language.PairRule,
+    {
+        "user": Field(VALUE, "the id of a user", True),
+        "anonymous": Field(VALUES, "other ids, such as a device's: the first that is there and is not the user's"),
     },
 )
 
@@ -116,6 +129,16 @@ PERSON = Section(
         "set_once": Field(VALUE_TABLE, "person property: value; the first wins"),
         "spread_set": Field(SPREADS, "objects whose members are set"),
         "spread_set_once": Field(SPREADS, "objects whose members are set once"),
+        "unset": Field(VALUE, "a list or an object: the names of properties that the person has no more"),
+    },
+)
+
+PERSONS = Section(
+    "persons",
+    language.Persons,
+    {
+        "properties": Field(Choice(("final", "none")), "final: the last values, sent once (default)"),
+        "policy": Field(TEXT, "how they meet a live profile: fill-only (default), overwrite or prefix=TEXT"),
     },
 )
 
@@ -140,6 +163,18 @@ GROUPS = Section(
     },
 )
 
+PROFILES = Section(
+    "profiles",
+    language.Profiles,
+    {
+        "id": Field(TEXT, "the column with the person's id", True),
+        "properties": Field(TEXT, "the column with an object of the person's properties", True),
+        "each": Field(VALUE, "a list of objects with these two; a row without it is a profile itself"),
+        "rename": Field(TEXTS, "new names of properties"),
+        "except": Field(NAMES, "not these properties", into="leave"),
+    },
+)
+
 EVENT_RULE = Section(
     "event rule",
     language.EventRule,
@@ -149,6 +184,7 @@ EVENT_RULE = Section(
         "link": Field(LINK, "the row states a merge and becomes a link"),
         "update": Field(Choice(("person",)), "the row says something about its person and nothing else"),
         "group": Field(GROUP_UPDATE, "the row says something about a group and nothing else"),
+        "profiles": Field(PROFILES, "the row is no event but the latest state of one person, or of many"),
         **_CHANGES,
     },
     short="as",
@@ -178,6 +214,12 @@ CASE = Section(
                         "skip": Field(TEXT, "the row is left out, with this code"),
                         "reject": Field(TEXT, "the row cannot be sent, with this code"),
                         "link": Field(NAMES, "kind, the id that stays, the id that is absorbed"),
+                        "pair": Field(NAMES, "of an event: its anonymous id and its user's"),
+                        "set": Field(Json(), "what is said of its person, exactly; or of a group"),
+                        "set_once": Field(Json(), "what is said of its person once, exactly"),
+                        "unset": Field(NAMES, "the properties that its person has no more"),
+                        "person": Field(TEXT, "the row says something of this person and is no event"),
+                        "group": Field(NAMES, "the row says something of a group and is no event: its type and key"),
                     },
                 )
             ),
@@ -256,9 +298,11 @@ MAPPING = Section(
             "what makes a row one event of the tool",
         ),
         "links": Field(ListOf(LINK), "rows that show two ids of one person, beside being events"),
+        "pair": Field(PAIR, "the ids that rows bear beside each other"),
         "groups": Field(GROUPS, "the groups of an event"),
         "properties": Field(PROPERTIES, "what becomes of the properties"),
-        "person": Field(PERSON, "what a row says about its person"),
+        "person": Field(PERSON, "what a row says about its person; it travels apart from the event"),
+        "persons": Field(PERSONS, "what becomes of that"),
         "also": Field(
             ListOf(
                 Section(

@@ -34,17 +34,25 @@ def write_links(code: Code, mapping: Mapping) -> None:
     for rule in mapping.links:
         test = code.test(rule.when) if rule.when is not None else "True"
         with code.when(test):
-            link = _link(code, rule)
-            with code.block(f"if {link[0]}:"):
-                code.line(f"more = [{link[1]}] if more is None else [*more, {link[1]}]")
+            links = _links(code, rule)
+            code.line(f"if {links}: more = {links} if more is None else [*more, *{links}]")
 
 
-def _link(code: Code, rule: LinkRule) -> tuple[str, str]:
+def _links(code: Code, rule: LinkRule) -> str:
+    """Emit the list of links that a row states, None or empty when it lacks a sound id."""
+    name = code.local("l")
+    time = "time if time.__class__ is int else None"
+    if rule.of is not None:
+        code.line(f"{name} = links_of({rule.kind!r}, {code.value(rule.of).name}, {time})")
+        return name
+    assert rule.distinct_id is not None
+    assert rule.other is not None
     into = code.text(rule.distinct_id).name
     other = code.text(rule.other).name
     sound = "" if into == "who" else f" and ({into} == who or not is_junk({into}))"
     test = f"{into} and {other} and {into} != {other}{sound} and not is_junk({other})"
-    return test, f"Link({rule.kind!r}, {into}, {other}, time if time.__class__ is int else None)"
+    code.line(f"{name} = [Link({rule.kind!r}, {into}, {other}, {time})] if {test} else None")
+    return name
 
 
 def write_rule_links(code: Code, mapping: Mapping) -> None:
@@ -62,10 +70,9 @@ def _write_rule_link(code: Code, number: int, rule: EventRule) -> None:
         with code.block(f"if rule == {number}:"):
             test = code.test(rule.link.when) if rule.link.when is not None else "True"
             with code.when(test):
-                holds, made = _link(code, rule.link)
+                links = _links(code, rule.link)
                 if rule.update == "person":
-                    code.line(f"more = [{made}] if {holds} else None")
-                    code.line("if more is not None and '$set' not in p and '$set_once' not in p: return more[0]")
+                    code.line(f"if {links}: more = {links} if more is None else [*more, *{links}]")
                 else:
-                    code.line(f"if {holds}: return {made}")
+                    code.line(f"if {links}: return {links}[0] if len({links}) == 1 else {links}")
                     code.line(f"return {code.const(schema.Skip('incomplete_merge'))}")

@@ -71,13 +71,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table with a closed set of keys; `short` is the key that a bare text stands for."""
+    """A table with a closed set of keys; `short` is the key that a bare text stands for; of `either` one group of keys
+    must be there, whole, and none of another."""
 
     name: str
     make: Maker
     fields: Mapping[str, Field]
     short: str = ""
     placed: bool = False
+    either: tuple[tuple[str, ...], ...] = ()
 
 
 Kind: TypeAlias = "Text | Choice | Json | ListOf | TableOf | Verbs | Either | Section"

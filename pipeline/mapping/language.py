@@ -76,12 +76,24 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class LinkRule:
-    """When a row says that two ids are one person. `kind` is identify or alias."""
+    """When a row says that two ids are one person. `kind` is identify, alias or merge.
+
+    `of` is a list of ids that are all of one person, instead of `distinct_id` and `other`.
+    """
 
     kind: str
-    distinct_id: Call
-    other: Call
+    distinct_id: Call | None = None
+    other: Call | None = None
+    of: Call | None = None
     when: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairRule:
+    """The two ids that an ordinary row bears: a user's, and the first of the others that is not the same."""
+
+    user: Call
+    anonymous: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +137,21 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What a row says about its person: `$set` (latest wins) and `$set_once` (first wins)."""
+    """What a row says about its person: what is set (latest wins), set once (first wins) and taken away."""
 
     set: Map[str, Call] = field(default_factory=dict)
     set_once: Map[str, Call] = field(default_factory=dict)
     spread_set: tuple[Spread, ...] = ()
     spread_set_once: tuple[Spread, ...] = ()
+    unset: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Persons:
+    """What becomes of all that is said of persons, unless the command line says otherwise (DESIGN 10)."""
+
+    properties: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +174,17 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
+class Profiles:
+    """A row that is a profile, or holds a list of them (`each`): the members with a profile's id and properties."""
+
+    id: str
+    properties: str
+    each: Call | None = None
+    rename: Map[str, str] = field(default_factory=dict)
+    leave: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EventRule:
     """What becomes of one event name, beyond what becomes of all."""
 
@@ -161,6 +193,7 @@ class EventRule:
     link: LinkRule | None = None
     update: str = ""
     group: GroupUpdate | None = None
+    profiles: Profiles | None = None
     rename: Map[str, str] = field(default_factory=dict)
     drop: tuple[Call, ...] = ()
     set: Map[str, Call] = field(default_factory=dict)
@@ -217,9 +250,11 @@ class Mapping:
     key: Key | None = None
     received: tuple[Clock, ...] = ()
     links: tuple[LinkRule, ...] = ()
+    pair: PairRule | None = None
     groups: Groups | None = None
     properties: Properties = field(default_factory=Properties)
     person: Person | None = None
+    persons: Persons = field(default_factory=Persons)
     also: tuple[Extra, ...] = ()
     cases: tuple[Case, ...] = ()
     file: str = ""

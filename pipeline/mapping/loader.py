@@ -165,6 +165,7 @@ class Reader:
             field = section.fields[section.short]
             return section.make(**{field.into or section.short: self.read(node, field.kind, section.short)})
         given = self.fields(node, section.name, section.fields, self.table(node, section.name))
+        self.either(node, section, given)
         if section.placed:
             given["place"] = self.place(node)
         return section.make(**given)
@@ -180,6 +181,12 @@ class Reader:
             if field.required and key not in entries:
                 raise self.wrong(node, f"{name} lacks {key!r}", f"{key}: {field.says}")
         return given
+
+    def either(self, node: yaml.Node, section: Section, given: dict[str, Any]) -> None:
+        found = {key for group in section.either for key in group if key in given}
+        if section.either and found not in map(set, section.either):
+            wanted = " or ".join(" and ".join(map(repr, group)) for group in section.either)
+            raise self.wrong(node, f"{section.name} takes either {wanted}", "")
 
     def key(self, node: yaml.Node, name: str) -> yaml.Node:
         """Where a key of a table stands."""

@@ -17,8 +17,9 @@ from msgspec import Raw
 
 from pipeline import identity, values
 from pipeline.instants import BadTime, Reading, read_epoch, read_iso
+from pipeline.junk import is_junk
 from pipeline.mapping.timeformat import TimeFormat
-from pipeline.schema import Draft, Fault, Skip
+from pipeline.schema import Fault, GroupUpdate, Link, Note, PersonUpdate, Skip
 from pipeline.values import NULL, BadValue, Record, Value
 
 Warnings: TypeAlias = tuple[tuple[str, str], ...]
@@ -276,21 +277,66 @@ def add_groups(found: dict[str, Value], properties: dict[str, Any]) -> None:
         properties["$groups"] = Raw(encode(firsts))
 
 
-def group_drafts(draft: Draft, value: Value) -> list[Draft] | Skip:
-    """One group update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
-    drafts: list[Draft] = []
+def group_updates(
+    value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+) -> list[GroupUpdate | Skip]:
+    """One update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
+    updates: list[GroupUpdate | Skip] = []
     for kind, keyed in (opened(value) or {}).items():
         for key, held in (opened(keyed) or {}).items():
-            named = {"$group_type": kind, "$group_key": key, "$group_set": held}
-            told = msgspec.structs.replace(
-                draft, properties={**draft.properties, **named}, distinct_id=f"${kind}_{key}"
-            )
-            if draft.key is not None:
-                told.key = identity.SEPARATOR.join((draft.key, kind, key))
-            if drafts and draft.uuid is not None:
-                told.key, told.uuid = identity.SEPARATOR.join((draft.uuid, kind, key)), None
-            drafts.append(told)
-    return drafts or Skip("empty_group_update")
+            updates += group_update(kind, key, held, time, received, warnings)
+    return updates or [Skip("empty_group_update")]
+
+
+def group_update(
+    kind: str | None, key: str | None, value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+) -> list[GroupUpdate | Skip]:
+    """The update of one group. Raises BadValue where its properties are no object."""
+    if not kind or not key or kind.isspace() or key.isspace():
+        return [Skip("empty_group_update")]
+    return [GroupUpdate(kind, key, time, opened(value) or {}, received, warnings)]
+
+
+def links_of(kind: str, value: Value, time: int | None) -> list[Link]:
+    """The first id of a list joined to each of the others; none where there are not two. Raises BadValue."""
+    ids = list(dict.fromkeys(one for one in map(text_of, values.items(value) or ()) if one and not is_junk(one)))
+    return [Link(kind, ids[0], other, time) for other in ids[1:]]
+
+
+def names_of(value: Value) -> tuple[str, ...]:
+    """The names in a list, or those of an object's members. Raises BadValue."""
+    if value is None:
+        return ()
+    listed = values.items(value) or []
+    if len(listed) == 1 and listed[0] is value:
+        return tuple(opened(value) or ())
+    return tuple(name for name in map(text_of, listed) if name is not None)
+
+
+class Profiles:
+    """Reads the profiles of a row: one update each. `id` and `properties` are the members of each that count."""
+
+    def __init__(self, id: str, properties: str, leave: Sequence[str], rename: Any) -> None:
+        self._id, self._properties = id, properties
+        self._spread = Spreader((), leave, rename, "", "", ())
+
+    def __call__(
+        self, each: Value, id: Value, properties: Value, time: int | Fault | None, received: int | None
+    ) -> list[PersonUpdate | Skip]:
+        """The updates of a list of profiles, or of the one that the row itself is. Raises BadValue."""
+        if each is None:
+            return [self._update(id, properties, time, received)]
+        opened_ones = [opened(one) or {} for one in values.items(each) or []]
+        updates = [self._update(one.get(self._id), one.get(self._properties), time, received) for one in opened_ones]
+        return updates or [Skip("empty_page")]
+
+    def _update(
+        self, id: Value, properties: Value, time: int | Fault | None, received: int | None
+    ) -> PersonUpdate | Skip:
+        who = text_of(id)
+        held = self._spread(properties)
+        junk = bool(who) and is_junk(who)  # type: ignore[arg-type]
+        return PersonUpdate(None if junk else who, time, Note(set=held) if held else None, received, junk)
 
 
 class KeyedHash:

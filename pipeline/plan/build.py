@@ -21,17 +21,17 @@ from pipeline.errors import BackcastError, Busy
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import digest_of
 from pipeline.instants import DAY, format_utc
-from pipeline.make import KEY, KEYLESS, BlockNotes, Recipe, Task, observe_block
+from pipeline.make import KEY, KEYLESS, NAME, BlockNotes, Recipe, Task, observe_block
 from pipeline.plan import gates as rule
 from pipeline.plan.cells import Cells
 from pipeline.plan.copies import REMAINING, Decisions, Keys, copies_of, decide, rows_out
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.hot_ids import IdCounts
-from pipeline.plan.links import Links
+from pipeline.plan.people import Given, People
 from pipeline.plan.remaining import write_remaining
 from pipeline.plan.sealed import EventCounts as EventTotals
-from pipeline.plan.sealed import Example, Gate, MappingSeal, PartSeal, Plan, RowCounts, save, seal
-from pipeline.plan.series import Series, new_links
+from pipeline.plan.sealed import Example, Gate, MappingSeal, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
+from pipeline.plan.series import Series
 from pipeline.plan.zone import ZoneVerdict, judge
 from pipeline.schema import Part, Source
 from pipeline.workers import Workers
@@ -71,6 +71,7 @@ class Request:
     allowed: rule.Allowed = field(default_factory=rule.Allowed)
     notices: Sequence[tuple[str, str, str]] = ()
     series: Series | None = None
+    given: Given = field(default_factory=Given)
 
 
 Progress = Callable[[int, int], None]
@@ -90,7 +91,7 @@ def build(request: Request, progress: Progress = lambda rows, length: None) -> P
             hint="choose another directory with -o, or remove this one if what it sent does not matter",
         )
     directory.plan.unlink(missing_ok=True)  # first: what follows is no longer what it sealed
-    for stale in directory.outcomes:
+    for stale in (*directory.outcomes, directory.identified):
         stale.unlink(missing_ok=True)
     for folder in (directory.rehearsal, directory.scratch):
         shutil.rmtree(folder, ignore_errors=True)
@@ -99,7 +100,7 @@ def build(request: Request, progress: Progress = lambda rows, length: None) -> P
     try:
         return builder.run()
     finally:
-        builder.keys.close()
+        builder.close()
         shutil.rmtree(directory.scratch, ignore_errors=True)
 
 
@@ -137,8 +138,21 @@ class _Builder:
         self.keys = Keys(self.directory.scratch / "keys")
         self.ids = IdCounts()
         self.cells = Cells(self.directory.scratch)
-        self.links = Links(self.directory.scratch)
         self.files: dict[str, str] = {}
+        self.people = People(
+            self.directory,
+            self.mapper,
+            self.options,
+            self.recipe.limits,
+            [part.path for part in self.recipe.parts],
+            request.given,
+            request.series,
+        )
+
+    def close(self) -> None:
+        """Give memory and files back."""
+        self.keys.close()
+        self.people.close()
 
     def run(self) -> Plan:
         with ThreadPoolExecutor(1, "digest") as pool:
@@ -149,11 +163,11 @@ class _Builder:
                 pool.shutdown(cancel_futures=True)
                 raise
             parts = [self.part_seal(part, digest) for part, digest in zip(self.recipe.parts, digests, strict=True)]
-        links = self.write_links()
+        people = self.people.seal(self.keys.chunks, self.warnings, self.files)
         self.warn_of_hot_ids()
         self.write_copies()
         self.write_cells()
-        return self.finish([self.recount(part, index) for index, part in enumerate(parts)], links)
+        return self.finish([self.recount(part, index) for index, part in enumerate(parts)], people)
 
     # -- the walk ------------------------------------------------------------------------------------
 
@@ -208,7 +222,7 @@ class _Builder:
         self.warnings.update(notes.warnings)
         self.zone.update(notes.zone)
         self.cells.add(notes.cells)
-        self.links.add(link for _, link in notes.links)
+        self.people.take(block.part, first_row, notes)
         self.take_keys(notes)
         self.part_of.append(block.part)
         self.events += notes.events
@@ -222,20 +236,11 @@ class _Builder:
             return
         table = np.array([self.names.setdefault(name, len(self.names)) for name in notes.names], np.uint32)
         self.keyless += int(np.count_nonzero(keys["name"] & KEYLESS))
-        keys["name"] = table[keys["name"] & ~KEYLESS] | (keys["name"] & KEYLESS)
+        keys["name"] = table[keys["name"] & NAME] | (keys["name"] & ~NAME)
         self.keys.add(keys)
         self.ids.add(keys)
 
     # -- the tables ----------------------------------------------------------------------------------
-
-    def write_links(self) -> int:
-        with LinesWriter(self.directory.identities) as writer:
-            links = self.links.seal(self.mapper.hasher, self.keys, self.options)
-            series = self.request.series
-            writer.write_all(links if series is None else new_links(links, series, self.warnings))
-            self.files["identities.jsonl"] = writer.close()
-        self.warnings.update(self.links.refused)
-        return writer.count
 
     def warn_of_hot_ids(self) -> None:
         hot = self.ids.hot(self.keys.chunks())
@@ -313,7 +318,7 @@ class _Builder:
             part, rows=count.rows, mapped=count.mapped, skipped=count.skipped, rejected=count.rejected
         )
 
-    def finish(self, parts: list[PartSeal], links: int) -> Plan:
+    def finish(self, parts: list[PartSeal], people: PeopleSeal) -> Plan:
         rows = RowCounts(
             sum(part.rows for part in parts),
             sum(part.mapped for part in parts),
@@ -321,7 +326,13 @@ class _Builder:
             sum(part.rejected for part in parts),
         )
         verdict = judge(self.zone, self.options.zones)
-        gates = self.gates(rows, verdict, links)
+        phases = {
+            "identities": people.identities.links,
+            "groups": people.groups.groups,
+            "events": self.events,
+            "persons": people.persons.persons,
+        }
+        gates = self.gates(rows, verdict, sum(phases.values()), people)
         plan = Plan(
             verdict=_verdict(gates, self.warnings),
             tool=self.mapper.tool,
@@ -329,10 +340,8 @@ class _Builder:
             first=format_utc(self.first) if self.events else None,
             last=format_utc(self.last) if self.events else None,
             rows=rows,
-            events=EventTotals(
-                self.events + links,
-                {"identities": links, "groups": 0, "events": self.events, "persons": 0},
-            ),
+            events=EventTotals(sum(phases.values()), phases),
+            people=people,
             parts=parts,
             skips=_sorted(self.skips),
             rejects=_sorted(self.rejects),
@@ -356,16 +365,17 @@ class _Builder:
         save(self.directory, plan)
         return plan
 
-    def gates(self, rows: RowCounts, verdict: ZoneVerdict, links: int) -> list[Gate]:
+    def gates(self, rows: RowCounts, verdict: ZoneVerdict, made: int, people: PeopleSeal) -> list[Gate]:
         duplicates = self.skips["duplicate_event"] + self.skips["superseded"]
         series = self.request.series
         found = [rule.rejects_gate(rows.rejected, rows.read, self.request.allowed)]
         if series is None:
-            found.append(rule.zero_events_gate(self.events + links))
+            found.append(rule.zero_events_gate(made))
         else:
             keyless = 0 if self.options.collapse_identical else self.keyless
-            found += [rule.keyless_gate(keyless), rule.merges_gate(links, series.most_merges)]
+            found += [rule.keyless_gate(keyless), rule.merges_gate(people.identities.links, series.most_merges)]
         found.append(rule.duplicates_gate(duplicates, self.events))
+        found.append(self.people.types_gate())
         if getattr(self.mapper, "zone_evidence", False) and rows.mapped:
             found.append(rule.zone_gate(verdict, named=bool(self.options.zones)))
         return [gate for gate in found if gate is not None]

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.instants import DAY
-from pipeline.make import KEY, KEYLESS, Copy
+from pipeline.make import KEY, KEYLESS, NAME, Copy
 
 SPREAD_BITS = 6
 FAN = 1 << SPREAD_BITS
@@ -373,7 +373,7 @@ def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tup
     out = kinds != _ORDINAL
     if not out.any():
         return Counter()
-    names = (copies["name"][out] & ~KEYLESS).astype(np.int64)
+    names = (copies["name"][out] & NAME).astype(np.int64)
     cells = np.stack([names, copies["time"][out] // DAY, kinds[out].astype(np.int64)], axis=1)
     found, counts = np.unique(cells, axis=0, return_counts=True)
     return Counter(

@@ -5,7 +5,11 @@ report.json         the same for programs, with rehearsal and verification resul
 report.html         the same for people
 blocks.jsonl        one line a block: where it lies, its rows, its digest
 copies.jsonl        what was decided on copies, by block
-identities.jsonl    merges that rows state, sent first
+identities.jsonl    the merges to send, which come first
+identities.parquet  every pair of ids, what was decided on it, and why
+groups.jsonl        the groups to send, with their final properties
+persons.jsonl       the profiles to send, with their final properties; they come last
+identified.bin      under --persons identified: the ids that get a profile
 uuids.bin           in a job: the uuid of each event, in the order in which they are sent
 cells.jsonl         counts of event x UTC day x outcome
 rejects.jsonl       rows that cannot be sent: file, row, offset, code, text
@@ -57,6 +61,22 @@ class Directory:
     @property
     def identities(self) -> Path:
         return self.path / "identities.jsonl"
+
+    @property
+    def pairs(self) -> Path:
+        return self.path / "identities.parquet"
+
+    @property
+    def groups(self) -> Path:
+        return self.path / "groups.jsonl"
+
+    @property
+    def persons(self) -> Path:
+        return self.path / "persons.jsonl"
+
+    @property
+    def identified(self) -> Path:
+        return self.path / "identified.bin"
 
     @property
     def uuids(self) -> Path:

@@ -9,18 +9,15 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-import msgspec
-
 from pipeline.errors import UnreadableExport, UnsafePlan
-from pipeline.events import Encoder, Mapper
+from pipeline.events import Mapper
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import digest_of
 from pipeline.make import Copy, Recipe, Task
 from pipeline.plan.build import SealedBlock
 from pipeline.plan.directory import Directory, digest_file, read_lines
-from pipeline.plan.links import SealedLink
 from pipeline.plan.sealed import Plan
-from pipeline.schema import BLOCK_ROWS, Block, Draft, Options, Part
+from pipeline.schema import Block, Options, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,33 +113,6 @@ def task_of(plan: Plan, planned: Planned) -> Task:
     )
 
 
-def link_blocks(
-    plan: Plan, directory: Directory, mapper: Mapper, options: Options
-) -> Iterator[tuple[int, list[bytes]]]:
-    """The identities phase: encoded merges in blocks of 5,000, numbered from 0."""
-    encoder = Encoder(mapper.tool, options)
-    links = list[bytes]()
-    number = 0
-    for link in read_lines(directory.identities, SealedLink):
-        links.append(encode_link(link, encoder))
-        if len(links) == BLOCK_ROWS:
-            yield number, links
-            number, links = number + 1, []
-    if links:
-        yield number, links
-
-
-def encode_link(link: SealedLink, encoder: Encoder) -> bytes:
-    """The event of one merge: `$identify` with `$anon_distinct_id`, or `$create_alias` with `alias`.
-
-    The surviving id is the event's distinct_id (service-behaviour 1.10).
-    """
-    name, member = ("$identify", "$anon_distinct_id") if link.kind == "identify" else ("$create_alias", "alias")
-    other = msgspec.Raw(msgspec.json.encode(link.other))
-    body, _ = encoder.encode(Draft(name, link.distinct_id, link.time, {member: other}))
-    return b'%b%b"}' % (body, link.uuid.encode())
-
-
 def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
     """What differs between the parts and what was sealed, a line each; empty when nothing does.
 
@@ -160,7 +130,12 @@ def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
 
 
 def recipe_of(
-    plan: Plan, parts: tuple[Part, ...], compile_: Callable[[Options], Mapper], excluded: frozenset[str]
+    plan: Plan,
+    parts: tuple[Part, ...],
+    compile_: Callable[[Options], Mapper],
+    excluded: frozenset[str],
+    directory: Directory,
 ) -> Recipe:
-    """The recipe that the plan was made with."""
-    return Recipe(compile_, plan.options, plan.limits, parts, excluded)
+    """The recipe that the plan was made with, and its table of identified persons."""
+    identified = directory.identified if plan.options.persons == "identified" else None
+    return Recipe(compile_, plan.options, plan.limits, parts, excluded, identified)

@@ -9,22 +9,28 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ledger import Place
 from pipeline.plan.copies import Decisions
-from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.links import SealedLink
-from pipeline.schema import BLOCK_ROWS
+from pipeline.plan.directory import Directory
+from pipeline.plan.phases import EVENTS, PHASES, line_blocks, sealed_file
 
 SENT = np.dtype([("block", "<u4"), ("hi", ">u8"), ("lo", ">u8"), ("content", "<u8")])
 """One event: its block, its uuid as its 16 bytes stand, and the first half of its content digest. 28 bytes."""
 AT_ONCE = 200_000
+
+
+class _Sealed(msgspec.Struct):
+    uuid: str
+
+
+_decode = msgspec.json.Decoder(_Sealed).decode
 
 
 def write_remaining(path: Path, remaining: Decisions) -> str:
@@ -45,17 +51,19 @@ def write_remaining(path: Path, remaining: Decisions) -> str:
 
 def settled_of(directory: Directory, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
     """The SENT records at these places of the ledger, which come in the order of phase, block and event."""
-    events, links = list[Place](), list[Place]()
+    by_phase: dict[str, list[Place]] = {}
     for place in places:
-        (events if place.phase == "events" else links).append(place)
-    yield from _events_at(directory.uuids, events)
-    yield from _links_at(directory.identities, links)
+        by_phase.setdefault(place.phase, []).append(place)
+    for phase, mine in by_phase.items():
+        yield from _events_at(directory.uuids, mine) if phase == EVENTS else _lines_at(phase, directory, mine)
 
 
 def all_of(directory: Directory) -> Iterator[NDArray[np.void]]:
     """The SENT records of everything that a plan sends."""
     yield from _chunks(directory.uuids)
-    yield from _links(directory.identities)
+    for phase in PHASES:
+        if phase != EVENTS:
+            yield from _blocks(sealed_file(phase, directory))
 
 
 def _chunks(path: Path) -> Iterator[NDArray[np.void]]:
@@ -84,22 +92,23 @@ def _events_at(path: Path, places: Iterable[Place]) -> Iterator[NDArray[np.void]
         yield chunk[keep]
 
 
-def _links_at(path: Path, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
+def _lines_at(phase: str, directory: Directory, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
     settled: dict[int, list[Place]] = {}
     for place in places:
         settled.setdefault(place.block, []).append(place)
-    for number, chunk in enumerate(_links(path)):
+    for number, chunk in enumerate(_blocks(sealed_file(phase, directory))):
         keep = np.zeros(len(chunk), bool)
         for place in settled.get(number, ()):
             keep[place.first : place.last + 1] = True
         yield chunk[keep]
 
 
-def _links(path: Path) -> Iterator[NDArray[np.void]]:
-    """The links in their blocks."""
-    links = read_lines(path, SealedLink)
-    while some := list(islice(links, BLOCK_ROWS)):
-        chunk = np.zeros(len(some), SENT)
-        uuids = np.frombuffer(b"".join(UUID(link.uuid).bytes for link in some), ">u8").reshape(-1, 2)
+def _blocks(path: Path) -> Iterator[NDArray[np.void]]:
+    """What a phase other than events sends, in its blocks."""
+    if not path.exists():
+        return
+    for lines in line_blocks(path):
+        chunk = np.zeros(len(lines), SENT)
+        uuids = np.frombuffer(b"".join(UUID(_decode(line).uuid).bytes for line in lines), ">u8").reshape(-1, 2)
         chunk["hi"], chunk["lo"] = uuids[:, 0], uuids[:, 1]
         yield chunk

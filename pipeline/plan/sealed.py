@@ -76,6 +76,101 @@ class EventCounts(msgspec.Struct, frozen=True):
     phases: Mapping[str, int]
 
 
+class DecisionSeal(msgspec.Struct, frozen=True):
+    """How many pairs of ids came to one decision for one reason; identities.parquet has them all."""
+
+    decision: str
+    reason: str
+    pairs: int
+
+
+class ClusterSeal(msgspec.Struct, frozen=True):
+    """One person of several ids: the id that is kept, how many ids there are, and some of the others."""
+
+    canonical: str
+    ids: int
+    some: list[str]
+
+
+class PartnersSeal(msgspec.Struct, frozen=True):
+    """An id that many others are paired with, whatever was decided, and the rows that do it."""
+
+    id: str
+    partners: int
+    events: int
+
+
+class IdentitiesSeal(msgspec.Struct, frozen=True):
+    """What merging would touch: `links` are to be sent, `persons` have several ids.
+
+    `largest` are the persons of most ids, `shared` the anonymous ids with most users, `crowded` the users with most
+    anonymous ids.
+    """
+
+    links: int = 0
+    pairs: int = 0
+    persons: int = 0
+    decisions: list[DecisionSeal] = []
+    largest: list[ClusterSeal] = []
+    shared: list[PartnersSeal] = []
+    crowded: list[PartnersSeal] = []
+
+
+class GroupTypeSeal(msgspec.Struct, frozen=True):
+    """One group type, the rows that name it, and whether its groups are sent. They are sent in this order."""
+
+    type: str
+    rows: int
+    sent: bool
+
+
+class GroupsSeal(msgspec.Struct, frozen=True):
+    """The groups to be sent and their properties; `left_out` counts those that are not, by code."""
+
+    groups: int = 0
+    properties: int = 0
+    types: list[GroupTypeSeal] = []
+    left_out: Mapping[str, int] = {}
+
+
+class PersonsSeal(msgspec.Struct, frozen=True):
+    """The profiles to be sent, and how: `kind` is final or none.
+
+    `properties` are written in all, `names` tells how often each; `left_out` counts by code what is not written.
+    """
+
+    kind: str = "final"
+    policy: str = "fill-only"
+    persons: int = 0
+    properties: int = 0
+    names: Mapping[str, int] = {}
+    left_out: Mapping[str, int] = {}
+
+
+class ProfilesSeal(msgspec.Struct, frozen=True):
+    """Ids that occur on events, with and without identity, and their events, copies included.
+
+    The service copies some properties of events to persons by itself. Of the events some were `looked_at`; `promoted`
+    counts, of these, those with each such property.
+    """
+
+    identified_ids: int = 0
+    anonymous_ids: int = 0
+    identified_events: int = 0
+    anonymous_events: int = 0
+    looked_at: int = 0
+    promoted: Mapping[str, int] = {}
+
+
+class PeopleSeal(msgspec.Struct, frozen=True):
+    """Everything that a plan decided about ids, groups and persons."""
+
+    identities: IdentitiesSeal = IdentitiesSeal()
+    groups: GroupsSeal = GroupsSeal()
+    persons: PersonsSeal = PersonsSeal()
+    profiles: ProfilesSeal = ProfilesSeal()
+
+
 class MappingSeal(msgspec.Struct, frozen=True):
     """The mapping as it was used: its whole text, so that a plan needs no other file."""
 
@@ -123,6 +218,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     event_bytes: int
     files: Mapping[str, str]
     notices: list[tuple[str, str, str]]
+    people: PeopleSeal = PeopleSeal()
 
     @property
     def ready(self) -> bool:
@@ -132,8 +228,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """What the plan would do, in one counted line."""
         rows, events = self.rows, self.events
-        links = events.phases.get("identities", 0)
-        merges = f" and {links:,} merges" if links else ""
+        others = [
+            f"{count:,} {what if count > 1 else what.removesuffix('s')}"
+            for phase, what in (("identities", "merges"), ("groups", "groups"), ("persons", "profiles"))
+            if (count := events.phases.get(phase, 0))
+        ]
+        merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
         if not events.made:
             return (
                 f"Plan: nothing to send; {rows.read:,} rows read, {rows.skipped:,} skipped, {rows.rejected:,} rejected."

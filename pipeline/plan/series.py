@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -14,6 +15,14 @@ from pipeline.plan.copies import Settled
 from pipeline.plan.links import SealedLink
 
 AT_ONCE = 5_000
+
+
+class _Sealed(Protocol):
+    @property
+    def uuid(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Sealed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +48,18 @@ def new_links(links: Iterator[SealedLink], series: Series, warnings: Counter[str
                 yield link
 
 
-def _known(links: Iterable[SealedLink], settled: Settled) -> list[bool]:
-    uuids = np.frombuffer(b"".join(UUID(link.uuid).bytes for link in links), ">u8").astype(np.uint64).reshape(-1, 2)
+def unsettled(made: Iterator[T], settled: Settled, code: str, warnings: Counter[str]) -> Iterator[T]:
+    """What is not settled; the others are counted under `code`."""
+    while some := list(islice(made, AT_ONCE)):
+        for one, known in zip(some, _known(some, settled), strict=True):
+            if known:
+                warnings[code] += 1
+            else:
+                yield one
+
+
+def _known(made: Iterable[_Sealed], settled: Settled) -> list[bool]:
+    uuids = np.frombuffer(b"".join(UUID(one.uuid).bytes for one in made), ">u8").astype(np.uint64).reshape(-1, 2)
     order = np.lexsort((uuids[:, 1], uuids[:, 0]))
     known = np.zeros(len(uuids), bool)
     known[order], _ = settled.find(uuids[order, 0], uuids[order, 1])

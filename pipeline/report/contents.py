@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,8 +14,11 @@ from pipeline.plan.sealed import Plan
 from pipeline.printable import printable
 from pipeline.report.mask import masked
 from pipeline.report.results import ApplyResult, VerifyResult
-from pipeline.report.wording import meaning, unproved
+from pipeline.report.wording import DECISIONS, meaning, unproved
 from pipeline.schema import Format, Reject
+
+if TYPE_CHECKING:
+    from pipeline.report.pairs import PairShown
 
 TOP_EVENTS = 100
 """Event names in the table of months; the others are one line."""
@@ -44,7 +48,10 @@ class MonthCount(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A plan and what became of it. `name` is the plan directory's own name, no path of this machine."""
+    """A plan and what became of it. `name` is the plan directory's own name, no path of this machine.
+
+    `pairs` are some of identities.parquet, of every decision and reason.
+    """
 
     name: str
     plan: Plan
@@ -53,6 +60,7 @@ class Report(msgspec.Struct, frozen=True):
     rejects: list[Counted]
     warnings: list[Counted]
     unproved: list[str]
+    pairs: list[PairShown]
     rehearsal: ApplyResult | None = None
     verification: VerifyResult | None = None
 
@@ -70,7 +78,10 @@ def gather(
     rehearsal: ApplyResult | None = None,
     verification: VerifyResult | None = None,
 ) -> Report:
-    """Read cells.jsonl and rejects.jsonl once, a line at a time. Raises UnsafePlan when they are damaged."""
+    """Read cells.jsonl, rejects.jsonl and identities.parquet once, a piece at a time.
+
+    Raises UnsafePlan when they are damaged.
+    """
     return Report(
         directory.path.resolve().name,
         plan,
@@ -79,6 +90,7 @@ def gather(
         _rejects(directory, plan),
         _warnings(plan),
         unproved(plan),
+        _pairs(directory, plan),
         rehearsal,
         verification,
     )
@@ -135,6 +147,15 @@ def _warnings(plan: Plan) -> list[Counted]:
             detail = printable(example.detail, DETAIL_CHARACTERS)
             found.append(Counted(code, count, meaning(code), example.part, example.row, detail))
     return found
+
+
+def _pairs(directory: Directory, plan: Plan) -> list[PairShown]:
+    if not plan.people.identities.pairs or not directory.pairs.exists():
+        return []
+    from pipeline.report.pairs import some_pairs
+
+    order = {name: place for place, name in enumerate(DECISIONS)}
+    return sorted(some_pairs(directory.pairs), key=lambda one: order.get(one.decision, len(order)))
 
 
 def _damaged(name: str, error: Exception) -> UnsafePlan:

@@ -17,12 +17,15 @@ from pipeline.instants import format_utc
 from pipeline.offsets import offset_name
 from pipeline.plan.sealed import Plan
 from pipeline.printable import printable
+from pipeline.report import people
 from pipeline.report.contents import OTHERS, Report, phases_of
-from pipeline.report.wording import PHASES, VERDICTS, advice
+from pipeline.report.wording import DECISIONS, PHASES, VERDICTS, advice
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+MOST_IDS = 20
+"""Rows of each table of ids, and of names of properties; the others are in plan.json."""
 MOST_PARTS = 2_000
 """Parts listed one by one; the others are in plan.json."""
 NAME_CHARACTERS = 200
@@ -54,8 +57,41 @@ def render(report: Report) -> str:
             gates=[(gate, advice(gate.name)) for gate in plan.gates],
             zones=list(map(_zone_row, plan.zone_evidence)),
             options=list(options_shown(plan)),
+            people=_people(report),
         )
     )
+
+
+def _people(report: Report) -> dict[str, object]:
+    """What the pages on ids, groups and persons show."""
+    plan, found = report.plan, report.plan.people
+    return {
+        "nothing": people.NOTHING if people.nothing(plan) else "",
+        "identities": people.identities_sentence(plan),
+        "approval": people.approval(plan),
+        "decisions": people.decisions(plan),
+        "largest": found.identities.largest[:MOST_IDS],
+        "largest_left": people.more_persons(plan, min(MOST_IDS, len(found.identities.largest))),
+        "most": MOST_IDS,
+        "partners": [
+            (title, unit, some[:MOST_IDS])
+            for title, unit, some in (
+                ("Ids of several users (shared devices)", "users", found.identities.shared),
+                ("Users of several ids", "ids", found.identities.crowded),
+            )
+        ],
+        "pairs": [(one, DECISIONS.get(one.decision, one.decision)) for one in report.pairs],
+        "groups": people.groups_sentence(plan),
+        "types": people.group_types(plan)[:MOST_IDS],
+        "types_left": max(0, len(found.groups.types) - MOST_IDS),
+        "groups_left_out": people.left_out(found.groups.left_out),
+        "persons": people.persons_sentence(plan),
+        "names": people.bounded(found.persons.names, MOST_IDS, found.persons.properties),
+        "persons_left_out": people.left_out(found.persons.left_out),
+        "profiles": people.profiles_sentences(plan),
+        "promoted_sentence": people.promoted_sentence(plan),
+        "promoted": people.bounded(found.profiles.promoted, MOST_IDS),
+    }
 
 
 def years(report: Report) -> list[YearTable]:
@@ -77,7 +113,7 @@ def options_shown(plan: Plan) -> list[tuple[str, str]]:
     """Each option of the plan by name, times in words, those that were not given left out."""
     shown: list[tuple[str, str]] = []
     for name, value in msgspec.to_builtins(plan.options).items():
-        if value in (None, "", [], {}):
+        if value in (None, "", (), [], {}):
             continue
         shown.append((name, _option(name, value)))
     for name, value in msgspec.to_builtins(plan.limits).items():
@@ -88,8 +124,10 @@ def options_shown(plan: Plan) -> list[tuple[str, str]]:
 def _option(name: str, value: object) -> str:
     if name in ("as_of", "since", "until") and isinstance(value, int):
         return format_utc(value)
-    if name == "zones" and isinstance(value, list):
+    if name == "zones" and isinstance(value, list | tuple):
         return ", ".join(f"{zone} from {since}" if since else str(zone) for zone, since in value)
+    if name == "group_types" and isinstance(value, list | tuple):
+        return ", ".join(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={one}" for key, one in value.items())
     if isinstance(value, bool):

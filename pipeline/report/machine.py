@@ -10,6 +10,7 @@ import msgspec
 from pipeline.plan.directory import Directory, write_atomically
 from pipeline.plan.sealed import Plan
 from pipeline.report.contents import Report, gather, phases_of
+from pipeline.report.people import merges
 from pipeline.report.results import ApplyResult, VerifyResult
 
 FORMAT = "backcast.report/1"
@@ -43,7 +44,9 @@ def report_object(report: Report) -> dict[str, object]:
     """The object of report.json: the plan's, what stands behind its counts, and what became of it.
 
     `months` counts events to send by name and UTC month ("" for names beyond the 100 most frequent). Records of
-    `rejects` are masked and cut. `rehearsal` and `verification` are null until they were made.
+    `rejects` are masked and cut. `people` has ids as they stand, and no value of any property: `approve_merges` is the
+    number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `rehearsal` and
+    `verification` are null until they were made.
     """
     plan = report.plan
     return {
@@ -54,6 +57,7 @@ def report_object(report: Report) -> dict[str, object]:
         "skips": report.skips,
         "rejects": report.rejects,
         "warnings": report.warnings,
+        "people": _people(report),
         "zone_evidence": plan.zone_evidence,
         "mapping": {"name": plan.mapping.name, "digest": plan.mapping.digest},
         "options": plan.options,
@@ -66,6 +70,18 @@ def report_object(report: Report) -> dict[str, object]:
         "unproved": report.unproved,
         "rehearsal": report.rehearsal,
         "verification": report.verification,
+    }
+
+
+def _people(report: Report) -> dict[str, object]:
+    found = report.plan.people
+    return {
+        "approve_merges": merges(report.plan),
+        "identities": found.identities,
+        "some_pairs": report.pairs,
+        "groups": found.groups,
+        "persons": found.persons,
+        "profiles": found.profiles,
     }
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pipeline.ledger import Doubt, Refusal, Trouble
+from pipeline.ledger import Doubt, PhaseTotals, Refusal, Trouble
+from pipeline.plan.phases import PHASES
 from pipeline.verify.reconcile import Difference
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class SentCounts(msgspec.Struct, frozen=True):
 
 
 class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of apply, or of rehearse."""
+    """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` those left alone on purpose."""
 
     format: str = "backcast.apply/1"
     digest: str
@@ -49,6 +50,8 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     batches: BatchCounts
     events: SentCounts
+    phases: dict[str, SentCounts] = {}
+    held: list[str] = []
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     batches: BatchCounts
     events: SentCounts
+    phases: dict[str, SentCounts] = {}
     doubts: list[Doubt] = []
     refusals: list[Refusal] = []
     failures: list[Trouble] = []
@@ -111,7 +115,15 @@ def apply_result(outcome: Outcome) -> ApplyResult:
         events=SentCounts(
             counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled, outcome.unsent
         ),
-    )
+        phases={
+            name: SentCounts(
+                one.made, one.accepted, one.refused, one.in_doubt, one.already_settled,
+                outcome.phases.get(name, 0) - one.made,
+            )
+            for name, one in counts.phases.items()
+        },
+        held=list(outcome.held),
+    )  # fmt: skip
 
 
 def status_result(plan: Plan, standing: Standing) -> StatusResult:
@@ -129,10 +141,16 @@ def status_result(plan: Plan, standing: Standing) -> StatusResult:
             0,
             standing.unsent,
         ),
+        phases={name: _of_phase(standing.totals.of(name), plan.events.phases.get(name, 0)) for name in PHASES},
         doubts=standing.account.doubts,
         refusals=standing.account.refusals,
         failures=standing.account.troubles,
     )
+
+
+def _of_phase(so_far: PhaseTotals, planned: int) -> SentCounts:
+    made = sum(so_far)
+    return SentCounts(made, so_far.settled, so_far.refused, so_far.in_doubt, 0, planned - made)
 
 
 def verify_result(found: Verification) -> VerifyResult:

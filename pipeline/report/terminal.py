@@ -15,6 +15,7 @@ from rich.text import Text
 from pipeline.plan.sealed import Gate, Plan
 from pipeline.printable import printable
 from pipeline.report.contents import phases_of
+from pipeline.report.people_view import show_people
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
 from pipeline.report.wording import PHASES, VERDICTS, advice, meaning
@@ -45,6 +46,7 @@ def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
         phases.add_row(name, number(count), Text(PHASES[name], style="dim"))
     console.print(phases)
     show_counts(console, "event", "events", plan.names, MOST_EVENTS)
+    show_people(console, plan, directory=directory)
     _codes(console, "Skipped", plan.skips, plan)
     _codes(console, "Rejected", plan.rejects, plan)
     if plan.rejects:
@@ -101,9 +103,13 @@ def _gates(console: Console, gates: Sequence[Gate]) -> None:
 def show_apply(console: Console, result: ApplyResult) -> None:
     """One run of apply or of a rehearsal."""
     heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} seconds")
-    _sent(console, result.events, result.batches)
+    _sent(console, result.events, result.batches, result.phases)
+    held = sum(result.phases[name].unsent for name in result.held)
     if result.balanced:
         console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
+    elif held and held == result.events.unsent and not result.events.in_doubt:
+        what = f"Held by --phases: {', '.join(result.held)}, {held:,} events unsent."
+        console.print(Text(f"{what} Run again without --phases to send the rest.", style="bold yellow"))
     else:
         what = f"Not finished: {result.events.in_doubt:,} events in doubt, {result.events.unsent:,} unsent."
         console.print(Text(f"{what} Run the same command again to resume.", style="bold yellow"))
@@ -112,7 +118,7 @@ def show_apply(console: Console, result: ApplyResult) -> None:
 def show_status(console: Console, result: StatusResult) -> None:
     """Where a plan stands."""
     console.print(Text(f"State: {result.state}", style=_STATES.get(result.state, "bold")))
-    _sent(console, result.events, result.batches)
+    _sent(console, result.events, result.batches, result.phases)
     if result.doubts:
         made = table("in doubt", "#events", "#tries", "since", "last answer")
         for doubt in result.doubts[:MOST_DOUBTS]:
@@ -146,13 +152,15 @@ def _answer(status: int | None, detail: str) -> Text:
     return text(f"{'no answer' if status is None else status} {detail}".strip(), 120)
 
 
-def _sent(console: Console, events: SentCounts, batches: BatchCounts) -> None:
-    made = table("events", "#count")
-    for name in ("made", "accepted", "already_settled", "refused", "in_doubt"):
+def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Mapping[str, SentCounts]) -> None:
+    """The counts, with a column for each phase that has any where there are several."""
+    some = {name: one for name, one in phases.items() if one.made or one.unsent}
+    columns = [events, *(some.values() if len(some) > 1 else [])]
+    made = table("events", "#count", *(f"#{name}" for name in list(some)[: len(columns) - 1]))
+    for name in ("made", "accepted", "already_settled", "refused", "in_doubt", "unsent"):
         count = getattr(events, name)
         style = "red" if count and name == "refused" else "yellow" if count and name == "in_doubt" else ""
-        made.add_row(name.replace("_", " "), number(count), style=style)
-    made.add_row("unsent", number(events.unsent))
+        made.add_row(name.replace("_", " "), *(number(getattr(one, name)) for one in columns), style=style)
     console.print(made)
     console.print(
         Text(

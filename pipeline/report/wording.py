@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.plan.sealed import Plan
+from pipeline.printable import printable
 
 MEANINGS = {
     # reading
@@ -51,6 +52,53 @@ MEANINGS = {
     "held_link": "a merge that the job holds back (merges: hold)",
     "settled_link": "a merge that an earlier window of the job sent",
     "name_collision": "two properties of a row would have had one name",
+    # groups and persons
+    "empty_person_update": "the row says nothing of its person",
+    "empty_group_update": "the row says nothing of a group",
+    "junk_group": "the group's key is a placeholder such as null",
+    "long_group": "the type or key is longer than the service keeps",
+    "large_group": "the group's properties are larger than the service stores",
+    "other_type": "a group of a type that --group-types leaves out",
+    "junk_person": "the id is a placeholder such as null or anonymous",
+    "long_person": "the id is longer than the service keeps, so that two people could become one",
+    "large_person": "the profile is larger than the service stores",
+    "anonymous_person": "the id has no identity, and --persons identified gives it no profile",
+    "unset_property": "a property that the history takes away at last",
+    "settled_group": "a group that an earlier window of the job sent as it is",
+    "settled_person": "a profile that an earlier window of the job sent as it is",
+}
+
+DECISIONS = {
+    "merge": "merged",
+    "first_user": "merged with the first user",
+    "conflict": "not merged: conflict",
+    "refused": "not merged: refused",
+}
+"""What became of pairs of ids, in the order in which a report tells it."""
+
+REASONS = {
+    "same_row": "rows bear both ids",
+    "stated": "a record of the tool says that they are one person",
+    "named": "the file given with --identities names the pair",
+    "settled": "an earlier plan merged them",
+    "first_user": "the id has several users (a shared device), and this one came first",
+    "self_pair": "an id paired with itself",
+    "junk_id": "one of the ids is a placeholder such as null or anonymous",
+    "long_id": "one of the ids is longer than the service keeps",
+    "email_as_device": "an e-mail address stands where a device's id belongs",
+    "user_as_device": "a user's id stands where a device's id belongs",
+    "never_alone": "no event bears the anonymous id alone, so there is nothing to join (a server's id that changes with"
+    " every call)",
+    "too_many_users": "the id has more than {most} users: a shared machine or a placeholder",
+    "too_many_ids": "the person would have more than {most} anonymous ids (--max-ids-per-person)",
+    "other_user": "the id belongs to another user, who came first",
+    "settled_apart": "earlier plans made two persons of them, whom the service does not merge any more",
+}
+
+POLICIES = {
+    "fill-only": "written as $set_once, so that what a live profile says stays as it is",
+    "overwrite": "written as $set: what a live profile says is overwritten, however old the history is",
+    "prefix": "written as $set under names that begin with {prefix}, beside what a live profile says",
 }
 
 ADVICE = {
@@ -86,6 +134,17 @@ def meaning(code: str) -> str:
 def advice(gate: str) -> str:
     """What to do about a gate, "" where its detail says it all."""
     return ADVICE.get(gate, "")
+
+
+def decided_because(reason: str, plan: Plan) -> str:
+    """Why a pair was decided as it was, "" for a reason that this version does not know."""
+    return REASONS.get(reason, "").format(most=plan.options.max_ids_per_person)
+
+
+def policy_meaning(policy: str) -> str:
+    """How final properties meet those of a live profile (DESIGN 10), in words."""
+    name, _, prefix = policy.partition("=")
+    return POLICIES.get(name, name).format(prefix=printable(prefix))
 
 
 def unproved(plan: Plan) -> list[str]:

@@ -26,6 +26,8 @@ from .keys import Keyring
 from .management.docs_page import rendered
 from .management.openapi import document
 from .management.routes import Management
+from .page.guard import guarded
+from .page.routes import Page
 from .reading import whole_body
 from .refusal import Refusal, too_large
 from .settings import Settings
@@ -44,7 +46,7 @@ Result = TypeVar("Result")
 def create_app(
     store: Store, keys: Keyring, settings: Settings | None = None, seed: Mapping[str, Any] | None = None
 ) -> Starlette:
-    """The application over a store. It holds three worker threads until its lifespan ends. Raises BadSeed."""
+    """The application over a store. It holds its worker threads until its lifespan ends. Raises BadSeed."""
     service = _Service(store, keys, settings or Settings(), seed or {})
     routes = [
         Route(path + slash, service.capture, methods=["GET", "POST", "OPTIONS"])
@@ -52,7 +54,7 @@ def create_app(
         for slash in ("", "/")
     ]
     routes += [Route(path, _ready) for path in ("/_readiness", "/_liveness")]
-    routes += [Route("/", service.summary), Route("/_stats", service.stats)]
+    routes += [*service.page.routes(), Route("/_stats", guarded(service.stats))]
     routes += [Route("/openapi.json", service.openapi), Route("/docs", service.docs)]
     routes += flags.routes() + service.management.routes()
     app = Starlette(routes=routes, lifespan=service.lifespan)
@@ -74,6 +76,7 @@ class _Service:
         self._judge = ThreadPoolExecutor(1, "service-capture")
         self._reader = ThreadPoolExecutor(1, "service-query")
         self.management = Management(store, keys, settings, self._reader, seed)
+        self.page = Page(store, keys, self.management.hog_functions)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -83,6 +86,7 @@ class _Service:
             self._judge.shutdown()
             self._reader.shutdown()
             self.management.close()
+            self.page.close()
 
     async def capture(self, request: Request) -> Response:
         """One capture request, whole or not at all."""
@@ -132,16 +136,6 @@ class _Service:
     async def docs(self, request: Request) -> Response:
         """The same description for people."""
         return HTMLResponse(rendered(document(self._settings)))
-
-    async def summary(self, request: Request) -> Response:
-        """What landed, in three lines for a person."""
-        stats = await _in(self._reader, self._stats)
-        return PlainTextResponse(
-            "capture\n"
-            f"{stats['events']} events ({stats['raw_events']} copies accepted, "
-            f"{stats['requests']} requests, {stats['rejected']} rejected)\n"
-            "Counts by event and day: /_stats\n"
-        )
 
     async def stats(self, request: Request) -> Response:
         """What landed, as counts."""

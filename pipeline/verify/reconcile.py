@@ -23,7 +23,8 @@ from pipeline.ledger import read_places
 from pipeline.make import Recipe, Task
 from pipeline.management import ManagementClient
 from pipeline.plan.directory import Directory
-from pipeline.plan.reading import Planned, link_blocks, task_of, tasks
+from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.reading import Planned, task_of, tasks
 from pipeline.plan.sealed import Plan
 from pipeline.verify.expected import DOUBTED, LANDED, SIGHT, Expected, expect_block, sight, sights_of
 from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
@@ -92,9 +93,12 @@ def _expected(plan: Plan, directory: Directory, recipe: Recipe, count: int) -> I
         for place in read_places(directory.ledger, state):
             ranges.setdefault((place.phase, place.block), ([], []))[which].append((place.first, place.last))
     mapper = recipe.compile(recipe.options)
-    for number, events in link_blocks(plan, directory, mapper, recipe.options):
-        settled, doubted = ranges.get(("identities", number), ([], []))
-        yield sights_of(events, settled, doubted, number)
+    for phase in PHASES:
+        if phase == EVENTS:
+            continue
+        for number, events in phase_blocks(phase, plan, directory, mapper, recipe.options):
+            settled, doubted = ranges.get((phase, number), ([], []))
+            yield sights_of(events, settled, doubted, number)
 
     def choose(planned: Planned) -> Task | None:
         known = ranges.get(("events", planned.sealed.number))

@@ -7,18 +7,34 @@ apply_plan(plan, directory, ApplyRequest("eu", key))                     sending
 from __future__ import annotations
 
 from pipeline.workflow.choosing import guess_mapping, starting_mapping
+from pipeline.workflow.phases import choose_phases
 from pipeline.workflow.planning import PlanRequest, plan_export
+from pipeline.workflow.preflight import Preflight, PreflightRequest, check_target
 from pipeline.workflow.sealed import check_applicable, check_fresh, dialect_of, differences, load_plan, recipe_for
-from pipeline.workflow.sending import ApplyRequest, Rehearsal, Standing, apply_plan, rehearse, status, verify_plan
+from pipeline.workflow.sending import (
+    ApplyRequest,
+    Rehearsal,
+    Standing,
+    apply_plan,
+    check_request,
+    rehearse,
+    status,
+    verify_plan,
+)
 
 __all__ = [
     "ApplyRequest",
     "PlanRequest",
+    "Preflight",
+    "PreflightRequest",
     "Rehearsal",
     "Standing",
     "apply_plan",
     "check_applicable",
     "check_fresh",
+    "check_request",
+    "check_target",
+    "choose_phases",
     "dialect_of",
     "differences",
     "guess_mapping",

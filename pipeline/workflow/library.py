@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from pipeline import config, workflow
 from pipeline.config import Secret
 from pipeline.errors import UsageError
+from pipeline.plan.phases import PHASES
 from pipeline.plan.sealed import Plan
-from pipeline.schema import Limits, Reject
+from pipeline.schema import Limits, Options, Reject
 from pipeline.workflow import Rehearsal, Standing
 
 if TYPE_CHECKING:
@@ -63,6 +64,13 @@ def plan_export(
     provenance: bool = True,
     max_batch_events: int = Limits().batch_events,
     max_batch_bytes: int = Limits().batch_bytes,
+    person_properties: str | None = None,
+    profile_policy: str | None = None,
+    persons: str = "all",
+    max_ids_per_person: int = Options(0).max_ids_per_person,
+    identities: PathText | None = None,
+    group_types: Sequence[str] = (),
+    earlier: Sequence[PathText] | None = None,
     as_of: datetime | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda rows, length: None,
@@ -73,6 +81,10 @@ def plan_export(
     `since` and `until` are half-open, event time, and need an offset. The plan may come back not ready: look at
     `plan.ready` and `plan.gates`. Raises UsageError, MappingError, UnreadableExport, and Busy where the directory
     holds the ledger of a plan that was applied.
+
+    `person_properties` is final or none, `profile_policy` fill-only, overwrite or prefix=TEXT; None leaves either to
+    the mapping. `persons` is all or identified; `identities` a file of pairs of ids; `earlier` directories of plans
+    whose merges are in, by default those beside this one that name the same target.
     """
     from pipeline.instants import ZoneClock
     from pipeline.plan.directory import Directory
@@ -102,6 +114,13 @@ def plan_export(
             limits=Limits(batch_events=max_batch_events, batch_bytes=max_batch_bytes),
             workers=workers,
             as_of=_micros(as_of, "as_of"),
+            person_properties=_one_of("person_properties", person_properties, (None, "final", "none")),
+            profile_policy=profile_policy,
+            persons=_one_of("persons", persons, ("all", "identified")) or "all",
+            max_ids_per_person=max_ids_per_person,
+            identities=_path(identities),
+            group_types=tuple(group_types),
+            earlier=None if earlier is None else [Path(one) for one in earlier],
         ),
         progress,
     )
@@ -127,19 +146,31 @@ def rehearse_plan(
     *,
     source_root: PathText | None = None,
     workers: int | None = None,
+    faults: Sequence[str] = (),
+    fault_seed: int = 0,
     progress: Callable[[Counts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Rehearsal:
     """Apply a plan to the embedded local service, read everything back, and add the result to the report.
 
-    Nothing leaves this machine. Look at `rehearsal.verification.proved`. Raises UnsafePlan, StalePlan,
-    UnreadableExport, Refused, Unfinished.
+    Nothing leaves this machine. Look at `rehearsal.verification.proved`. With `faults`, as `mix:10%`, the service
+    misbehaves on the way (`pipeline.service.faults` says how), the same for the same `fault_seed`;
+    `rehearsal.faults` tells what came of them. Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused,
+    Unfinished.
     """
     from pipeline.report.machine import write_report
     from pipeline.report.results import apply_result, verify_result
+    from pipeline.service.faults import BadFault, read_script
 
+    try:
+        read_script(faults)
+    except BadFault as error:
+        raise UsageError(f"not a fault: {error}", hint=error.hint) from None
     plan, place = workflow.load_plan(fspath(directory))
-    done = workflow.rehearse(plan, place, workers=workers, source_root=_path(source_root), progress=progress, warn=warn)
+    done = workflow.rehearse(
+        plan, place, workers=workers, source_root=_path(source_root), faults=faults, fault_seed=fault_seed,
+        progress=progress, warn=warn,
+    )  # fmt: skip
     write_report(place, plan, apply_result(done.outcome), verify_result(done.verification))
     return done
 
@@ -150,8 +181,13 @@ def apply_plan(
     *,
     project_key: str | Secret | None = None,
     dry_run: bool = False,
+    phases: Sequence[str] = PHASES,
+    approve_merges: int | None = None,
+    rotated_key: bool = False,
     source_root: PathText | None = None,
     workers: int | None = None,
+    rate: float | None = None,
+    max_duration: float | None = None,
     max_concurrency: int = 8,
     max_retries: int | None = None,
     retry_for: float = 3600.0,
@@ -164,9 +200,13 @@ def apply_plan(
 ) -> Outcome:
     """Send exactly the plan, or resume doing so. Naming the target here is the consent; nothing is asked.
 
-    `to` is us, eu or a URL; `retry_for` and `timeout` are seconds. The outcome is of a run that came to its end; look
-    at `outcome.counts.refused` for events that the service refused. Raises UsageError, Busy, UnsafePlan, StalePlan,
-    BrokenLedger, UnreadableExport; Refused when the service refused us; Unfinished when a later call resumes.
+    `to` is us, eu or a URL; `rate` is events a second; `retry_for`, `timeout` and `max_duration` are seconds. Merges
+    cannot be undone, so `approve_merges` has to be their number, `plan.events.phases["identities"]`, unless the target
+    is this machine. `rotated_key` says that another key than before is of the same project.
+
+    The outcome is of a run that came to its end; look at `outcome.counts.refused` for events that the service refused,
+    and at `outcome.held` where `phases` left some alone. Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger,
+    UnreadableExport; Refused when the service refused us; Unfinished when a later call resumes.
     """
     from pipeline.deliver.outcome import Pace
     from pipeline.deliver.retry import Patience
@@ -181,11 +221,14 @@ def apply_plan(
             key,
             dry_run,
             _path(source_root),
-            Pace(max_concurrency, Patience(seconds=retry_for, tries=max_retries), max_refused),
+            Pace(max_concurrency, Patience(seconds=retry_for, tries=max_retries), max_refused, rate, max_duration),
             workers,
             timeout,
             None if ca_file is None else fspath(ca_file),
             tuple(redirect_hosts),
+            rotated_key,
+            workflow.choose_phases(phases),
+            approve_merges,
         ),
         progress=progress,
         warn=warn,
@@ -226,6 +269,12 @@ def verify_plan(
 def plan_status(directory: PathText) -> Standing:
     """Where a plan stands, also while a run is going. Raises UsageError, UnsafePlan, BrokenLedger."""
     return workflow.status(*workflow.load_plan(fspath(directory)))
+
+
+def _one_of(name: str, value: str | None, words: tuple[str | None, ...]) -> str | None:
+    if value not in words:
+        raise UsageError(f"{name} is {value!r}", hint=f"it may be {' or '.join(word for word in words if word)}")
+    return value
 
 
 def _texts(sources: PathText | Sequence[PathText]) -> list[str]:

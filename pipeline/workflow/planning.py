@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What `backcast plan` is asked. Times are µs UTC; `zones` are (name, local date or "")."""
+    """What `backcast plan` is asked. Times are µs UTC; `zones` are (name, local date or "").
+
+    `person_properties` and `profile_policy` None leave it to the mapping. `earlier` are directories of plans whose
+    merges are in; None looks for them beside the new one.
+    """
 
     sources: Sequence[str]
     directory: Path
@@ -51,6 +56,13 @@ class PlanRequest:
     workers: int | None = None
     as_of: int | None = None
     series: Series | None = None
+    person_properties: str | None = None
+    profile_policy: str | None = None
+    persons: str = "all"
+    max_ids_per_person: int = Options(0).max_ids_per_person
+    identities: Path | None = None
+    group_types: tuple[str, ...] = ()
+    earlier: Sequence[Path] | None = None
 
 
 def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: None) -> Plan:
@@ -60,6 +72,10 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
     """
     from pipeline.make import Recipe
     from pipeline.plan.build import Request, build
+    from pipeline.plan.earlier import earlier_links, plans_beside
+    from pipeline.plan.groups import choose_types
+    from pipeline.plan.people import Given
+    from pipeline.plan.persons import parse_policy
 
     directory = Directory(request.directory)
     if directory.ledger.exists():
@@ -68,12 +84,15 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
             hint="choose another directory with -o, or remove this one if what it sent does not matter",
         )
     allowed = gate_rules.parse_allowed(request.max_rejects)
+    choose_types(Counter(), request.group_types)
+    parse_policy(request.profile_policy or Options(0).profile_policy)
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {directory.path}: {error.strerror}", hint="choose another -o DIR") from None
     source = open_source(request.sources, spool=directory.path)
-    mapping = load_mapping(request.mapping or guess_mapping(source))
+    name = request.mapping or guess_mapping(source)
+    mapping = load_mapping(name)
     excluded = _excluded_ids(request.exclude_ids, directory)
     options = Options(
         as_of=request.as_of if request.as_of is not None else time.time_ns() // 1_000_000 * 1_000,
@@ -88,9 +107,17 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
         collapse_identical=request.collapse_identical,
         limit=request.limit,
         excluded_ids=digest_file(directory.path / EXCLUDED) if excluded else "",
+        person_properties=request.person_properties or mapping.persons.properties or Options(0).person_properties,
+        profile_policy=request.profile_policy or mapping.persons.policy or Options(0).profile_policy,
+        persons=request.persons,
+        max_ids_per_person=request.max_ids_per_person,
+        identities=_digest(request.identities),
+        group_types=request.group_types,
     )
+    parse_policy(options.profile_policy)
+    earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
     recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, source.parts, excluded)
-    seal = MappingSeal(request.mapping or mapping.tool, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
+    seal = MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
     return build(
         Request(
             source,
@@ -101,9 +128,19 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
             request.target,
             allowed,
             series=request.series,
+            given=Given(request.identities, earlier_links(list(earlier))),
         ),
         progress,
     )
+
+
+def _digest(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return digest_file(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="give --identities a file that exists") from None
 
 
 def _excluded_ids(path: Path | None, directory: Directory) -> frozenset[str]:

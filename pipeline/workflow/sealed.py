@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from pipeline.make import Recipe
 
 
-SMALL = 8 * 1024 * 1024
-"""An export smaller than this is read in this process: starting others would take longer."""
-
-
 EXCLUDED = "excluded-ids.txt"
 
 
@@ -35,11 +31,10 @@ def read_ids(path: Path) -> frozenset[str]:
 
 
 def workers_for(asked: int | None, parts: Sequence[Part]) -> int:
-    from pipeline.workers import default_workers
+    """How many worker processes to start for these parts, unless somebody asked for a number."""
+    from pipeline.workers import count_for
 
-    if asked is not None:
-        return asked
-    return 0 if sum(part.bytes for part in parts) < SMALL else default_workers()
+    return count_for(asked, sum(part.bytes for part in parts))
 
 
 def load_plan(path: str | Path) -> tuple[Plan, Directory]:
@@ -60,7 +55,7 @@ def recipe_for(plan: Plan, directory: Directory, source_root: Path | None = None
             raise UnsafePlan(f"{path} is missing or was changed after the plan was sealed", hint="plan again")
         excluded = read_ids(path)
     parts = find_parts(_with_spooled(plan, directory), source_root)
-    return recipe_of(plan, parts, Compile(plan.mapping.name, plan.mapping.text), excluded)
+    return recipe_of(plan, parts, Compile(plan.mapping.name, plan.mapping.text), excluded, directory)
 
 
 def _with_spooled(plan: Plan, directory: Directory) -> Plan:

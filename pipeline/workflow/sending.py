@@ -14,18 +14,24 @@ from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.ledger import Account, Ledger, Totals, hold, is_held, read_account, release
 from pipeline.plan.directory import Directory
+from pipeline.plan.phases import PHASES
 from pipeline.plan.sealed import Plan
+from pipeline.workflow.phases import check_merges, check_phases
 from pipeline.workflow.sealed import EXCLUDED, check_applicable, check_fresh, dialect_of, recipe_for, workers_for
 
 if TYPE_CHECKING:
     from pipeline.deliver.outcome import Counts, Outcome, Pace
     from pipeline.service.faults import Tally
     from pipeline.verify import Verification
+    from pipeline.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """What `backcast apply` is asked. `rotated_key`: another key than before is of the same project all the same."""
+    """What `backcast apply` is asked. `rotated_key`: another key than before is of the same project all the same.
+
+    `phases` are those to send, `approve_merges` the number of merges that a person looked at and approved.
+    """
 
     to: str
     project_key: Secret
@@ -37,6 +43,8 @@ class ApplyRequest:
     ca_file: str | None = None
     redirect_hosts: tuple[str, ...] = ()
     rotated_key: bool = False
+    phases: tuple[str, ...] = PHASES
+    approve_merges: int | None = None
 
 
 def apply_plan(
@@ -47,14 +55,25 @@ def apply_plan(
     interrupted: threading.Event | None = None,
     progress: Callable[[Counts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
+    workers: Workers | None = None,
 ) -> Outcome:
-    """Send exactly the plan, or resume doing so.
+    """Send exactly the plan, or resume doing so. `workers` were started before, for this plan, and not briefed.
 
     What stops a run that has begun is its outcome's `problem`, beside the counts. Raises what keeps it from beginning:
     UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger, UsageError.
     """
+    check_request(plan, directory, request)
+    return _run(plan, directory, request, interrupted, progress, warn, workers)
+
+
+def check_request(plan: Plan, directory: Directory, request: ApplyRequest) -> None:
+    """All that can be said of a request without the network, the export or a key. Raises UnsafePlan, BrokenLedger."""
+    from pipeline.deliver.capture import address_of, is_loopback
+
     check_applicable(plan, request.to)
-    return _run(plan, directory, request, interrupted, progress, warn)
+    check_phases(plan, directory, request.phases)
+    at_home = request.dry_run or is_loopback(address_of(request.to))
+    check_merges(plan, directory, request.phases, request.approve_merges, loopback=at_home)
 
 
 def _run(
@@ -64,10 +83,12 @@ def _run(
     interrupted: threading.Event | None,
     progress: Callable[[Counts], None],
     warn: Callable[[str], None],
+    workers: Workers | None = None,
 ) -> Outcome:
     from pipeline.deliver.apply import Apply, Pace
     from pipeline.deliver.capture import CaptureSink, address_of
     from pipeline.deliver.sink import NowhereSink, Sink
+    from pipeline.workers import Workers
 
     address = "nowhere" if request.dry_run else address_of(request.to)
     recipe = recipe_for(plan, directory, request.source_root)
@@ -100,8 +121,9 @@ def _run(
             sink,
             ledger,
             project_key=request.project_key.reveal(),
-            workers=workers_for(request.workers, recipe.parts),
+            workers=workers or Workers(workers_for(request.workers, recipe.parts)),
             pace=pace,
+            phases=request.phases,
             dry_run=request.dry_run,
             interrupted=interrupted,
             progress=progress,

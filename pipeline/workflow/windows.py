@@ -19,6 +19,7 @@ import msgspec
 from pipeline.config import Secret
 from pipeline.errors import BackcastError, Interrupted, Refused, StalePlan, Unfinished, UnreadableExport, UnsafePlan
 from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
+from pipeline.jobs.places import windows_folder
 from pipeline.ledger import read_places, read_totals
 from pipeline.plan.directory import Directory
 from pipeline.plan.remaining import all_of, settled_of
@@ -231,7 +232,15 @@ class Windows:
             workers=self.workers,
             as_of=job.as_of(window),
             series=Series(self.state.settled, job.most_merges),
+            person_properties="none",
+            earlier=self.merged_before(),
         )
+
+    def merged_before(self) -> list[Path]:
+        """The plans whose merges a new one must not contradict; none where merges are held back."""
+        if self.job.most_merges is None:
+            return []
+        return sorted(ledger.parent for ledger in windows_folder(self.job.state).glob("*/plan-*/ledger.sqlite"))
 
     def reading(self, told: Reading, rows: int, length: int) -> None:
         """Called while a plan is made: nothing is at stake yet, so an end may come at once."""
@@ -261,7 +270,7 @@ class Windows:
             try:
                 with self.watching.sending(attempt.window, plan.events.made) as told:
                     outcome = apply_plan(
-                        plan, place, self.order(), interrupted=self.interrupted, progress=told,
+                        plan, place, self.order(plan), interrupted=self.interrupted, progress=told,
                         warn=self.watching.warn,
                     )  # fmt: skip
             except StalePlan as error:
@@ -281,11 +290,14 @@ class Windows:
                 )
         self.record(attempt, plan, place)
 
-    def order(self) -> ApplyRequest:
-        """What `backcast apply` would be asked. The target in the job file is the consent."""
+    def order(self, plan: Plan) -> ApplyRequest:
+        """What `backcast apply` would be asked. The job file's target is the consent, its `merges` the approval."""
         from pipeline.deliver.outcome import Pace
 
-        return ApplyRequest(self.job.to, self.project_key, pace=Pace(rate=self.job.rate), workers=self.workers)
+        return ApplyRequest(
+            self.job.to, self.project_key, pace=Pace(rate=self.job.rate), workers=self.workers,
+            approve_merges=plan.events.phases.get("identities", 0),
+        )  # fmt: skip
 
     def record(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
         """Everything of the plan is settled or refused: the window is done."""

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from pipeline.make import Maker
-from pipeline.plan.reading import link_blocks, planned_blocks, task_of, tasks
+from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.reading import planned_blocks, task_of, tasks
 from pipeline.workflow import PlanRequest, load_plan, plan_export, recipe_for
 
 HERE = Path(__file__).parent
@@ -38,6 +39,17 @@ GOLDEN = {
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
     "generic-csv": Sample(("generic/orders.csv",), {"mapping": "generic", "settings": GENERIC}),
     "generic-parquet": Sample(("generic/orders.parquet",), {"mapping": "generic", "settings": GENERIC}),
+    "segment": Sample(("segment/archive",), {"mapping": "segment"}),
+    "segment-warehouse": Sample(("segment/warehouse",), {"mapping": "segment-warehouse"}),
+    **{
+        f"segment-{table}": Sample(
+            (f"segment/{table}",), {"mapping": "segment-warehouse", "settings": {"table": table}}
+        )
+        for table in ("identifies", "groups", "screens")
+    },
+    "rudderstack": Sample(("rudderstack/storage",), {"mapping": "rudderstack"}),
+    "rudderstack-staging": Sample(("rudderstack/staging",), {"mapping": "rudderstack-warehouse"}),
+    "rudderstack-lake": Sample(("rudderstack/lake",), {"mapping": "rudderstack-warehouse"}),
     "rejects": Sample(
         ("rejects/broken.jsonl", "rejects/broken.csv"), {"mapping": "generic", "settings": GENERIC_WITHOUT_UUID}
     ),
@@ -45,7 +57,7 @@ GOLDEN = {
 
 
 def golden(name: str) -> str:
-    """The whole story of a sample: counts first, then merges, events as sent, rejects; a line each."""
+    """The whole story of a sample: counts first, then all phases as sent, then rejects; a line each."""
     sample = GOLDEN[name]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
@@ -69,11 +81,14 @@ def golden(name: str) -> str:
                 }
             )
         ]
-        for _, events in link_blocks(plan, directory, maker.mapper, recipe.options):
-            lines.extend(events)
         assert sum(planned.events for planned in planned_blocks(directory)) == plan.events.phases["events"]
-        for task in tasks(plan, directory, recipe.parts, lambda planned: task_of(plan, planned)):
-            lines.extend(maker.tabled(task)[1])
+        for phase in PHASES:
+            if phase == EVENTS:
+                for task in tasks(plan, directory, recipe.parts, lambda planned: task_of(plan, planned)):
+                    lines.extend(maker.tabled(task)[1])
+            else:
+                for _, events in phase_blocks(phase, plan, directory, maker.mapper, recipe.options):
+                    lines.extend(events)
         lines.extend(directory.rejects.read_bytes().splitlines())
     return b"\n".join(lines).decode() + "\n"
 

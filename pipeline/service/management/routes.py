@@ -95,6 +95,10 @@ class Management:
                     found.append(Route(spelled + slash, _Door(self, methods)))
         return [*found, Route("/api/{rest:path}", _Door(self, {}))]
 
+    async def hog_functions(self, project: int) -> list[Json]:
+        """The full records of a project's hog functions, the deleted ones too. They must not be changed."""
+        return await self._in(self._worker, lambda: self.state.documents.all("hog_function", project))
+
     async def respond(self, request: Request, methods: Mapping[str, Operation]) -> Response:
         """The answer to a request to a path that has these methods."""
         allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))

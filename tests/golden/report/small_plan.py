@@ -12,7 +12,22 @@ from typing import Any
 import msgspec
 
 from pipeline.plan.directory import Directory, LinesWriter
-from pipeline.plan.sealed import EventCounts, Example, Gate, MappingSeal, PartSeal, Plan, RowCounts, seal
+from pipeline.plan.sealed import (
+    ClusterSeal,
+    DecisionSeal,
+    EventCounts,
+    Example,
+    Gate,
+    IdentitiesSeal,
+    MappingSeal,
+    PartnersSeal,
+    PartSeal,
+    PeopleSeal,
+    Plan,
+    ProfilesSeal,
+    RowCounts,
+    seal,
+)
 from pipeline.report.machine import write_report
 from pipeline.report.results import ApplyResult, BatchCounts, CellCounts, FoundCounts, SentCounts, VerifyResult
 from pipeline.schema import Dialect, Format, Limits, Options, Reject
@@ -46,6 +61,15 @@ REHEARSAL = ApplyResult(
 VERIFICATION = VerifyResult(
     cells=CellCounts(match=4), events=FoundCounts(expected=12, found=12, missing=0, extra=0), proved=True
 )
+
+
+PEOPLE = PeopleSeal(
+    identities=IdentitiesSeal(
+        2, 3, 1, [DecisionSeal("merge", "stated", 2), DecisionSeal("refused", "junk_id", 1)],
+        [ClusterSeal("u1", 3, ["d1", "d2"])], [], [PartnersSeal("u1", 2, 5)],
+    ),
+    profiles=ProfilesSeal(3, 1, 9, 1, 10, {"$browser": 4}),
+)  # fmt: skip
 
 
 def part(path: str, rows: tuple[int, int, int, int], form: Format = Format.JSONL, **more: Any) -> PartSeal:
@@ -91,6 +115,7 @@ def small_plan(**changes: Any) -> Plan:
         "blocks": 2,
         "event_bytes": 4_321,
         "files": {"cells.jsonl": "c" * 64, "rejects.jsonl": "e" * 64},
+        "people": PEOPLE,
         "notices": [("ignored_file", "_SUCCESS", "a marker that writers leave beside an export")],
     }
     return seal(Plan(**{**given, **changes}))

@@ -1,0 +1,93 @@
+"""What a mapper is, and what the events of one block are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.events.sayings import Noted
+from pipeline.events.texts import cut
+from pipeline.identity import Hasher
+from pipeline.schema import GroupUpdate, Link, Reject
+from pipeline.values import Record
+
+
+class Mapper(Protocol):
+    """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extract.rows`.
+
+    `observe_row` and `observe_members` give the same events as the others, with their notes.
+    """
+
+    @property
+    def tool(self) -> str: ...
+
+    @property
+    def hasher(self) -> Hasher: ...
+
+    @property
+    def opens(self) -> tuple[str, ...]: ...
+
+    @property
+    def map_row(self) -> Callable[[Record], Any]: ...
+
+    @property
+    def map_members(self) -> Callable[[Any], Any] | None: ...
+
+    @property
+    def observe_row(self) -> Callable[[Record], Any]: ...
+
+    @property
+    def observe_members(self) -> Callable[[Any], Any] | None: ...
+
+
+@dataclass(slots=True)
+class Events:
+    """What one block becomes, before the plan's tables.
+
+    `runs` are the events as text, each followed by a comma, some hundreds in each; `sizes` their bytes without it;
+    `events` cuts them apart. The lists of the second group run in parallel, one entry an event; `nth` numbers the
+    events of one row. Those of the third group do too, and like the notes they are filled only when observing.
+    `digest` is the block's seal (`Texts.seal`); `digests` are xxh3-128 of each event.
+    `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
+    `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
+    `walls` holds (wall clock, receive time) pairs, µs, for the proof of the zone. `noted`, `group_updates` and
+    `grouped` (`$groups` and the event's time) are what rows say of ids, persons and groups.
+    """
+
+    rows: int = 0
+    mapped: int = 0
+    skips: Counter[str] = field(default_factory=Counter)
+    rejects: list[Reject] = field(default_factory=list)
+    links: list[tuple[int, Link]] = field(default_factory=list)
+    digest: str = ""
+    count: int = 0
+
+    runs: list[bytes] = field(default_factory=list)
+    sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    row_of: list[int] = field(default_factory=list)
+    nth: list[int] = field(default_factory=list)
+    uuids: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 16), np.uint8))
+    keyless: frozenset[int] = frozenset()
+
+    digests: list[bytes] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
+    warnings: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    walls: list[tuple[int, int]] = field(default_factory=list)
+    noted: list[Noted] = field(default_factory=list)
+    group_updates: list[GroupUpdate] = field(default_factory=list)
+    grouped: list[tuple[Any, int]] = field(default_factory=list)
+
+    @property
+    def events(self) -> list[bytes]:
+        """Each event by itself, as it would be sent."""
+        return cut(self.runs, self.sizes)

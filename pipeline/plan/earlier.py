@@ -1,0 +1,72 @@
+"""What earlier plans for the same target merged already, so that nothing is merged twice or against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import msgspec
+
+from pipeline.errors import UsageError
+from pipeline.ledger import Place, read_places
+from pipeline.plan.directory import Directory
+from pipeline.plan.identities.observed import EarlierLink
+from pipeline.plan.links import SealedLink
+from pipeline.plan.phases import line_blocks
+from pipeline.plan.sealed import FORMAT
+
+PHASE = "identities"
+
+
+class _Head(msgspec.Struct):
+    """The beginning of a plan.json."""
+
+    format: str = ""
+    target: str = ""
+
+
+def plans_beside(directory: Directory, target: str) -> list[Directory]:
+    """The plans in the folder of a new one that name the same target and were applied. None where it names none."""
+    if not target:
+        return []
+    own = directory.path.resolve()
+    found = []
+    for path in sorted(own.parent.glob("*/plan.json")):
+        place = Directory(path.parent)
+        if path.parent != own and place.ledger.exists() and _head(place) == _Head(FORMAT, target):
+            found.append(place)
+    return found
+
+
+def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
+    """Their links with what became of each. Raises UsageError for a directory that holds no plan, BrokenLedger."""
+    for place in plans:
+        if _head(place).format != FORMAT:
+            raise UsageError(f"{place.path} holds no plan", hint="give --earlier the directory of a plan")
+    return chain.from_iterable(map(_links, plans))
+
+
+def _links(directory: Directory) -> Iterator[EarlierLink]:
+    if not directory.identities.exists():
+        return
+    states: dict[int, list[tuple[Place, str]]] = {}
+    if directory.ledger.exists():
+        for state, name in (("settled", "settled"), ("begun", "in_doubt")):
+            for place in read_places(directory.ledger, state):
+                if place.phase == PHASE:
+                    states.setdefault(place.block, []).append((place, name))
+    decode = msgspec.json.Decoder(SealedLink).decode
+    for number, lines in enumerate(line_blocks(directory.identities)):
+        known = ["unsent"] * len(lines)
+        for place, name in states.get(number, ()):
+            known[place.first : place.last + 1] = [name] * place.events
+        for line, state in zip(lines, known, strict=True):
+            link = decode(line)
+            yield EarlierLink(link.distinct_id, link.other, link.kind, link.time, state)
+
+
+def _head(directory: Directory) -> _Head:
+    try:
+        return msgspec.json.decode(directory.plan.read_bytes(), type=_Head)
+    except (OSError, msgspec.MsgspecError):
+        return _Head()

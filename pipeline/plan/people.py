@@ -1,0 +1,236 @@
+"""Ids, groups and persons of a plan being made: what blocks say of them, decided and sealed once everything is read.
+
+What grows with the people of an export lies in a scratch database (law 8). Nothing depends on the order of rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.events import Encoder, Mapper
+from pipeline.identified import Identified
+from pipeline.make import USER, BlockNotes
+from pipeline.plan.database import Database
+from pipeline.plan.directory import Directory, LinesWriter, digest_file
+from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, Types, choose_types, encode_group, group_types_gate
+from pipeline.plan.identities.observed import KINDS, EarlierLink, Observed, Pair
+from pipeline.plan.identities.outcome import Identities
+from pipeline.plan.identities.pair_file import add_pair_file
+from pipeline.plan.identities.resolve import resolve
+from pipeline.plan.identities.sightings import sight
+from pipeline.plan.latest import Sayings
+from pipeline.plan.persons import PersonCounts, SealedPerson, encode_person, final_persons, parse_policy
+from pipeline.plan.profiles import seal_identified
+from pipeline.plan.sealed import (
+    ClusterSeal,
+    DecisionSeal,
+    Gate,
+    GroupsSeal,
+    GroupTypeSeal,
+    IdentitiesSeal,
+    PartnersSeal,
+    PeopleSeal,
+    PersonsSeal,
+    ProfilesSeal,
+)
+from pipeline.plan.series import Series, new_links, unsettled
+from pipeline.schema import Limits, Options
+from pipeline.validate import Rules, check_size
+
+SURELY_SMALL = 100_000
+"""A profile or group of fewer bytes keeps every rule of size, however it is encoded."""
+MOST_NAMES = 200
+"""So many names of properties are told in a plan, the most frequent."""
+T = TypeVar("T", SealedGroup, SealedPerson)
+Chunks = Callable[[], Iterator[NDArray[np.void]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What people give a plan of ids beside its export: a file of pairs, and what earlier plans sealed."""
+
+    pair_file: Path | None = None
+    earlier: Iterable[EarlierLink] = ()
+
+
+class People:
+    """Collects what blocks say; `seal` decides and writes."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        mapper: Mapper,
+        options: Options,
+        limits: Limits,
+        parts: Sequence[str],
+        given: Given,
+        series: Series | None,
+    ) -> None:
+        self._directory = directory
+        self._mapper = mapper
+        self._options = options
+        self._rules = Rules.of(options, limits)
+        self._parts = parts
+        self._given = given
+        self._series = series
+        self._database = Database(directory.scratch)
+        self._observed = Observed(self._database)
+        self._persons = Sayings(self._database, "person_sayings")
+        self._groups = Groups(self._database)
+        self._promoted: Counter[str] = Counter()
+        self._types = Types((), ())
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._database.close()
+
+    def take(self, part: int, first_row: int, notes: BlockNotes) -> None:
+        """Add what a block says. `first_row` is the number of its first row in its part, from 1."""
+        self._observed.add(
+            part,
+            (
+                Pair(one.anonymous, one.user, KINDS[one.kind], one.first, one.last, one.events, first_row + one.row)
+                for one in notes.pairs
+            ),
+        )
+        self._persons.add(notes.persons)
+        self._groups.add(notes.groups)
+        self._promoted.update(notes.promoted)
+
+    def seal(self, chunks: Chunks, warnings: Counter[str], files: dict[str, str]) -> PeopleSeal:
+        """Write the identities, groups and persons, and what tells who is identified. `chunks` gives key records."""
+        if self._given.pair_file is not None:
+            add_pair_file(self._observed, self._given.pair_file)
+        options = self._options
+        look = partial(sight, chunks=chunks(), user_bit=int(USER))
+        with resolve(
+            self._observed,
+            look,
+            self._directory.scratch,
+            most=options.max_ids_per_person,
+            earlier=self._given.earlier,
+        ) as found:
+            identities = self._seal_identities(found, warnings, files)
+            groups = self._seal_groups(warnings, files)
+            profiles = self._seal_profiles(found, chunks, files)
+            persons = self._seal_persons(found, warnings, files)
+        return PeopleSeal(identities, groups, persons, profiles)
+
+    def types_gate(self) -> Gate | None:
+        """More group types than the service keeps. To be asked after `seal`."""
+        return group_types_gate(self._types, self._groups.types, named=bool(self._options.group_types))
+
+    # -- one by one ----------------------------------------------------------------------------------
+
+    def _seal_identities(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> IdentitiesSeal:
+        with LinesWriter(self._directory.identities) as writer:
+            links = found.links(self._mapper.hasher, self._options.as_of)
+            writer.write_all(links if self._series is None else new_links(links, self._series, warnings))
+            files["identities.jsonl"] = writer.close()
+        named = self._given.pair_file.name if self._given.pair_file is not None else ""
+        pairs = found.write(self._directory.pairs, self._parts, named)
+        files["identities.parquet"] = digest_file(self._directory.pairs)
+        blast = found.blast_radius()
+        return IdentitiesSeal(
+            writer.count,
+            pairs,
+            blast.persons,
+            [DecisionSeal(*names, count) for names, count in sorted(blast.decisions.items())],
+            [ClusterSeal(one.canonical, one.ids, list(one.some)) for one in blast.largest],
+            [PartnersSeal(one.id, one.partners, one.events) for one in blast.shared],
+            [PartnersSeal(one.id, one.partners, one.events) for one in blast.crowded],
+        )
+
+    def _seal_groups(self, warnings: Counter[str], files: dict[str, str]) -> GroupsSeal:
+        options, counts = self._options, GroupCounts()
+        found = self._groups.types
+        self._types = choose_types(found, options.group_types)
+        encoder = Encoder(self._mapper.tool, options)
+        with LinesWriter(self._directory.groups) as writer:
+            groups = self._groups.final(self._types, self._mapper.hasher, options.as_of, counts)
+            writer.write_all(
+                self._new(
+                    (
+                        group
+                        for group in groups
+                        if self._fits(len(group.set), partial(encode_group, group, encoder, options.dialect))
+                        or self._left_out(counts.left_out, "large_group")
+                    ),
+                    "settled_group",
+                    warnings,
+                )
+            )
+            files["groups.jsonl"] = writer.close()
+        types = [GroupTypeSeal(one, found[one], True) for one in self._types.chosen]
+        types += [GroupTypeSeal(one, found[one], False) for one in self._types.left_out]
+        return GroupsSeal(writer.count, counts.properties, types, dict(sorted(counts.left_out.items())))
+
+    def _seal_profiles(self, found: Identities, chunks: Chunks, files: dict[str, str]) -> ProfilesSeal:
+        """Who has a profile; the table of them is only kept where others get none."""
+        chosen = self._options.persons == "identified"
+        path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
+        counts = seal_identified(path, self._directory.scratch, chunks(), found.identified(), int(USER))
+        if chosen:
+            files["identified.bin"] = digest_file(path)
+        looked_at = self._promoted.pop("", 0)
+        promoted = dict(sorted(self._promoted.items(), key=lambda one: (-one[1], one[0])))
+        return ProfilesSeal(*counts, looked_at=looked_at, promoted=promoted)
+
+    def _seal_persons(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> PersonsSeal:
+        options, counts = self._options, PersonCounts()
+        encoder = Encoder(self._mapper.tool, options)
+        wanted = Identified(self._directory.identified).holds if options.persons == "identified" else None
+        with LinesWriter(self._directory.persons) as writer:
+            persons = final_persons(
+                self._persons,
+                parse_policy(options.profile_policy),
+                self._mapper.hasher,
+                options.as_of,
+                counts,
+                moves=found.canonical,
+                wanted=(lambda ids: wanted(ids).tolist()) if wanted is not None else None,
+            )
+            writer.write_all(
+                self._new(
+                    (
+                        person
+                        for person in persons
+                        if self._fits(
+                            len(person.set) + len(person.set_once),
+                            partial(encode_person, person, encoder, options.dialect),
+                        )
+                        or self._left_out(counts.left_out, "large_person")
+                    ),
+                    "settled_person",
+                    warnings,
+                )
+            )
+            files["persons.jsonl"] = writer.close()
+        return PersonsSeal(
+            options.person_properties,
+            options.profile_policy,
+            writer.count,
+            counts.properties,
+            dict(counts.names.most_common(MOST_NAMES)),
+            dict(sorted(counts.left_out.items())),
+        )
+
+    def _fits(self, size: int, encode: Callable[[], bytes]) -> bool:
+        """Whether an event is small enough to be sent; it is only encoded where that is in doubt."""
+        return size < SURELY_SMALL or check_size(encode(), self._rules) is None
+
+    def _left_out(self, counts: Counter[str], code: str) -> bool:
+        counts[code] += 1
+        return False
+
+    def _new(self, made: Iterator[T], code: str, warnings: Counter[str]) -> Iterator[T]:
+        """What no earlier plan of a series settled."""
+        return made if self._series is None else unsettled(made, self._series.settled, code, warnings)

@@ -1,0 +1,142 @@
+"""The final profile of each person: one event that says what a whole export says of them (DESIGN 8, 10).
+
+A live profile is younger than any export, so by default nothing in it is overwritten: `fill-only` writes every
+property as `$set_once`. `overwrite` writes what was set as `$set`, and what was only ever set once as `$set_once`.
+`prefix=TEXT` writes all as `$set` under names of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import xxhash
+from msgspec import Raw
+
+from pipeline.errors import UsageError
+from pipeline.events import Encoder
+from pipeline.identity import SEPARATOR, Hasher
+from pipeline.junk import is_junk
+from pipeline.plan.latest import Final, Moves, Sayings
+from pipeline.schema import Draft
+from pipeline.validate import MAX_ID, WITHOUT_TIME
+
+EVENTS = {"contract": "$identify", "posthog": "$set"}
+"""By dialect: the event that updates a person. `$identify` has no `$anon_distinct_id` here and merges nobody."""
+EMPTY = Raw(b"{}")
+_encode = msgspec.json.encode
+
+
+class Policy(NamedTuple):
+    """How final properties meet those of a live profile."""
+
+    name: str
+    prefix: str = ""
+
+
+def parse_policy(text: str) -> Policy:
+    """Read `fill-only`, `overwrite` or `prefix=TEXT`. Raises UsageError."""
+    name, separator, prefix = text.partition("=")
+    if name == "prefix" and prefix.strip():
+        return Policy(name, prefix)
+    if name in ("fill-only", "overwrite") and not separator:
+        return Policy(name)
+    raise UsageError(f"not a profile policy: {text!r}", hint="write fill-only, overwrite or prefix=TEXT")
+
+
+class SealedPerson(msgspec.Struct, frozen=True):
+    """One profile as it is sent. `time` is µs UTC; `set` and `set_once` are JSON objects, values untouched."""
+
+    distinct_id: str
+    time: int
+    uuid: str
+    set: Raw
+    set_once: Raw
+
+
+@dataclass(slots=True)
+class PersonCounts:
+    """Persons written, properties written for them in all, and how often each property's name.
+
+    `left_out` counts by code: `junk_person` and `long_person` (ids that the service would give to a stranger),
+    `anonymous_person` (no identity, under `--persons identified`), `unset_property` (taken away at last).
+    """
+
+    persons: int = 0
+    properties: int = 0
+    names: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+Wanted = Callable[[Sequence[str]], Sequence[bool]]
+"""Says of ids whether they get a profile at all."""
+
+
+def final_persons(
+    sayings: Sayings,
+    policy: Policy,
+    hasher: Hasher,
+    as_of: int,
+    counts: PersonCounts,
+    *,
+    moves: Moves | None = None,
+    wanted: Wanted | None = None,
+) -> Iterator[SealedPerson]:
+    """One record per person of whom something is said, by id; `counts` is filled on the way.
+
+    A row without a time is as old as the youngest event may be: 49 hours before `as_of` (µs UTC). `moves` gives the
+    id that each person keeps (`Identities.canonical`).
+    """
+    for final in sayings.final(as_of - WITHOUT_TIME, moves):
+        code = _refusal(final.owner, wanted)
+        if code:
+            counts.left_out[code] += 1
+            continue
+        if final.unset:
+            counts.left_out["unset_property"] += final.unset
+        written, once = _spelled(final, policy)
+        if not (written or once):
+            continue
+        counts.persons += 1
+        counts.properties += len(written) + len(once)
+        counts.names.update(iter(final.set))
+        counts.names.update(iter(final.set_once))
+        yield _sealed(final.owner, final.time, written, once, hasher)
+
+
+def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
+    """The event that writes one profile, in the target's dialect (DESIGN 8)."""
+    members = {"$set": person.set, "$set_once": person.set_once}
+    properties = {name: value for name, value in members.items() if value != EMPTY}
+    body, _ = encoder.encode(Draft(EVENTS[dialect], person.distinct_id, person.time, properties))
+    return b'%b%b"}' % (body, person.uuid.encode())
+
+
+def _refusal(owner: str, wanted: Wanted | None) -> str:
+    if is_junk(owner):
+        return "junk_person"
+    if len(owner) > MAX_ID or "\0" in owner:
+        return "long_person"
+    if wanted is not None and not wanted([owner])[0]:
+        return "anonymous_person"
+    return ""
+
+
+def _spelled(final: Final, policy: Policy) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """What is written as `$set`, and what as `$set_once`."""
+    if policy.name == "overwrite":
+        return final.set, final.set_once
+    both = dict(sorted((final.set | final.set_once).items()))
+    if policy.name == "fill-only":
+        return {}, both
+    return {policy.prefix + name: value for name, value in both.items()}, {}
+
+
+def _sealed(owner: str, time: int, written: dict[str, bytes], once: dict[str, bytes], hasher: Hasher) -> SealedPerson:
+    of_set, of_once = (_encode({name: Raw(value) for name, value in one.items()}) for one in (written, once))
+    digest = xxhash.xxh3_128_hexdigest(b"%d:%b%b" % (len(of_set), of_set, of_once))
+    uuid = hasher(SEPARATOR.join(("person", owner, digest)))
+    return SealedPerson(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))

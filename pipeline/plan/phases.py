@@ -1,0 +1,71 @@
+"""The phases of a sending, in their order, and the encoded events of those that are not made of rows.
+
+Merges come first, because one that arrives after the events it joins leaves two people; groups next, because the
+first five types take the places there are; profiles last, because an event can overwrite what they say
+(service-behaviour 1.10). The lines of a sealed file are cut into blocks by one rule, so a place in the ledger always
+names the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from pipeline.events import Encoder, Mapper
+from pipeline.plan.directory import Directory
+from pipeline.plan.links import SealedLink, encode_link
+from pipeline.plan.sealed import Plan
+from pipeline.schema import BLOCK_BYTES, BLOCK_ROWS, Options
+
+PHASES = ("identities", "groups", "events", "persons")
+EVENTS = "events"
+
+
+def sealed_file(phase: str, directory: Directory) -> Path:
+    """Where a phase other than events is sealed: one JSON line an event."""
+    return {"identities": directory.identities, "groups": directory.groups, "persons": directory.persons}[phase]
+
+
+def phase_blocks(
+    phase: str, plan: Plan, directory: Directory, mapper: Mapper, options: Options
+) -> Iterator[tuple[int, list[bytes]]]:
+    """The encoded events of a phase other than events, block by block, numbered from 0."""
+    if not plan.events.phases.get(phase):
+        return
+    encode = event_encoder(phase, mapper, options)
+    for number, lines in enumerate(line_blocks(sealed_file(phase, directory))):
+        yield number, [encode(line) for line in lines]
+
+
+def event_encoder(phase: str, mapper: Mapper, options: Options) -> Callable[[bytes], bytes]:
+    """What makes an event, as it is sent, of a line of a phase's sealed file."""
+    encoder, dialect = Encoder(mapper.tool, options), options.dialect
+    if phase == "identities":
+        link = msgspec.json.Decoder(SealedLink).decode
+        return lambda line: encode_link(link(line), encoder)
+    if phase == "groups":
+        from pipeline.plan.groups import SealedGroup, encode_group
+
+        group = msgspec.json.Decoder(SealedGroup).decode
+        return lambda line: encode_group(group(line), encoder, dialect)
+    from pipeline.plan.persons import SealedPerson, encode_person
+
+    person = msgspec.json.Decoder(SealedPerson).decode
+    return lambda line: encode_person(person(line), encoder, dialect)
+
+
+def line_blocks(path: Path) -> Iterator[list[bytes]]:
+    """The lines of a sealed file in blocks: 5,000, or fewer that reach 4 MiB."""
+    lines = list[bytes]()
+    size = 0
+    with path.open("rb") as file:
+        for line in file:
+            lines.append(line)
+            size += len(line)
+            if len(lines) == BLOCK_ROWS or size >= BLOCK_BYTES:
+                yield lines
+                lines, size = [], 0
+    if lines:
+        yield lines

@@ -1,0 +1,108 @@
+"""Some rows of identities.parquet for a report: of every decision and its reason, the pairs that most rows state.
+
+The table has a row for each pair of ids of an export, so it is read group by group of rows, and no more of it is
+held than is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import nsmallest
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipeline.errors import UnsafePlan
+from pipeline.instants import format_utc
+from pipeline.plan.database import numbers, numbers_of
+from pipeline.plan.identities.outcome import SCHEMA
+
+MOST_PAIRS = 10
+"""Rows of each decision and reason."""
+
+
+class PairShown(msgspec.Struct, frozen=True):
+    """One row of the table as it stands. `where` is the part and row, from 1, that states the pair first."""
+
+    decision: str
+    reason: str
+    anonymous_id: str
+    user_id: str
+    events: int
+    where: str
+    first_seen: str | None
+    last_seen: str | None
+
+
+class _Place(NamedTuple):
+    """A row by its rank: more events first, then as the table stands."""
+
+    events: int
+    group: int
+    row: int
+
+
+def some_pairs(path: Path, most: int = MOST_PAIRS) -> list[PairShown]:
+    """At most so many rows of each decision and reason, by both and then by their events, the most first.
+
+    Raises UnsafePlan where the table cannot be read.
+    """
+    try:
+        if not pq.read_schema(path).equals(SCHEMA):
+            raise pa.ArrowInvalid("its columns are others")
+        with pq.ParquetFile(path, read_dictionary=["decision", "reason"]) as table:
+            found: dict[tuple[str, str], list[_Place]] = {}
+            for group in range(table.num_row_groups):
+                for kind, places in _greatest(table, group, most):
+                    found[kind] = nsmallest(most, [*found.get(kind, []), *places])
+            rows = _rows(table, [place for places in found.values() for place in places])
+    except (pa.ArrowException, OSError, LookupError) as error:
+        raise UnsafePlan(f"{path.name} of the plan cannot be read: {error}", hint="plan again") from None
+    return [rows[place] for _, places in sorted(found.items()) for place in places]
+
+
+def _greatest(table: pq.ParquetFile, group: int, most: int) -> Iterator[tuple[tuple[str, str], list[_Place]]]:
+    """The rows with most events of each decision and reason of one group of rows."""
+    for batch in _batches(table, group, ["decision", "reason", "events"]):
+        decisions, reasons = (_codes(batch, name) for name in ("decision", "reason"))
+        events = numbers_of(batch, "events")
+        names = batch.column("decision").dictionary.to_pylist(), batch.column("reason").dictionary.to_pylist()
+        kinds = decisions.astype(np.int64) * len(names[1]) + reasons
+        for kind in np.unique(kinds).tolist():
+            rows = np.flatnonzero(kinds == kind)
+            best = rows[np.argsort(-events[rows], kind="stable")[:most]].tolist()
+            decision, reason = divmod(kind, len(names[1]))
+            yield (names[0][decision], names[1][reason]), [_Place(-int(events[row]), group, row) for row in best]
+
+
+def _rows(table: pq.ParquetFile, places: list[_Place]) -> dict[_Place, PairShown]:
+    shown: dict[_Place, PairShown] = {}
+    for group in sorted({place.group for place in places}):
+        here = [place for place in places if place.group == group]
+        for batch in _batches(table, group, None):
+            some = batch.take(numbers([place.row for place in here]))
+            columns = [some.column(name).to_pylist() for name in ("decision", "reason", "anonymous_id", "user_id")]
+            columns += [some.column(name).to_pylist() for name in ("events", "where")]
+            columns += [_instants(some, name) for name in ("first_seen", "last_seen")]
+            shown.update(zip(here, map(PairShown, *columns), strict=True))
+    return shown
+
+
+def _batches(table: pq.ParquetFile, group: int, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    """One group of rows as one batch, or none where it is empty."""
+    rows = table.metadata.row_group(group).num_rows
+    return iter(table.iter_batches(max(1, rows), row_groups=[group], columns=columns, use_threads=False))
+
+
+def _codes(batch: pa.RecordBatch, name: str) -> NDArray[np.int32]:
+    indices = batch.column(name).indices
+    return np.frombuffer(indices.buffers()[1], np.int32)[indices.offset : indices.offset + len(indices)]
+
+
+def _instants(batch: pa.RecordBatch, name: str) -> list[str | None]:
+    return [None if time is None else format_utc(time) for time in batch.column(name).cast(pa.int64()).to_pylist()]

@@ -1,0 +1,223 @@
+"""Segment and RudderStack over whole sources: tables that hold the same call, shapes that must be told apart."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.extract import open_source
+from pipeline.make import Maker
+from pipeline.mapping import recognise
+from pipeline.plan.reading import task_of, tasks
+from pipeline.workflow import PlanRequest, load_plan, plan_export, recipe_for
+from pipeline.workflow.choosing import guess_mapping
+from pipeline.workflow.sealed import differences
+from tests.golden import samples
+
+SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
+AS_OF = 1_767_225_600_000_000
+CALL = {
+    "anonymous_id": "a-1",
+    "user_id": "u-1",
+    "timestamp": "2023-04-20 14:30:00.123",
+    "received_at": "2023-04-20 14:30:01",
+    "uuid_ts": "2023-04-20 14:31:00",
+}
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """A CSV file with a column for each name in any of the rows."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any, list[Any]]:
+    """The plan of some files, and its events as they would be sent."""
+    plan = plan_export(
+        PlanRequest(
+            sources=[str(path) for path in sources], directory=place, settings=settings, as_of=AS_OF,
+            workers=1,
+        )
+    )  # fmt: skip
+    _, directory = load_plan(place)
+    recipe = recipe_for(plan, directory)
+    maker = Maker(recipe)
+    events: list[bytes] = []
+    for task in tasks(plan, directory, recipe.parts, lambda planned: task_of(plan, planned)):
+        events.extend(maker.tabled(task)[1])
+    return plan, [json.loads(one) for one in events]
+
+
+ORDER = {**CALL, "event": "order_completed", "event_text": "Order Completed"}
+TRACKS = [
+    {"id": "m-1", **ORDER, "context_ip": "203.0.113.9"},
+    {"id": "m-2", **ORDER},
+    {"id": "m-3", **CALL, "event": "signed_up", "event_text": "Signed Up", "context_ip": "203.0.113.9"},
+]
+ORDERS = [
+    {"id": "m-2", **ORDER, "plan_type": "free", "total": "0"},
+    {"id": "m-1", **ORDER, "plan_type": "pro", "total": "1.10"},
+]
+SIGNED_UP = [{"id": "m-3", **CALL, "event": "signed_up", "event_text": "Signed Up"}]
+
+
+@pytest.mark.parametrize("names", [("tracks", "orders", "signed_up"), ("z_tracks", "orders", "a_signed_up")])
+@pytest.mark.parametrize("step", [1, -1])
+def test_tracks_and_an_events_own_table_are_one_event_with_its_properties(
+    tmp_path: Path, names: tuple[str, ...], step: int
+) -> None:
+    """Whatever the order of files and rows, the row with the custom columns stays, and no event is doubled."""
+    tables = (TRACKS, ORDERS, SIGNED_UP)
+    files = [table(tmp_path / f"{name}.csv", rows[::step]) for name, rows in zip(names, tables, strict=True)]
+    plan, events = planned(tmp_path / "plan", files[::step])
+    own = [event["properties"] for event in events]
+    told = {(event["event"], one.get("plan_type"), one.get("total")) for event, one in zip(events, own, strict=True)}
+    assert told == {("Order Completed", "pro", 1.1), ("Order Completed", "free", 0), ("Signed Up", None, None)}
+    assert (len(events), plan.skips) == (3, {"superseded": 3})
+    # Of two rows without a custom column the greater content digest stays: always the same one, here the event's own.
+    assert [event["properties"]["$ip"] for event in events if event["event"] == "Signed Up"] == ["127.0.0.1"]
+
+
+def test_a_later_load_of_an_event_supersedes_an_earlier_one(tmp_path: Path) -> None:
+    """The rule for tracks leaves the rule for copies as it is."""
+    later = [{**ORDERS[0], "received_at": "2023-05-01 00:00:00", "plan_type": "later"}]
+    files = [table(tmp_path / "a.csv", later), table(tmp_path / "b.csv", ORDERS[:1])]
+    _, events = planned(tmp_path / "plan", files)
+    assert [event["properties"]["plan_type"] for event in events] == ["later"]
+
+
+@pytest.mark.parametrize(
+    ("archive", "warehouse", "names"),
+    [
+        ("segment", "segment-warehouse", {"Order Completed", "Plan Chosen", "$pageview", "Invoice Paid"}),
+        ("rudderstack", "rudderstack-staging", {"Order Completed", "Plan Chosen", "$pageview", "$screen"}),
+        ("rudderstack", "rudderstack-lake", {"Lamp Switched", "Invoice Paid", "$pageview"}),
+    ],
+)
+def test_a_call_is_the_same_event_from_the_archive_and_from_the_warehouse(
+    archive: str, warehouse: str, names: set[str]
+) -> None:
+    """uuid, name, person and time (to the millisecond) agree, so a second sending from the other is no double."""
+    read = []
+    for name in (archive, warehouse):
+        lines = [json.loads(line) for line in samples.path_of(name).read_text("utf-8").splitlines()[1:]]
+        events = [line for line in lines if line.get("event") in names]
+        read.append(
+            {(e["uuid"], e["event"], e["properties"]["distinct_id"], e["timestamp"].rstrip("Z")[:23]) for e in events}
+        )
+    assert read[0] == read[1] != set()
+
+
+@pytest.mark.parametrize("name", ["segment", "rudderstack", "rudderstack-staging"])
+def test_a_device_that_two_users_share_is_merged_with_the_first_alone(name: str) -> None:
+    """user-1 and user-1b identified on one anonymousId; nothing welds the two."""
+    lines = [json.loads(line) for line in samples.path_of(name).read_text("utf-8").splitlines()]
+    merges = {
+        line["properties"]["distinct_id"]: line["properties"].get("$anon_distinct_id") or line["properties"]["alias"]
+        for line in lines
+        if {"$anon_distinct_id", "alias"} & line.get("properties", {}).keys()
+    }
+    assert set(merges) == {"user-1", "user-2", "user-3", "user-4"}
+    assert len(set(merges.values())) == 4
+    orders = {line["properties"]["distinct_id"] for line in lines if line.get("event") == "Order Completed"}
+    assert {"user-1", "user-1b"} <= orders
+
+
+def test_the_data_lake_counts_microseconds_and_its_own_clock_is_not_the_devices(tmp_path: Path) -> None:
+    """`_timestamp` is when it happened; original_timestamp, three years earlier, is a device with a wrong clock."""
+    columns = {
+        "id": ["m-1"],
+        "user_id": ["u-1"],
+        "event": ["test_track"],
+        "event_text": ["Test Track"],
+        "_timestamp": [1663683496078000],
+        "original_timestamp": [1565586510909000],
+        "received_at": [1663683496500000],
+        "test_map_t_1_str": ["x"],
+        "context_passed_ip": ["203.0.113.9"],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "part-0.parquet")
+    plan, events = planned(tmp_path / "plan", [tmp_path / "part-0.parquet"])
+    assert plan.mapping.name == "rudderstack-warehouse"
+    assert [(event["event"], event["timestamp"]) for event in events] == [("Test Track", "2022-09-20T14:18:16.078Z")]
+    assert events[0]["properties"]["test_map_t_1_str"] == "x"
+    assert events[0]["properties"]["$ip"] == "203.0.113.9"
+
+
+def test_values_that_a_warehouse_discarded_are_noticed() -> None:
+    """They are counted under a code of their own, never sent as events."""
+    counts = json.loads(samples.path_of("rudderstack-staging").read_text("utf-8").splitlines()[0])
+    assert counts["skips"]["discarded_value"] == 1
+
+
+def test_a_table_that_does_not_tell_itself_is_never_guessed(tmp_path: Path) -> None:
+    """Without its name every row is a reject that says what to do; with it, none is."""
+    sources = [SAMPLES / "segment" / "identifies"]
+    plan, _ = planned(tmp_path / "unnamed", sources)
+    assert (plan.rows.rejected, plan.ready) == (plan.rows.read, False)
+    assert "--set table=NAME" in (tmp_path / "unnamed" / "rejects.jsonl").read_text("utf-8")
+    plan, _ = planned(tmp_path / "named", sources, table="identifies")
+    assert (plan.rows.rejected, plan.events.phases["identities"]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("sample", "mapping"),
+    [
+        ("segment/archive", "segment"),
+        ("segment/warehouse", "segment-warehouse"),
+        ("segment/identifies", "segment-warehouse"),
+        ("segment/groups", "segment-warehouse"),
+        ("segment/screens", "segment-warehouse"),
+        ("rudderstack/storage", "rudderstack"),
+        ("rudderstack/staging", "rudderstack-warehouse"),
+        ("rudderstack/lake", "rudderstack-warehouse"),
+        ("mixpanel", "mixpanel"),
+        ("amplitude", "amplitude"),
+        ("posthog", "posthog"),
+    ],
+)
+def test_every_sample_is_recognised_as_what_it_is(sample: str, mapping: str) -> None:
+    """One mapping is found, also for the tools that were there before."""
+    assert guess_mapping(open_source([str(SAMPLES / sample)])) == mapping
+
+
+def test_no_row_fits_two_of_the_four() -> None:
+    """Segment's message with one key of RudderStack's is RudderStack's alone, and so for tables."""
+    message = {"type": "track", "messageId": "m-1", "timestamp": "2023-04-20T14:30:00Z", "context": {}}
+    assert recognise(dict(message)) == ["segment"]
+    for own in ({"rudderId": "r"}, {"request_ip": "198.51.100.7"}):
+        assert recognise({**message, **own}) == ["rudderstack"]
+    row = {"id": "m-1", **CALL}
+    assert recognise(dict(row)) == ["segment-warehouse"]
+    assert recognise({name.upper(): value for name, value in row.items()}) == ["segment-warehouse"]
+    for own in ({"context_source_id": "s"}, {"context_request_ip": "x"}, {"_timestamp": 1}, {"CONTEXT_PASSED_IP": "x"}):
+        assert recognise({**row, **own}) == ["rudderstack-warehouse"]
+
+
+def test_a_mixture_of_two_tools_is_an_error(tmp_path: Path) -> None:
+    """Half a source of each is nothing that could be guessed."""
+    lines = [{"type": "track", "messageId": f"m-{n}", "timestamp": "2023-04-20T14:30:00Z"} for n in range(4)]
+    mixed = [line | ({"rudderId": "r"} if n % 2 else {}) for n, line in enumerate(lines)]
+    (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in mixed), encoding="utf-8")
+    with pytest.raises(UsageError, match="not plain"):
+        guess_mapping(open_source([str(tmp_path / "mixed.jsonl")]))
+
+
+def test_a_plan_remembers_the_mapping_that_was_recognised(tmp_path: Path) -> None:
+    """Two mappings have one tool; the plan is held against the one it was made with."""
+    plan, _ = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
+    assert (plan.tool, plan.mapping.name) == ("segment", "segment-warehouse")
+    _, directory = load_plan(tmp_path / "plan")
+    assert differences(plan, recipe_for(plan, directory))[0] == []
