@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -127,7 +128,7 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path, begun: bo
             run(directory, server.url, pace=Pace(1, AT_ONCE))
         before = len(server.asked)
         for folder in [tmp_path, *tmp_path.parents]:
-            if str(folder).startswith(str(tmp_path.parent.parent)):
+            if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
                 folder.chmod(0o755)
         words = ["apply", str(directory), "--to", server.url, "--quiet", "--workers", "0"]
         # Python itself may lie where nobody else reads: everything is loaded before the user changes.

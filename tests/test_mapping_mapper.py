@@ -421,9 +421,10 @@ def without_notes(made: object) -> object:
     """Outcomes of a row, less what only a plan is told."""
     if isinstance(made, list):
         return [without_notes(one) for one in made]
-    if isinstance(made, (Draft, PersonUpdate)):
+    if isinstance(made, (Draft, PersonUpdate, GroupUpdate)):
         warnings = tuple(one for one in made.warnings if not one[1].startswith("of a person: "))
-        bare = msgspec.structs.replace(made, note=None, warnings=warnings)
+        note = {} if isinstance(made, GroupUpdate) else {"note": None}
+        bare = msgspec.structs.replace(made, warnings=warnings, **note)
         order = list(made.properties) if isinstance(made, Draft) else []
         return type(made), order, msgspec.structs.asdict(bare)
     return made

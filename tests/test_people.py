@@ -155,6 +155,31 @@ def test_an_amplitude_device_of_two_users_is_the_firsts_and_a_servers_devices_ar
     assert room.count() == len(rows) + 2
 
 
+def test_numeric_user_ids_in_a_devices_place_weld_nobody(tmp_path: Path) -> None:
+    """A tracker that writes a user's id where the device's belongs."""
+    rows = [amplitude(1, "324172", "324172"), amplitude(2, "346298", "324172"), amplitude(3, "346298", "d")]
+    assert set(people(sent(tmp_path, "amplitude", rows))) == {("324172",), ("346298",)}
+
+
+def test_what_was_said_of_a_device_counts_for_the_person_it_became(tmp_path: Path) -> None:
+    """By the time of each saying, whichever id it names."""
+    rows = [
+        segment(1, "identify", None, "a-1", traits={"plan": "free", "n": 1}),
+        segment(2, "track", None, "a-1"),
+        segment(3, "identify", "u-1", "a-1", traits={"plan": "pro"}),
+    ]
+    assert people(sent(tmp_path, "segment", rows)) == {("a-1", "u-1"): {"plan": "pro", "n": 1}}
+
+
+def test_amplitudes_merged_ids_are_followed(tmp_path: Path) -> None:
+    """An id that was merged into another joins the device of the one to the user of the other, from link to link."""
+    merged = [{"amplitude_id": one, "merged_amplitude_id": one + 1} for one in (1, 2)]
+    rows = [amplitude(1, None, "d-1", amplitude_id=1), amplitude(2, "ann", "d-2", amplitude_id=3)]
+    room = sent(tmp_path, "amplitude", rows, merged, settings={"merged_ids": "yes"})
+    assert set(people(room)) == {("amplitude_id:1", "amplitude_id:2", "amplitude_id:3", "ann", "d-1")}
+    assert room.warnings() == []
+
+
 def test_amplitudes_groups_have_their_final_properties_and_no_event_of_their_own(tmp_path: Path) -> None:
     """One event for each group, also for one that is only named."""
     rows = [
@@ -218,7 +243,7 @@ def test_person_properties_may_be_left_out(tmp_path: Path) -> None:
 def of_types(count: int) -> Rows:
     """Rows that name so many group types, the first of them most."""
     kinds = [f"t{number}" for number in range(count)]
-    return [amplitude(at, "ann", "d", groups=dict.fromkeys(kinds[:count - at], "k")) for at in range(count)]
+    return [amplitude(at, "ann", "d", groups=dict.fromkeys(kinds[: count - at], "k")) for at in range(count)]
 
 
 def test_five_group_types_are_numbered_as_the_plan_shows_and_six_stop_it(tmp_path: Path) -> None:
@@ -229,11 +254,11 @@ def test_five_group_types_are_numbered_as_the_plan_shows_and_six_stop_it(tmp_pat
     assert (six.ready, [gate.name for gate in six.gates if gate.level == "stop"]) == (False, ["group_types"])
     chosen = planned(tmp_path / "chosen", "amplitude", of_types(6), group_types=["t5", "t1"])
     assert chosen.ready
-    assert [(one.type, one.sent) for one in chosen.people.groups.types][:3] == [
-        ("t5", True),
-        ("t1", True),
-        ("t0", False),
-    ]
+    room = sent(tmp_path / "sent", "amplitude", of_types(6), group_types=["t5", "t1"])
+    assert {one.type for one in room.groups()} == {"t5", "t1"}
+    assert room.select('select count(*) from events where properties like \'%"t0_ids":"k"%\'') == [(6,)]
+    assert [(one.type, one.sent) for one in chosen.people.groups.types] == [("t5", True), ("t1", True)]
+    assert chosen.warnings == {"left_out_group": 6}
 
 
 def test_events_of_unidentified_ids_make_no_profile(tmp_path: Path) -> None:
@@ -247,6 +272,7 @@ def test_events_of_unidentified_ids_make_no_profile(tmp_path: Path) -> None:
     assert (profiles.identified_ids, profiles.anonymous_ids) == (2, 2)
     assert (profiles.identified_events, profiles.anonymous_events) == (2, 2)
     assert place.identified.name in plan.files
+    assert [gate.name for gate in plan.gates] == ["persons"]
 
 
 def test_pairs_of_the_operators_own_are_merged(tmp_path: Path) -> None:

@@ -290,4 +290,10 @@ def _write_groups(code: Code, read: Read) -> None:
         code.line(f"if {read.groups_open} is not None: d.update(opened({read.groups_open}) or {{}})")
     for name, held in read.groups.items():
         code.line(f"if {held} is not None: d[{name!r}] = {held}")
-    code.line("if d: add_groups(d, p)")
+    chosen = frozenset(code.options.group_types)
+    if not chosen:
+        code.line("if d: add_groups(d, p)")
+        return
+    code.line(f"left = add_groups(d, p, {code.const(chosen)}) if d else ''")
+    if code.observing:
+        code.line("if left: w += (('left_out_group', 'of no type that was chosen: ' + left),)")

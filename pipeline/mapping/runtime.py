@@ -262,12 +262,21 @@ def _spellings(texts: frozenset[str]) -> frozenset[bytes]:
     return frozenset({encode(text) for text in texts} | bare)
 
 
-def add_groups(found: dict[str, Value], properties: dict[str, Any]) -> None:
-    """Set `$groups`: the first key of each type; a list of keys stays whole as the property `<type>_ids`."""
+def add_groups(found: dict[str, Value], properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
+    """Set `$groups`: the first key of each type; a list of keys stays whole as the property `<type>_ids`.
+
+    So do the keys of a type that is not among `chosen`: the service would give it a place of its own for good. Gives
+    the names of those types, with commas.
+    """
     firsts: dict[str, str] = {}
+    left: list[str] = []
     for kind, value in found.items():
         key = text_of(item_of(value, 0))
         if key is None or not key.strip():
+            continue
+        if chosen and kind not in chosen:
+            properties.setdefault(f"{kind}_ids", value)
+            left.append(kind)
             continue
         firsts[kind] = key
         listed = values.items(value)
@@ -275,6 +284,7 @@ def add_groups(found: dict[str, Value], properties: dict[str, Any]) -> None:
             properties.setdefault(f"{kind}_ids", value)
     if firsts:
         properties["$groups"] = Raw(encode(firsts))
+    return ", ".join(left)
 
 
 def group_updates(

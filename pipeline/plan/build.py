@@ -376,6 +376,7 @@ class _Builder:
             found += [rule.keyless_gate(keyless), rule.merges_gate(people.identities.links, series.most_merges)]
         found.append(rule.duplicates_gate(duplicates, self.events))
         found.append(self.people.types_gate())
+        found.append(rule.profiles_gate(people.profiles, identified=self.options.persons == "identified"))
         if getattr(self.mapper, "zone_evidence", False) and rows.mapped:
             found.append(rule.zone_gate(verdict, named=bool(self.options.zones)))
         return [gate for gate in found if gate is not None]

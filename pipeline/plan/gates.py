@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from pipeline.errors import UsageError
 from pipeline.offsets import offset_name
-from pipeline.plan.sealed import Gate
+from pipeline.plan.sealed import Gate, ProfilesSeal
 from pipeline.plan.zone import ZoneVerdict
 
 
@@ -87,6 +87,18 @@ def merges_gate(links: int, most: int | None) -> Gate | None:
     if most is None or links <= most:
         return None
     return Gate("merges", "stop", f"{links} merges would be sent; {most} may")
+
+
+def profiles_gate(profiles: ProfilesSeal, *, identified: bool) -> Gate | None:
+    """Under `--persons identified` some ids get no profile, which cannot be made up for afterwards."""
+    if not identified:
+        return None
+    return Gate(
+        "persons",
+        "warning",
+        f"{profiles.anonymous_ids} ids with {profiles.anonymous_events} events get no profile,"
+        f" {profiles.identified_ids} ids with {profiles.identified_events} events do; merges and groups need one",
+    )
 
 
 def duplicates_gate(duplicates: int, events: int) -> Gate | None:
