@@ -30,32 +30,29 @@ from pipeline.plan.hot_ids import IdCounts
 from pipeline.plan.people import Given, People
 from pipeline.plan.remaining import write_remaining
 from pipeline.plan.sealed import EventCounts as EventTotals
-from pipeline.plan.sealed import Example, Gate, MappingSeal, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
+from pipeline.plan.sealed import (
+    Example,
+    Gate,
+    MappingSeal,
+    PartSeal,
+    PeopleSeal,
+    Plan,
+    RowCounts,
+    SealedBlock,
+    save,
+    seal,
+)
 from pipeline.plan.series import Series
 from pipeline.plan.zone import ZoneVerdict, judge
 from pipeline.schema import Part, Source
 from pipeline.workers import Workers
 
-SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow")
+SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
 """Libraries whose version can change an event; recorded, and named when a block's digest differs."""
 
 
 SAME_FILE = "same_file"
 """The one notice of the reader's that is a warning: somebody gave the same bytes twice (DESIGN 4)."""
-
-
-class SealedBlock(msgspec.Struct, frozen=True):
-    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables."""
-
-    number: int
-    part: int
-    index: int
-    offset: int
-    length: int
-    first_row: int
-    rows: int
-    events: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from pipeline.events import Mapper
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import digest_of
 from pipeline.make import Copy, Recipe, Task
-from pipeline.plan.build import SealedBlock
 from pipeline.plan.directory import Directory, digest_file, read_lines
-from pipeline.plan.sealed import Plan
+from pipeline.plan.sealed import Plan, SealedBlock
 from pipeline.schema import Block, Options, Part
 
 

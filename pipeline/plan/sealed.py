@@ -171,6 +171,20 @@ class PeopleSeal(msgspec.Struct, frozen=True):
     profiles: ProfilesSeal = ProfilesSeal()
 
 
+class SealedBlock(msgspec.Struct, frozen=True):
+    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables."""
+
+    number: int
+    part: int
+    index: int
+    offset: int
+    length: int
+    first_row: int
+    rows: int
+    events: int
+    digest: str
+
+
 class MappingSeal(msgspec.Struct, frozen=True):
     """The mapping as it was used: its whole text, so that a plan needs no other file."""
 

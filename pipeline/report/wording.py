@@ -64,6 +64,8 @@ MEANINGS = {
     "large_person": "the profile is larger than the service stores",
     "anonymous_person": "the id has no identity, and --persons identified gives it no profile",
     "unset_property": "a property that the history takes away at last",
+    "left_out_group": "an event's group of a type that --group-types leaves out; it stays as the property TYPE_ids",
+    "empty_page": "a page of profiles without any",
     "settled_group": "a group that an earlier window of the job sent as it is",
     "settled_person": "a profile that an earlier window of the job sent as it is",
 }
