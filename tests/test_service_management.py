@@ -503,3 +503,10 @@ def test_free_form_objects_come_back_as_they_went(ask: Asking, event: dict[str, 
         ask("PATCH", f"{LIST}{answer.json()['id']}/", {"deleted": True})
     else:
         assert "\\u0000" in content.decode() or "\\ud" in content.decode()
+
+
+def test_a_whole_number_may_be_written_with_a_fraction_of_nothing(ask: Asking) -> None:
+    """JSON knows one kind of number: 3.0 is the integer that the document asks for."""
+    function = ask.made()
+    answer = ask("PATCH", f"{LIST}{function['id']}/", {"execution_order": 3.0})
+    assert (answer.status_code, answer.json()["execution_order"]) == (200, 3)

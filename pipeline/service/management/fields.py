@@ -49,7 +49,9 @@ _TEXTS = {
 
 def written(body: Json, *, observed: bool) -> Json:
     """The writable fields of a body, each of the type it must have. Raises ApiError (400)."""
-    given = {name: body[name] for name in WRITABLE if name in body}
+    given = _counted({name: body[name] for name in WRITABLE if name in body}, ("execution_order",))
+    if isinstance(given.get("masking"), dict):
+        given["masking"] = _counted(given["masking"], ("ttl", "threshold"))
     check_shape(HogFunctionWrite, given, spared=_spared if observed else None)
     if "filters" in given and given["filters"] is None:
         given["filters"] = {}
@@ -62,6 +64,12 @@ def written(body: Json, *, observed: bool) -> Json:
     elif given.get("masking", ...) is None:
         given["masking"] = {}
     return given
+
+
+def _counted(given: Json, names: Iterable[str]) -> Json:
+    """The same with `1218.0` read as the whole number that JSON says it is."""
+    whole = {n: int(v) for n in names if isinstance(v := given.get(n), float) and v.is_integer()}
+    return given | whole
 
 
 def check_shape(model: type[BaseModel], value: object, *, spared: Any = None, attr: str | None = None) -> None:
