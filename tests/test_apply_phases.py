@@ -35,6 +35,8 @@ from pipeline.plan.phases import PHASES
 from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
 
+pytestmark = pytest.mark.slow
+
 OK = Receipt(Answer.SETTLED, 200)
 PLANNED = {"identities": 7, "groups": 12, "events": 40, "persons": 7}
 

@@ -22,6 +22,8 @@ from pipeline.errors import BackcastError
 from pipeline.service import LocalService
 from pipeline.service.switches import preset
 
+pytestmark = pytest.mark.slow
+
 KEY = "phc_test_a"
 EVENTS: list[dict[str, Any]] = [
     {

@@ -16,6 +16,8 @@ from answers import KEY, Call, Said, answering, in_turn
 
 from pipeline.cli import run
 
+pytestmark = pytest.mark.slow
+
 ID = "01900000-0000-0000-0000-00000000000a"
 API = "/api/projects/7/"
 FUNCTION = {

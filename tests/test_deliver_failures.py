@@ -28,6 +28,8 @@ from pipeline.deliver.retry import KNOCKS, Patience
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import Refused, Unfinished
 
+pytestmark = pytest.mark.slow
+
 BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
 OK = Receipt(Answer.SETTLED, 200)
 

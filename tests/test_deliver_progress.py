@@ -18,6 +18,8 @@ from deliveries import KEY, Asked, Reply, planned, serving
 from pipeline.cli.progress import EVERY, Sending
 from pipeline.deliver.outcome import Counts
 
+pytestmark = pytest.mark.slow
+
 
 class Clock:
     """Seconds that pass when they are told to."""

@@ -10,6 +10,8 @@ import pytest
 from pipeline.cli import run
 from pipeline.demonstration import SAMPLES, samples
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_demo_proves_every_sample(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,8 @@ from pipeline.service.faults import BadFault, catalogue, read_script
 from pipeline.service.keys import Project
 from pipeline.workflow import load_plan, rehearse
 
+pytestmark = pytest.mark.slow
+
 KEY = "phc_testMARKED"
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_testMARKED": frozenset({"*"})})
 PLAIN: Any = {"trust_env": False, "verify": False}

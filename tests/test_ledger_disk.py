@@ -31,6 +31,8 @@ from pipeline.errors import BrokenLedger, UsageError
 from pipeline.ledger import Ledger, read_totals
 from pipeline.workers import Workers
 
+pytestmark = pytest.mark.slow
+
 OK = Receipt(Answer.SETTLED, 200)
 ROOT = os.geteuid() == 0
 

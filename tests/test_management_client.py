@@ -22,6 +22,8 @@ from pipeline.management.models import HogFunctionWrite, SessionRecordingWrite
 from pipeline.management.problems import ServiceProblem
 from pipeline.management.retry import Patience
 
+pytestmark = pytest.mark.slow
+
 ID = "01900000-0000-0000-0000-00000000000a"
 FUNCTIONS = "/api/projects/7/hog_functions/"
 RECORDINGS = "/api/projects/7/session_recordings/"

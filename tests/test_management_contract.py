@@ -27,6 +27,8 @@ from pipeline.management.hog_functions import Icon
 from pipeline.management.models import HogFunction, HogFunctionWrite, ServiceObject
 from pipeline.service import Settings
 
+pytestmark = pytest.mark.slow
+
 Do = Callable[[ManagementClient, str], Any]
 
 

@@ -21,6 +21,8 @@ from pipeline.deliver.pacing import Pacing
 from pipeline.deliver.retry import Patience
 from pipeline.deliver.sink import Answer, Receipt
 
+pytestmark = pytest.mark.slow
+
 OK = Receipt(Answer.SETTLED, 200)
 LIMITED = Receipt(Answer.RETRY, 429, taken=False)
 DOWN = Receipt(Answer.RETRY, 503)

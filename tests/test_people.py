@@ -20,6 +20,8 @@ import pipeline
 from pipeline import workflow
 from pipeline.plan.sealed import Plan
 
+pytestmark = pytest.mark.slow
+
 AS_OF = datetime.fromtimestamp(NOW // 1_000_000, UTC)
 JANUARY = 1_672_531_200
 """2023-01-01T00:00:00Z, in seconds."""

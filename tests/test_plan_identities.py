@@ -19,6 +19,8 @@ from pipeline.plan.identities.pair_file import read_pairs
 from pipeline.validate import WITHOUT_TIME
 from tests.pairs_of_ids import AS_OF, MergingService, Resolved, Seen, resolved
 
+pytestmark = pytest.mark.slow
+
 
 def one_block(*pairs: Seen, **more: object) -> Resolved:
     """All pairs in one block."""

@@ -37,6 +37,8 @@ from pipeline.schema import Note, Options
 from pipeline.validate import WITHOUT_TIME
 from tests.pairs_of_ids import AS_OF, USER_BIT
 
+pytestmark = pytest.mark.slow
+
 YEAR = 365 * 86_400_000_000
 HASHER = Hasher(namespace("tiny"))
 

@@ -34,6 +34,8 @@ from pipeline.service import Settings
 from pipeline.service.management.firing import would_fire
 from pipeline.workflow import Preflight, PreflightRequest, check_target
 
+pytestmark = pytest.mark.slow
+
 HOG = "return event"
 A = "phc_test_a"
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

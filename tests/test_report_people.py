@@ -39,6 +39,8 @@ from pipeline.report.results import SentCounts
 from pipeline.report.wording import DECISIONS, REASONS
 from pipeline.workflow import PlanRequest, plan_export
 
+pytestmark = pytest.mark.slow
+
 AS_OF = 1_767_225_600_000_000
 """2026-01-01: the instant of every plan here."""
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e[red]{{ 7*7 }}"

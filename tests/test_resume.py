@@ -18,6 +18,8 @@ from deliveries import Asked, Reply, identities, passed_on, planned, serving
 from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
 
+pytestmark = pytest.mark.slow
+
 KEY = "phc_testMARKED"
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_personal": frozenset({"*"})})
 CONCURRENCY = 3

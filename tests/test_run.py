@@ -37,6 +37,8 @@ from pipeline.ledger import hold, release
 from pipeline.service import LocalService
 from pipeline.workflow.windows import Watching, WindowRun
 
+pytestmark = pytest.mark.slow
+
 DAY = timedelta(days=1)
 ALL = [f"2024-01-0{day}" for day in (1, 2, 3, 4)]
 

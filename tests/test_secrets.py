@@ -18,6 +18,8 @@ from deliveries import Asked, Reply, planned, scripted, serving
 
 from pipeline import cli
 
+pytestmark = pytest.mark.slow
+
 KEY = "phc_testMARKEDcapture9f3a"
 PERSONAL = "phx_testMARKEDmanagement7c1d"
 MARKS = (KEY, PERSONAL, KEY[4:], PERSONAL[4:])

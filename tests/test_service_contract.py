@@ -13,6 +13,8 @@ import pytest
 from contract_table import OPERATIONS, SPENDING, WRITABLE, Row, holds, opening
 from management_service import ALL, FULL_RECORDING, RECORDING, SCOPES, Asking, asking, key_with, key_without
 
+pytestmark = pytest.mark.slow
+
 TEXTS = (
     "id", "type", "kind", "name", "description", "created_at", "updated_at", "hog", "transpiled", "icon_url",
     "template_id", "_create_in_folder",

@@ -17,6 +17,8 @@ from pipeline.service import LocalService, Settings
 from pipeline.service.management.seeds import BadSeed
 from pipeline.service.management.seeds import load as load_seed
 
+pytestmark = pytest.mark.slow
+
 LIST = "/api/projects/1/hog_functions/"
 SECRET = "s3cr3t-sw0rdf1sh"
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from rehearsal import alias, clusters, event, fresh, identify, landed, send, told
 
+pytestmark = pytest.mark.slow
+
 ALREADY = "cannot_merge_already_identified"
 ILLEGAL = "cannot_merge_with_illegal_distinct_id"
 

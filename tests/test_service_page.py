@@ -24,6 +24,8 @@ from pipeline.service.page.chart import chart, day_text
 from pipeline.service.page.routes import Page
 from pipeline.service.store import Answer, Rows, Store
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_700_000_000_000_000
 """2023-11-14T22:13:20Z, in microseconds."""
 CAPTURE, PERSONAL = "phc_testcapture", "phx_testpersonal"

@@ -15,6 +15,8 @@ from rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, po
 from pipeline.service import LocalService, Settings
 from pipeline.service.profiles import PersonProfile
 
+pytestmark = pytest.mark.slow
+
 
 def properties(*events: dict[str, Any], **switches: Any) -> dict[str, Any]:
     """The properties of the one person that the events make."""
