@@ -108,7 +108,7 @@ def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> li
     count = Counting(at)
     plan, place = workflow.load_plan(directory)
     recipe = workflow.recipe_for(plan, place)
-    sink = CountedSink(CaptureSink(url, key=Secret(KEY), connections=concurrency), count)
+    sink = CountedSink(CaptureSink(url, key=Secret(KEY)), count)
     ledger = Ledger(place.ledger, count.watch)
     ledger.open(plan.digest, "test", sink.address, Secret(KEY))
     try:

@@ -1,26 +1,29 @@
-"""Small plans to deliver, and real servers to deliver them to: one that follows a script, one that passes on."""
+"""Small plans to deliver, and what a server that follows a script answers to them, or passes on."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
+from scripted_server import Asked, Said
+from scripted_server import scripted as scripted
+from scripted_server import serving as serving
 
 import pipeline
 from pipeline import workflow
+from pipeline.batch import Envelope, seal_batch, unpack
 from pipeline.config import Secret
 from pipeline.deliver.apply import Apply, Outcome, Pace
+from pipeline.deliver.capture import CaptureSink
 from pipeline.deliver.retry import Patience
-from pipeline.deliver.sink import Receipt, Sink
+from pipeline.deliver.sink import Answer, Receipt, Sink
 from pipeline.ledger import Ledger
 from pipeline.plan.sealed import Plan
 from pipeline.workers import Workers
@@ -28,6 +31,10 @@ from pipeline.workers import Workers
 KEY = "phc_testMARKED"
 COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
 AT_ONCE = Patience(seconds=60, first=0)
+ONE_AT_A_TIME = Pace(1, AT_ONCE)
+OK = Receipt(Answer.SETTLED, 200)
+BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
+"""A request of one event."""
 Identity = tuple[str, str, str, str]
 
 
@@ -110,6 +117,21 @@ def run_to(directory: Path, sink: Sink, *, pace: Pace | None = None, **asked: An
         with_ledger.close()
 
 
+def send(url: str, **options: Any) -> Receipt:
+    """What comes of one request to an address."""
+    sink = CaptureSink(url, key=Secret(KEY), **options)
+    try:
+        return sink.send(BODY)
+    finally:
+        sink.close()
+
+
+def in_ledger(directory: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What a query finds in the ledger of a plan."""
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        return database.execute(sql).fetchall()
+
+
 def balances(outcome: Outcome, plan: Plan) -> bool:
     """Law 1, in numbers."""
     counts = outcome.counts
@@ -133,94 +155,10 @@ class CallSink:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request as it came. `number` counts requests from 0."""
+class Reply(Said):
+    """One answer of capture: unless told otherwise, that all was taken."""
 
-    number: int
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(gzip.decompress(self.body))["batch"]
-        return found
-
-
-@dataclass(frozen=True)
-class Reply:
-    """One answer. `status` 0 cuts the connection instead."""
-
-    status: int = 200
-    body: bytes = b'{"status":"Ok"}'
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Server:
-    """A server while it runs."""
-
-    url: str
-    port: int
-    asked: list[Asked]
-
-
-@contextmanager
-def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
-    """A server on loopback whose every answer is given by a function, which may be called from several threads."""
-    asked: list[Asked] = []
-    lock = threading.Lock()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def do_POST(self) -> None:
-            length = int(self.headers.get("content-length", 0))
-            body = self.rfile.read(length)
-            if len(body) < length:  # its sender is dead
-                self.close_connection = True
-                return
-            with lock:
-                one = Asked(len(asked), self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-                asked.append(one)
-            reply = answer(one)
-            if not reply.status:
-                self.close_connection = True
-                return
-            try:
-                self.send_response_only(reply.status)
-                for name, value in (reply.headers | {"Content-Length": str(len(reply.body))}).items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(reply.body)
-            except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True
-
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except ConnectionResetError:
-                return
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    port = server.server_address[1]
-    try:
-        yield Server(f"http://127.0.0.1:{port}", port, asked)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def scripted(*replies: Reply) -> Callable[[Asked], Reply]:
-    """These answers in turn, the last one for ever."""
-    return lambda asked: replies[min(asked.number, len(replies) - 1)]
+    body: Any = b'{"status":"Ok"}'
 
 
 def passed_on(url: str, body: bytes) -> Reply:
@@ -231,6 +169,11 @@ def passed_on(url: str, body: bytes) -> Reply:
     except httpx.TransportError:
         return Reply(0)
     return Reply(said.status_code, said.content)
+
+
+def uuids_in(body: bytes) -> list[str]:
+    """The uuids of one request."""
+    return [json.loads(event)["uuid"] for event in unpack(body)]
 
 
 def uuids(asked: Sequence[Asked]) -> list[list[str]]:

@@ -20,7 +20,8 @@ from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
 from pipeline.workflow.running import JobRun, run_job
 
-KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_testpersonal": frozenset({"*"})})
+PERSONAL_KEY = "phx_testpersonal"
+KEYS = Keyring((Project(1, "Rehearsal", KEY),), {PERSONAL_KEY: frozenset({"*"})})
 LATE = datetime(2024, 6, 1, tzinfo=UTC)
 """A moment at which every day of these exports is due."""
 
@@ -116,13 +117,19 @@ def counts(job: Path) -> list[tuple[str, str, int, int]]:
     return [(one.window, one.state, one.sent, one.already) for one in attempts]
 
 
+def proofs(job: Path) -> list[tuple[str, str]]:
+    """The history: what reading back said of each attempt."""
+    _, attempts = read_history(state_file(load_job(job).state))
+    return [(one.proof, one.detail) for one in attempts]
+
+
 class Process(subprocess.Popen[str]):
     """A `backcast run` process."""
 
-    def __init__(self, job: Path, *options: str) -> None:
+    def __init__(self, job: Path, *options: str, personal_key: str = "") -> None:
         super().__init__(
             [sys.executable, "-m", "pipeline", "run", str(job), "--workers", "0", *options],
-            env=os.environ | {"BACKCAST_PROJECT_KEY": KEY},
+            env=os.environ | {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": personal_key},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

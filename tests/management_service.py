@@ -21,6 +21,9 @@ SCOPES = (
     "query:read",
 )
 ALL = "phx_test_all"
+SECRET = "s3cr3t-sw0rdf1sh"
+"""What an input holds that nobody is told."""
+LIST = "/api/projects/1/hog_functions/"
 RECORDING = "0190c0de-0000-7000-8000-0000000000aa"
 FULL_RECORDING: dict[str, Any] = {
     "id": RECORDING,
@@ -98,10 +101,17 @@ class Asking:
 
     def made(self, **fields: Any) -> dict[str, Any]:
         """A new hog function of project 1."""
-        answer = self("POST", "/api/projects/1/hog_functions/", fields)
+        answer = self("POST", LIST, fields)
         assert answer.status_code == 201, answer.text
         found: dict[str, Any] = answer.json()
         return found
+
+
+def problem(answer: httpx.Response, status: int) -> tuple[str, str | None]:
+    """Code and field of an error, which must have this status and the contract's envelope."""
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()) == {"type", "code", "detail", "attr"}
+    return answer.json()["code"], answer.json()["attr"]
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
+from pipeline.events.gathering import KINDS
 from pipeline.identity import Hasher, namespace
 from pipeline.make import KEY
 from pipeline.plan.database import Database
 from pipeline.plan.identities.numbering import hashes
-from pipeline.plan.identities.observed import KINDS, EarlierLink, Observed, Pair
+from pipeline.plan.identities.observed import EarlierLink, Observed, Pair
 from pipeline.plan.identities.outcome import BlastRadius
 from pipeline.plan.identities.pair_file import add_pair_file
 from pipeline.plan.identities.resolve import resolve

@@ -53,7 +53,8 @@ def keys(devices: int) -> Iterator[np.ndarray[Any, np.dtype[np.void]]]:
 
 
 def plan(shape: str, ids: int, scratch: Path) -> dict[str, int]:
-    """Resolve so many ids; what it took."""
+    """Resolve so many ids; what it took. `grown` are the MB beyond those of a process that has only begun."""
+    begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     users = ids if shape == "chain" else ids // 5
     devices = ids if shape == "chain" else ids - users
     with Database(scratch) as database:
@@ -65,7 +66,7 @@ def plan(shape: str, ids: int, scratch: Path) -> dict[str, int]:
             blast = found.blast_radius()
             sent = sum(1 for _ in found.links(Hasher(namespace("soak")), 10**15))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return {"rows": rows, "links": sent, "persons": blast.persons, "megabytes": peak}
+    return {"rows": rows, "links": sent, "persons": blast.persons, "megabytes": peak, "grown": peak - begun}
 
 
 def _blocks(every: Iterator[Pair]) -> Iterator[list[Pair]]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deliveries import AT_ONCE, KEY, Asked, CallSink, Reply, balances, run, run_to, scripted, serving
+from deliveries import AT_ONCE, KEY, OK, Asked, CallSink, Reply, balances, in_ledger, run, run_to, scripted, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from phased import TYPES, in_order, phase_of, phase_of_body, planned_in_phases
@@ -37,7 +35,6 @@ from pipeline.service.keys import Project
 
 pytestmark = pytest.mark.slow
 
-OK = Receipt(Answer.SETTLED, 200)
 PLANNED = {"identities": 7, "groups": 12, "events": 40, "persons": 7}
 
 
@@ -65,9 +62,8 @@ def afar(url: str) -> str:
 def states(directory: Path) -> dict[str, set[str]]:
     """The states of each phase's batches."""
     found: dict[str, set[str]] = {}
-    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database:
-        for phase, state in database.execute("select distinct phase, state from batches"):
-            found.setdefault(phase, set()).add(state)
+    for phase, state in in_ledger(directory, "select distinct phase, state from batches"):
+        found.setdefault(phase, set()).add(state)
     return found
 
 
@@ -409,8 +405,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
         if outcome.balanced:
             break
     assert outcome.balanced
-    with closing(sqlite3.connect(small / "ledger.sqlite")) as database:
-        refused = {uuid for (uuid,) in database.execute("select uuid from refused_events")}
+    refused = {uuid for (uuid,) in in_ledger(small, "select uuid from refused_events")}
     assert set(taken.values()) <= {1}
     assert len(taken) + len(refused) == plan.events.made
     assert in_order([one for one in arrived if one != "groups"])

@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
-from answers import Call, Said, answering
+from answers import answering
 from management_service import ALL, KEYS
+from scripted_server import Asked, Said
 
 import pipeline
 from pipeline.cli import run
@@ -166,13 +167,13 @@ def test_an_event_needs_a_timestamp_in_iso_8601(service: LocalService, way: str,
 def test_the_request_is_the_one_that_is_written(service: LocalService, way: str, tmp_path: Path) -> None:
     """POST {ingest_url}/batch/ as JSON with these three members, over a redirect, the key in the body alone."""
 
-    def moved(call: Call) -> Said:
+    def moved(call: Asked) -> Said:
         return Said(307, headers={"Location": service.url + call.target})
 
     with answering(moved) as front:
         taken, said = WAYS[way](front.url, KEY, EVENTS, tmp_path)
     assert taken, said
     assert len(service.events()) == len(EVENTS)
-    for call in front.calls:
+    for call in front.asked:
         assert (call.method, call.path, call.headers["content-type"]) == ("POST", "/batch/", "application/json")
         assert KEY not in json.dumps(call.headers) + call.target

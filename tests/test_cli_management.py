@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import KEY, Call, Said, answering, in_turn
-
-from pipeline.cli import run
+from answers import KEY, answering
+from commands import Printed, calling
+from scripted_server import Answer, Asked, Said, scripted
 
 pytestmark = pytest.mark.slow
 
@@ -36,41 +35,21 @@ ITEM = {name: FUNCTION[name] for name in ("id", "name", "type", "enabled", "exec
 PAGE = {"count": 1, "next": None, "previous": None, "results": [ITEM]}
 
 
-class Printed:
-    """What a command printed, and its exit code."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def two_lines(self) -> tuple[str, str]:
-        lines = [line for line in self.err.strip().splitlines() if not line.startswith("Note:")]
-        assert [line.split(":")[0] for line in lines[-2:]] == ["Error", "Try"]
-        assert "Traceback" not in self.err
-        return lines[-2], lines[-1]
-
-
 @pytest.fixture
-def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a command in this process, with a personal key; stdin is empty unless given."""
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
+    """Run a command in this process with a personal key, which it must not print."""
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", KEY)
+    command = calling(capfd, monkeypatch)
 
-    def calling(*words: object, stdin: str = "") -> Printed:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
-        capfd.readouterr()
-        code = run([str(word) for word in words])
-        printed = Printed(code, *capfd.readouterr())
+    def silent(*words: object, stdin: str = "") -> Printed:
+        printed = command(*words, stdin=stdin)
         assert KEY not in printed.out + printed.err
         return printed
 
-    return calling
+    return silent
 
 
-def always(said: Said) -> Callable[[Call], Said]:
+def always(said: Said) -> Answer:
     return lambda call: said
 
 
@@ -106,7 +85,7 @@ def test_a_command_is_one_operation(call: Any, command: str, as_json: bool) -> N
     with answering(always(said)) as service:
         printed = call(*command.split(), *words, "--to", service.url, "--project", "7", *flags)
     assert (printed.code, printed.err) == (0, "")
-    assert [(one.method, one.path) for one in service.calls] == [(method, API + path)]
+    assert [(one.method, one.path) for one in service.asked] == [(method, API + path)]
     assert printed.out.strip()
     if as_json and said.body:
         assert printed.json == said.body
@@ -118,7 +97,7 @@ def test_projects_are_listed_without_a_project(call: Any) -> None:
     """Their ids are what --project takes."""
     with answering(always(Said(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
         printed = call("projects", "list", "--to", service.url)
-    assert [one.path for one in service.calls] == ["/api/projects/"]
+    assert [one.path for one in service.asked] == ["/api/projects/"]
     assert (printed.out.split("\n")[1].split(), printed.code) == (["123456", "Shop"], 0)
 
 
@@ -126,11 +105,11 @@ def test_the_only_project_of_a_key_is_taken(call: Any) -> None:
     """With more than one, the error lists them and nothing more is asked."""
     shop, test = {"id": 7, "name": "Shop"}, {"id": 8, "name": "Test"}
     for projects, code in (([shop], 0), ([shop, test], 2)):
-        answers = in_turn(Said(200, {"results": projects}), Said(200, FUNCTION))
+        answers = scripted(Said(200, {"results": projects}), Said(200, FUNCTION))
         with answering(answers) as service:
             printed = call("hog-functions", "get", ID, "--to", service.url)
         assert printed.code == code
-        assert len(service.calls) == (2 if code == 0 else 1)
+        assert len(service.asked) == (2 if code == 0 else 1)
     assert printed.two_lines == (
         "Error: the personal key reaches more than one project: 7 (Shop), 8 (Test)",
         "Try: give --project ID",
@@ -147,13 +126,13 @@ def test_filters_are_named_as_the_contract_names_them(call: Any, dashes: bool) -
         words = [word.replace("_", "-") for word in words]
     with answering(always(Said(200, PAGE))) as service:
         assert call("hog-functions", "list", "--to", service.url, "--project", "7", *words).code == 0
-    assert service.calls[0].query == {
+    assert service.asked[0].query == {
         "created_at": "2024-01-01", "created_by": "3", "enabled": "false", "exclude_kind": "a,b,c", "id": ID,
         "kind": "k", "limit": "5", "offset": "10", "type": "t,u", "updated_at": "2024-01-02",
     }  # fmt: skip
 
 
-def pages(call: Call) -> Said:
+def pages(call: Asked) -> Said:
     at = int(call.query.get("offset", 0))
     onward = f"http://{call.headers['host']}{call.path}?offset={at + 1}"
     return Said(200, {"count": 3, "next": onward if at < 2 else None, "previous": None, "results": [{"id": f"f{at}"}]})
@@ -199,7 +178,7 @@ def test_a_table_shows_no_secret_and_json_shows_what_the_key_may_read(call: Any)
 def test_what_strangers_wrote_does_not_drive_the_terminal(call: Any) -> None:
     """Escape sequences and markup in a name are shown, in answers and in errors."""
     wild = "\x1b]0;x\x07[red]a\u202eb"
-    with answering(in_turn(Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))) as service:
+    with answering(scripted(Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))) as service:
         words = ["hog-functions", "get", ID, "--to", service.url, "--project", "7"]
         shown, failed = call(*words), call(*words)
     for text in (shown.out, failed.err):
@@ -249,7 +228,7 @@ def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
     assert (tmp_path / "icon.png").read_bytes() == said.body
     assert "7 bytes of image/png, written to" in printed.out
     assert told.json == {"media_type": "image/png", "bytes": 7, "output": None}
-    assert service.calls[0].query == {"id": "slack.com"}
+    assert service.asked[0].query == {"id": "slack.com"}
 
 
 # -- bodies -------------------------------------------------------------------------------------------------
@@ -259,7 +238,7 @@ def created(call: Any, *words: object, stdin: str = "") -> tuple[Printed, bytes]
     """What a creation with these options sends; nothing where it does not get that far."""
     with answering(always(Said(201, FUNCTION))) as service:
         printed = call("hog-functions", "create", "--to", service.url, "--project", "7", *words, stdin=stdin)
-    return printed, service.calls[0].content if service.calls else b""
+    return printed, service.asked[0].body if service.asked else b""
 
 
 def test_every_writable_field_has_an_option(call: Any, tmp_path: Path) -> None:
@@ -336,15 +315,15 @@ def test_inputs_on_the_command_line_are_remarked_on(call: Any, tmp_path: Path) -
 
 def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
     """`ID=N …` is the service's own shape, `--data` the writable fields that the contract lists."""
-    with answering(in_turn(Said(200, [FUNCTION]), Said(200))) as service:
+    with answering(scripted(Said(200, [FUNCTION]), Said(200))) as service:
         words = ["hog-functions", "rearrange", "--to", service.url, "--project", "7"]
         printed = call(*words, f"{ID}=2", "b=-1")
         assert call(*words, "--data", '{"execution_order": 3}').code == 0
         assert "Webhook" in printed.out
-        assert [one.json for one in service.calls] == [{"orders": {ID: 2, "b": -1}}, {"execution_order": 3}]
+        assert [one.json for one in service.asked] == [{"orders": {ID: 2, "b": -1}}, {"execution_order": 3}]
         for wrong in ([], ["a=1", "a=2"], ["a"], ["=1"], ["a=1.5"], ["a=²"], ["a=1", "--data", "{}"]):
             assert call(*words, *wrong).code == 2
-    assert len(service.calls) == 2
+    assert len(service.asked) == 2
 
 
 # -- what cannot be undone -----------------------------------------------------------------------------------
@@ -364,11 +343,13 @@ def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said:
     with answering(always(said)) as service:
         words = [*command.split(), ID, "--to", service.url, "--project", "7"]
         declined, nobody = call(*words, stdin="n\n"), call(*words)
-        assert (declined.code, nobody.code, service.calls) == (2, 2, [])
-        assert "nothing was done" in declined.two_lines[0]
-        assert nobody.two_lines[1] == "Try: give --yes"
+        assert (declined.code, nobody.code, service.asked) == (2, 2, [])
+        for printed in (declined, nobody):  # the question stands before them
+            assert [line.split(":")[0] for line in printed.err.splitlines()[-2:]] == ["Error", "Try"]
+        assert "nothing was done" in declined.err
+        assert nobody.err.endswith("Try: give --yes\n")
         assert call(*words, stdin="y\n").code == 0
-        assert len(service.calls) == 1
+        assert len(service.asked) == 1
 
 
 def test_hard_deletion_is_explained(call: Any) -> None:
@@ -376,12 +357,12 @@ def test_hard_deletion_is_explained(call: Any) -> None:
     with answering(always(Said(405))) as service:
         words = ["hog-functions", "delete", ID, "--hard", "--to", service.url, "--project", "7"]
         explained = call(*words)
-        assert (explained.code, service.calls) == (2, [])
+        assert (explained.code, service.asked) == (2, [])
         assert "405" in explained.two_lines[0]
         sent = call(*words, "--send", "--yes")
         assert sent.code == 2
         assert "answered 405" in sent.two_lines[0]
-        assert [one.method for one in service.calls] == ["DELETE"]
+        assert [one.method for one in service.asked] == ["DELETE"]
     assert call("hog-functions", "delete", ID, "--send", "--to", "eu").code == 2
 
 
@@ -412,11 +393,11 @@ def test_without_a_personal_key_nothing_is_asked(call: Any, monkeypatch: pytest.
     with answering(always(Said(200, PAGE))) as service:
         words = ["hog-functions", "list", "--to", service.url, "--project", "7"]
         printed = call(*words)
-        assert (printed.code, service.calls) == (2, [])
+        assert (printed.code, service.asked) == (2, [])
         assert "BACKCAST_PERSONAL_KEY" in printed.two_lines[1]
         (tmp_path / "key").write_text(KEY + "\n")
         assert call(*words, "--personal-key-file", tmp_path / "key").code == 0
-    assert service.calls[0].headers["authorization"] == f"Bearer {KEY}"
+    assert service.asked[0].headers["authorization"] == f"Bearer {KEY}"
 
 
 # -- completion ---------------------------------------------------------------------------------------------

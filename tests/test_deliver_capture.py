@@ -6,29 +6,23 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import deliveries
 import pytest
-from deliveries import KEY, Asked, Reply, scripted, serving
+from deliveries import BODY, KEY, Asked, Reply, scripted, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.batch import Envelope, seal_batch
-from pipeline.config import Secret
 from pipeline.deliver.capture import CaptureSink, address_of, is_loopback, judge, region_of, retry_after
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import UsageError
 
 NOW = datetime(2024, 1, 31, 12, tzinfo=UTC)
-BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
 
 
 def send(answer: Callable[[Asked], Reply], **options: object) -> tuple[Receipt, list[Asked]]:
     """One request to a server that answers so."""
     with serving(answer) as server:
-        sink = CaptureSink(server.url, key=Secret(KEY), **options)  # type: ignore[arg-type]
-        try:
-            return sink.send(BODY), server.asked
-        finally:
-            sink.close()
+        return deliveries.send(server.url, **options), server.asked
 
 
 # -- what an answer means --------------------------------------------------------------------------------
@@ -141,7 +135,7 @@ def test_a_request_is_a_gzipped_post_to_batch() -> None:
     """POST /batch/ with the encoding declared and the very bytes given."""
     receipt, asked = send(scripted(Reply()))
     assert receipt == Receipt(Answer.SETTLED, 200)
-    assert [(one.path, one.body, one.headers["content-encoding"]) for one in asked] == [("/batch/", BODY, "gzip")]
+    assert [(one.target, one.body, one.headers["content-encoding"]) for one in asked] == [("/batch/", BODY, "gzip")]
     assert asked[0].headers["content-type"] == "application/json"
 
 
@@ -195,7 +189,7 @@ def test_a_redirect_is_posted_again_with_its_body(status: int) -> None:
     with serving(scripted(Reply())) as second:
         receipt, asked = send(scripted(Reply(status, b"", {"Location": f"{second.url}/other/batch/"})))
         assert receipt.answer is Answer.SETTLED
-        assert [(one.path, one.body) for one in second.asked] == [("/other/batch/", BODY)]
+        assert [(one.target, one.body) for one in second.asked] == [("/other/batch/", BODY)]
         assert len(asked) == 1
 
 
@@ -203,7 +197,7 @@ def test_a_relative_redirect_stays_at_the_server() -> None:
     """A location without a host is resolved against the address asked."""
     receipt, asked = send(scripted(Reply(307, b"", {"Location": "/elsewhere"}), Reply()))
     assert receipt.answer is Answer.SETTLED
-    assert [one.path for one in asked] == ["/batch/", "/elsewhere"]
+    assert [one.target for one in asked] == ["/batch/", "/elsewhere"]
 
 
 def test_five_redirects_are_followed_and_a_sixth_is_not() -> None:

@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import os
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from deliveries import AT_ONCE, KEY, Asked, CallSink, Reply, balances, planned, run, run_to, scripted, serving
+from deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    Asked,
+    CallSink,
+    Reply,
+    balances,
+    in_ledger,
+    planned,
+    run,
+    run_to,
+    scripted,
+    send,
+    serving,
+)
 from tls_servers import Authority, serving_tls
 
 from pipeline import workflow
-from pipeline.batch import Envelope, seal_batch
-from pipeline.config import Secret
 from pipeline.deliver.apply import Pace
-from pipeline.deliver.capture import CaptureSink
 from pipeline.deliver.retry import KNOCKS, Patience
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import Refused, Unfinished
 
 pytestmark = pytest.mark.slow
-
-BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
-OK = Receipt(Answer.SETTLED, 200)
-
-
-def send(url: str, **options: object) -> Receipt:
-    sink = CaptureSink(url, key=Secret(KEY), **options)  # type: ignore[arg-type]
-    try:
-        return sink.send(BODY)
-    finally:
-        sink.close()
 
 
 @contextmanager
@@ -94,8 +94,7 @@ def test_a_name_that_does_not_exist_is_told_after_a_few_tries(tmp_path: Path) ->
     assert "backcast-nowhere.invalid" in str(outcome.problem)
     assert "cannot be reached" in str(outcome.problem)
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
-    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
-        assert database.execute("select count(*) from tries").fetchone() == (KNOCKS,)
+    assert in_ledger(directory, "select count(*) from tries") == [(KNOCKS,)]
 
 
 def test_a_name_that_did_exist_is_waited_for(tmp_path: Path) -> None:
@@ -160,38 +159,10 @@ def test_a_service_that_comes_up_late_is_waited_for(tmp_path: Path) -> None:
     )
     running.start()
     assert refused.wait(30)
-    with _serving_at(port):
+    with serving(scripted(Reply(200, b"")), port=port):
         running.join(60)
     assert outcomes[0].balanced
     assert set(doubts) == {0}
-
-
-@contextmanager
-def _serving_at(port: int) -> Iterator[None]:
-    """A service at a port that was told before."""
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            self.send_response_only(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 # -- answers that are no answers -----------------------------------------------------------------------------
@@ -395,9 +366,8 @@ def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
     replies = scripted(Reply(503, b"busy"), Reply(0), Reply(429, b"slow"), Reply())
     with serving(replies) as server:
         run(directory, server.url, pace=Pace(1, AT_ONCE))
-    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
-        found = database.execute("select first, last, run, try, status, detail, seconds from tries").fetchall()
-        times = [at for (at,) in database.execute("select at from tries")]
+    found = in_ledger(directory, "select first, last, run, try, status, detail, seconds from tries")
+    times = [at for (at,) in in_ledger(directory, "select at from tries")]
     assert [row[:5] for row in found] == [(0, 9, 1, 1, 503), (0, 9, 1, 2, None), (0, 9, 1, 3, 429)]
     assert [row[5] for row in found][::2] == ["busy", "slow"]
     assert all(0 <= row[6] < 60 for row in found)
@@ -411,8 +381,8 @@ def test_tries_are_seen_while_the_outage_lasts(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def answer(asked: Asked) -> Reply:
-        with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
-            seen.append(database.execute("select count(*) from tries").fetchone()[0])
+        ((tries,),) = in_ledger(directory, "select count(*) from tries")
+        seen.append(tries)
         return Reply() if seen[-1] >= 2 else Reply(503)
 
     with serving(answer) as server:

@@ -6,32 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deliveries import AT_ONCE, KEY, Asked, Reply, identities, planned, run, scripted, serving
+from deliveries import AT_ONCE, BODY, Asked, Reply, identities, planned, run, scripted, send, serving
 from tls_servers import Authority, serving_tls
 
 from pipeline import workflow
-from pipeline.batch import Envelope, seal_batch
-from pipeline.config import Secret
 from pipeline.deliver.apply import Pace
-from pipeline.deliver.capture import CaptureSink
-from pipeline.deliver.sink import Answer, Receipt
+from pipeline.deliver.sink import Answer
 from pipeline.errors import Refused
 
-BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
 STATUSES = [301, 302, 303, 307, 308]
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
-
-
-def send(url: str, **options: object) -> Receipt:
-    sink = CaptureSink(url, key=Secret(KEY), **options)  # type: ignore[arg-type]
-    try:
-        return sink.send(BODY)
-    finally:
-        sink.close()
 
 
 def to(address: str, status: int = 307) -> Callable[[Asked], Reply]:
@@ -46,7 +34,7 @@ def test_https_is_redirected_to_https_with_method_and_body(authority: Authority,
             receipt = send(first.url, ca_file=authority.file)
             assert [one.body for one in first.asked] == [BODY]
         assert receipt.answer is Answer.SETTLED
-        assert [(one.path, one.body, one.headers["content-encoding"]) for one in second.asked] == [
+        assert [(one.target, one.body, one.headers["content-encoding"]) for one in second.asked] == [
             ("/onward", BODY, "gzip")
         ]
 

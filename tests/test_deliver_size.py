@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from deliveries import AT_ONCE, KEY, Asked, CallSink, Reply, balances, planned, run, run_to, serving, uuid, uuids
+from deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    ONE_AT_A_TIME,
+    Asked,
+    CallSink,
+    Reply,
+    balances,
+    in_ledger,
+    planned,
+    run,
+    run_to,
+    serving,
+    uuid,
+    uuids,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,16 +36,13 @@ from pipeline.deliver.sink import Answer, Receipt
 from pipeline.deliver.size import RequestSize, cut, halve
 from pipeline.ledger import Place
 
-ONE_AT_A_TIME = Pace(1, AT_ONCE)
-OK = Receipt(Answer.SETTLED, 200)
 TOO_LARGE = Receipt(Answer.TOO_LARGE, 413)
 ENVELOPE = Envelope(KEY)
 
 
 def learned(directory: Path) -> int | None:
-    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
-        row = database.execute("select value from meta where key = 'batch_bytes'").fetchone()
-    return int(row[0]) if row else None
+    found = in_ledger(directory, "select value from meta where key = 'batch_bytes'")
+    return int(found[0][0]) if found else None
 
 
 def at_most(bytes_: int, sizes: list[int]) -> Callable[[bytes], Receipt]:
@@ -80,9 +91,8 @@ def test_a_resumed_run_knows_the_size(tmp_path: Path, at: int) -> None:
     assert not first.balanced
     assert learned(directory) is not None
     before = len(sizes)
-    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
-        again = database.execute("select count(*) from batches where state in ('begun', 'waiting') and bytes > 4000")
-        begun_before = again.fetchone()[0]
+    again = "select count(*) from batches where state in ('begun', 'waiting') and bytes > 4000"
+    ((begun_before,),) = in_ledger(directory, again)
     second = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
     assert second.balanced
     # What was begun before the size was known is sent again as it was; nothing else may be too large.
@@ -178,6 +188,4 @@ def test_every_event_lands_once_whatever_the_size(tmp_path: Path, limit: int) ->
     outcome = run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE))
     assert outcome.balanced
     assert taken == Counter(uuid(number) for number in range(300))
-    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
-        made = database.execute("select count(*) from batches").fetchone()[0]
-    assert outcome.counts.batches_made == made
+    assert in_ledger(directory, "select count(*) from batches") == [(outcome.counts.batches_made,)]

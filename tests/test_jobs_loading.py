@@ -111,7 +111,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
         ("from: 2024-01-01", "from: 2024-13-01", "7:7", "not a day", "write 2024-01-31"),
         ("from: 2024-01-01", "from: 2024-01-01\nuntil: 2024-01-01", "8:8", "would have no window", "first window"),
         ("collapse: none", "collapse: all", "10:11", "cannot be 'all'", "none, identical"),
-        ("{properties: none}", "{properties: final}", "11:23", "profile exports", "{properties: none}"),
+        ("{properties: none}", "{properties: all}", "11:23", "cannot be 'all'", "none, final"),
         ("{properties: none}", "{property: none}", "11:11", "no key 'property'", "did you mean 'properties'?"),
         ("{properties: none}", "none", "11:10", "takes a table", ""),
         ("merges: hold", "merges: all", "12:9", "cannot be 'all'", "hold"),

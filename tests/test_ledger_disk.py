@@ -18,12 +18,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from deliveries import AT_ONCE, KEY, Asked, CallSink, Reply, planned, run, run_to, scripted, serving, uuid
+from deliveries import AT_ONCE, KEY, OK, Asked, CallSink, Reply, planned, run, run_to, scripted, serving, uuid, uuids_in
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import workflow
-from pipeline.batch import unpack
 from pipeline.config import Secret
 from pipeline.deliver.apply import Apply, Outcome, Pace
 from pipeline.deliver.sink import Answer, Receipt
@@ -33,12 +32,7 @@ from pipeline.workers import Workers
 
 pytestmark = pytest.mark.slow
 
-OK = Receipt(Answer.SETTLED, 200)
 ROOT = os.geteuid() == 0
-
-
-def names(body: bytes) -> list[str]:
-    return [json.loads(event)["uuid"] for event in unpack(body)]
 
 
 def backcast(*words: object, before: str = "", **options: object) -> subprocess.CompletedProcess[str]:
@@ -274,7 +268,7 @@ class PowerLoss:
             if self._sent > self._stop_at:
                 self._lose_power()
                 raise _Lost
-            held = names(body)
+            held = uuids_in(body)
             if self._split and len(held) > 5 and self._sent % 2:
                 return Receipt(Answer.TOO_LARGE, 413)
             self.taken.update(held)
@@ -323,7 +317,7 @@ def test_a_power_loss_loses_and_doubles_nothing(
     assert set(landed.values()) <= {1}
 
     def take(body: bytes) -> Receipt:
-        landed.update(names(body))
+        landed.update(uuids_in(body))
         return OK
 
     assert run_to(source, CallSink(take), pace=Pace(1, AT_ONCE)).balanced

@@ -88,3 +88,30 @@ def test_a_session_start_stands_where_the_row_has_a_time_already() -> None:
     with pytest.raises(MappingError, match="row's time") as caught:
         mapper("skip: {when: {present: {session_start: a}}, code: x}\n")
     assert caught.value.line == 7
+
+
+@pytest.mark.parametrize(
+    ("members", "given"),
+    [
+        ('"a":1,"b":2', "10000000002"),
+        ('"a":"0","b":"7"', "7"),
+        ('"a":9999999999,"b":9999999999', "99999999999999999999"),
+        ('"a":10000000000,"b":1', None),
+        ('"a":1', None),
+        ('"a":1,"b":null', None),
+        ('"a":-1,"b":1', None),
+        ('"a":1.5,"b":1', None),
+        ('"a":"١","b":1', None),
+        ('"a":"","b":1', None),
+    ],
+)
+def test_whole_numbers_rank_by_the_weightiest_first(members: str, given: str | None) -> None:
+    """What is no whole number of ten plain digits has no rank."""
+    assert value("{rank: [a, b]}", members) == given
+
+
+def test_the_opened_object_is_given_whole_whoever_reads_of_it() -> None:
+    """As it was in the row, in its order, for a spread as for a value."""
+    sections = "properties:\n  open: /p\n  rest: drop\n  drop: [b]\n  set: {copy: {opened: yes}}\n"
+    made = properties(sections, '"p":{"b":1.10,"a":null,"c":"x"}')
+    assert made == {"a": "null", "c": '"x"', "copy": '{"b":1.10,"a":null,"c":"x"}'}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -162,14 +163,79 @@ def test_values_that_a_warehouse_discarded_are_noticed() -> None:
     assert counts["skips"]["discarded_value"] == 1
 
 
-def test_a_table_that_does_not_tell_itself_is_never_guessed(tmp_path: Path) -> None:
-    """Without its name every row is a reject that says what to do; with it, none is."""
-    sources = [SAMPLES / "segment" / "identifies"]
-    plan, _ = planned(tmp_path / "unnamed", sources)
-    assert (plan.rows.rejected, plan.ready) == (plan.rows.read, False)
-    assert "--set table=NAME" in (tmp_path / "unnamed" / "rejects.jsonl").read_text("utf-8")
-    plan, _ = planned(tmp_path / "named", sources, table="identifies")
-    assert (plan.rows.rejected, plan.events.phases["identities"]) == (0, 3)
+IDENTIFIES = [{"id": "i-1", **CALL, "name": "Ada"}, {"id": "i-2", **CALL, "user_id": "u-2", "anonymous_id": "a-2"}]
+
+
+def test_all_tables_of_a_folder_are_read_in_one_plan_each_as_what_it_is(tmp_path: Path) -> None:
+    """The plan seals each file's table; what tells itself by its columns has none, and no row is rejected."""
+    plan, events = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
+    assert {part.path: part.table for part in plan.parts if part.table} == {
+        "identifies/000000000000.csv": "identifies",
+        "pages.parquet": "pages",
+        "prod.groups_2023-04-21.csv": "groups",
+        "screens/part-0.csv": "screens",
+        "users.parquet": "users",
+        "aliases.csv": "aliases",
+    }
+    assert (plan.rows.rejected, plan.events.phases["identities"], plan.events.phases["groups"]) == (0, 4, 1)
+    assert {"$screen", "$pageview", "Order Completed"} <= {event["event"] for event in events}
+
+
+def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
+    """An apply reads each part as the plan did, wherever the file lies then and whatever its folder is called."""
+    home = tmp_path / "identifies"
+    home.mkdir()
+    file = table(home / "000.csv", IDENTIFIES)
+    plan, _ = planned(tmp_path / "plan", [file])
+    assert [part.table for part in plan.parts] == ["identifies"]
+    moved = tmp_path / "elsewhere"
+    home.rename(moved)
+    sealed, directory = load_plan(tmp_path / "plan")
+    recipe = recipe_for(sealed, directory, moved)
+    assert [part.table for part in recipe.parts] == ["identifies"]
+    for task in tasks(sealed, directory, recipe.parts, lambda planned: task_of(sealed, planned)):
+        assert Maker(recipe).tabled(task)[1] == []
+
+
+@pytest.mark.parametrize("archive", [False, True])
+def test_a_table_that_nothing_tells_stops_the_plan_with_the_file_and_the_tables(tmp_path: Path, archive: bool) -> None:
+    """It is never guessed; `--set table=NAME` reads it all the same, and wins over every name."""
+    file = table(tmp_path / "dump.csv", IDENTIFIES)
+    if archive:
+        with zipfile.ZipFile(tmp_path / "dump.zip", "w") as made:
+            made.write(file, "in/dump.csv")
+        file = tmp_path / "dump.zip"
+    with pytest.raises(UsageError, match=r"which table .*dump\.csv holds") as stopped:
+        planned(tmp_path / "unnamed", [file])
+    assert "identifies" in stopped.value.hint
+    assert "--set table=NAME" in stopped.value.hint
+    plan, _ = planned(tmp_path / "named", [file], table="identifies")
+    assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
+    plan, _ = planned(tmp_path / "wins", [table(tmp_path / "screens.csv", IDENTIFIES)], table="identifies")
+    assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
+
+
+def test_a_table_that_nobody_knows_is_told_at_once(tmp_path: Path) -> None:
+    """A name after --set that is no table's, nor an event's, is a mistake and not a thousand rejects."""
+    file = table(tmp_path / "dump.csv", IDENTIFIES)
+    with pytest.raises(UsageError, match="--set table=identify") as stopped:
+        planned(tmp_path / "plan", [file], table="identify")
+    assert stopped.value.hint == "did you mean 'identifies'?"
+
+
+def test_an_events_own_table_without_its_text_is_of_that_event(tmp_path: Path) -> None:
+    """The slug is all that there is of its name."""
+    rows = [{"id": "m-1", **CALL, "event": "pages_viewed", "pages": "3"}]
+    _, events = planned(tmp_path / "plan", [table(tmp_path / "pages_viewed.csv", rows)])
+    assert [(event["event"], event["properties"]["pages"]) for event in events] == [("pages_viewed", "3")]
+
+
+def test_a_file_of_no_rows_has_no_table(tmp_path: Path) -> None:
+    """A table that is empty this time stops nothing."""
+    files = [table(tmp_path / "identifies.csv", IDENTIFIES), tmp_path / "odd.csv"]
+    files[1].write_text("id,received_at,uuid_ts,name\n", "utf-8")
+    plan, _ = planned(tmp_path / "plan", files)
+    assert plan.rows.read == 2
 
 
 @pytest.mark.parametrize(
@@ -177,15 +243,14 @@ def test_a_table_that_does_not_tell_itself_is_never_guessed(tmp_path: Path) -> N
     [
         ("segment/archive", "segment"),
         ("segment/warehouse", "segment-warehouse"),
-        ("segment/identifies", "segment-warehouse"),
-        ("segment/groups", "segment-warehouse"),
-        ("segment/screens", "segment-warehouse"),
         ("rudderstack/storage", "rudderstack"),
         ("rudderstack/staging", "rudderstack-warehouse"),
         ("rudderstack/lake", "rudderstack-warehouse"),
         ("mixpanel", "mixpanel"),
         ("amplitude", "amplitude"),
         ("posthog", "posthog"),
+        ("posthog-persons", "posthog"),
+        ("mixpanel-people", "mixpanel"),
     ],
 )
 def test_every_sample_is_recognised_as_what_it_is(sample: str, mapping: str) -> None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from deliveries import AT_ONCE, Asked, Reply, planned, run, serving
+from deliveries import AT_ONCE, OK, Asked, Reply, planned, run, serving
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,6 @@ from pipeline.deliver.sink import Answer, Receipt
 
 pytestmark = pytest.mark.slow
 
-OK = Receipt(Answer.SETTLED, 200)
 LIMITED = Receipt(Answer.RETRY, 429, taken=False)
 DOWN = Receipt(Answer.RETRY, 503)
 Service = Callable[[float, int], tuple[float, Receipt]]

@@ -61,7 +61,7 @@ def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
     """Its files, its window or its mapping are the wrong ones."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row()])], until=0)
     assert [gate.name for gate in made.plan.gates] == ["zero_events"]
-    assert made.plan.sentence == "Plan: nothing to send; 1 rows read, 1 skipped, 0 rejected."
+    assert made.plan.sentence == "Plan: nothing to send; 1 row read, 1 skipped, 0 rejected."
 
 
 def test_some_event_passes_the_gate() -> None:

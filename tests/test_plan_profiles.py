@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from msgspec import Raw
 
 from pipeline.errors import UsageError
 from pipeline.events import Encoder
-from pipeline.events.sayings import SET, SET_ONCE, UNSET, GroupSaid, Noted, Said, persons_of
+from pipeline.events.gathering import MOST_BYTES, MOST_ENTRIES, Gathered, Gathering
+from pipeline.events.sayings import SET, SET_ONCE, UNSET
 from pipeline.identified import Identified, hash_id
-from pipeline.identity import Hasher, namespace
+from pipeline.identity import SEPARATOR, Hasher, namespace
 from pipeline.make import KEY
 from pipeline.plan.database import Database
 from pipeline.plan.groups import (
@@ -33,7 +35,7 @@ from pipeline.plan.groups import (
 from pipeline.plan.latest import Sayings
 from pipeline.plan.persons import PersonCounts, SealedPerson, encode_person, final_persons, parse_policy
 from pipeline.plan.profiles import ProfileCounts, seal_identified
-from pipeline.schema import Note, Options
+from pipeline.schema import GroupUpdate, Note, Options
 from pipeline.validate import WITHOUT_TIME
 from tests.pairs_of_ids import AS_OF, USER_BIT
 
@@ -41,6 +43,28 @@ pytestmark = pytest.mark.slow
 
 YEAR = 365 * 86_400_000_000
 HASHER = Hasher(namespace("tiny"))
+
+
+class Said(NamedTuple):
+    """One row says something of one property of a person."""
+
+    owner: str
+    name: str
+    kind: int
+    time: int | None
+    received: int | None
+    value: bytes
+
+
+def heard(rows: Iterable[Said], *, unsets: bool = True) -> Gathered:
+    """What a process hands over that hears these rows, one a note."""
+    gathering = Gathering(AS_OF - WITHOUT_TIME, unsets=unsets)
+    for one in rows:
+        held = {one.name: Raw(one.value)}
+        note = {SET: Note(set=held), SET_ONCE: Note(set_once=held), UNSET: Note(unset=(one.name,))}[one.kind]
+        gathering.note(0, one.owner, one.time, one.received, note)
+    gathering.end()
+    return gathering.take()
 
 
 def said(owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None) -> Said:
@@ -54,14 +78,15 @@ def persons(
     counts: PersonCounts | None = None,
     moves: Callable[[Sequence[str]], Sequence[str]] | None = None,
     wanted: Callable[[Sequence[str]], Sequence[bool]] | None = None,
+    unsets: bool = True,
 ) -> list[SealedPerson]:
-    """The profiles that come of these sayings."""
+    """The profiles that come of these sayings, each block heard by a process of its own."""
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
         sayings = Sayings(database, "sayings")
         for block in blocks:
-            sayings.add(block)
+            sayings.add(heard(block, unsets=unsets).persons)
         counts = counts if counts is not None else PersonCounts()
-        return list(final_persons(sayings, parse_policy(policy), HASHER, AS_OF, counts, moves=moves, wanted=wanted))
+        return list(final_persons(sayings, parse_policy(policy), HASHER, counts, moves=moves, wanted=wanted))
 
 
 def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
@@ -186,29 +211,26 @@ SAID = st.builds(
 )
 
 
-def noted(one: Said) -> Noted:
-    """A row that says this."""
-    held = {one.name: Raw(one.value)}
-    note = {SET: Note(set=held), SET_ONCE: Note(set_once=held), UNSET: Note(unset=(one.name,))}[one.kind]
-    return Noted(-1, 0, one.owner, one.time, one.received, note)
-
-
 @settings(max_examples=30, deadline=None)
-@given(st.lists(SAID, max_size=12), st.randoms())
-def test_any_order_cut_and_condensing_gives_the_same_profiles(rows: list[Said], chance: random.Random) -> None:
-    """A worker may leave out of its block what cannot matter."""
+@given(st.lists(SAID, max_size=12), st.randoms(), st.booleans())
+def test_any_order_cut_and_condensing_gives_the_same_profiles(
+    rows: list[Said], chance: random.Random, unsets: bool
+) -> None:
+    """A worker may leave out of its blocks what cannot matter; where nothing is unset, that is most of it."""
+    rows = [one for one in rows if unsets or one.kind != UNSET]
     shuffled = chance.sample(rows, len(rows))
     cut = chance.randint(0, len(rows))
-    blocks = [persons_of(map(noted, some), AS_OF - WITHOUT_TIME) for some in (shuffled[:cut], shuffled[cut:])]
     whole, parted = PersonCounts(), PersonCounts()
-    assert shown(persons(rows, counts=whole)) == shown(persons(*blocks, counts=parted))
+    one_by_one = persons(*([one] for one in rows), counts=whole)
+    assert shown(one_by_one) == shown(persons(shuffled[:cut], shuffled[cut:], counts=parted, unsets=unsets))
     assert whole == parted
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(SAID, max_size=12))
-def test_final_profiles_are_what_playing_the_history_in_order_gives(rows: list[Said]) -> None:
+@given(st.lists(SAID, max_size=12), st.booleans())
+def test_final_profiles_are_what_playing_the_history_in_order_gives(rows: list[Said], unsets: bool) -> None:
     """Against a model: a dictionary to which each row is applied, oldest first."""
+    rows = [one for one in rows if unsets or one.kind != UNSET]
     ordered = sorted(
         rows,
         key=lambda one: (
@@ -224,29 +246,39 @@ def test_final_profiles_are_what_playing_the_history_in_order_gives(rows: list[S
         elif one.kind == SET or one.name not in profile:
             profile[one.name] = one.value
     expected = {owner: {name: json.loads(value) for name, value in profile.items()} for owner, profile in model.items()}
-    found = {one.distinct_id: json.loads(bytes(one.set_once)) for one in persons(rows, policy="fill-only")}
+    found = {
+        one.distinct_id: json.loads(bytes(one.set_once)) for one in persons(rows, policy="fill-only", unsets=unsets)
+    }
     assert found == {owner: profile for owner, profile in expected.items() if profile}
 
 
 # -- groups --------------------------------------------------------------------------------------------
 
 
-def groups(*rows: GroupSaid, wanted: Sequence[str] = (), counts: GroupCounts | None = None) -> list[SealedGroup]:
-    """The groups that come of these sayings."""
+Row = tuple[str, str, int | None, dict[str, bytes]]
+"""Type, key, time and properties of a group as a row tells them."""
+
+
+def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = None) -> list[SealedGroup]:
+    """The groups that come of these rows, each heard by a process of its own."""
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
         found = Groups(database)
-        found.add(rows)
+        for type_, key, time, properties in rows:
+            gathering = Gathering(AS_OF - WITHOUT_TIME)
+            gathering.group(GroupUpdate(type_, key, time, {name: Raw(value) for name, value in properties.items()}))
+            found.types.update(gathering.end())
+            found.add(gathering.take().groups)
         types = choose_types(found.types, wanted)
-        return list(found.final(types, HASHER, AS_OF, counts if counts is not None else GroupCounts()))
+        return list(found.final(types, HASHER, counts if counts is not None else GroupCounts()))
 
 
 def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_type_before_all() -> None:
     """The service numbers types as they arrive, for good."""
     found = groups(
-        GroupSaid("team", "t2", 5), GroupSaid("team", "t1", 5),
-        GroupSaid("company", "acme", 9, 1, "plan", SET, None, b'"pro"'),
-        GroupSaid("company", "acme", 8, 1, "plan", SET, None, b'"free"'),
-        GroupSaid("company", "acme", 11), GroupSaid("company", "zoo", None),
+        ("team", "t2", 5, {}), ("team", "t1", 5, {}),
+        ("company", "acme", 9, {"plan": b'"pro"'}),
+        ("company", "acme", 8, {"plan": b'"free"'}),
+        ("company", "acme", 11, {}), ("company", "zoo", None, {}),
     )  # fmt: skip
     assert [(one.type, one.key, one.time, bytes(one.set)) for one in found] == [
         ("company", "acme", 11, b'{"plan":"pro"}'),
@@ -254,14 +286,48 @@ def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_ty
         ("company", "zoo", AS_OF - WITHOUT_TIME, b"{}"),
         ("team", "t2", 5, b"{}"),
     ]
-    again = groups(GroupSaid("company", "acme", 99, 1, "plan", SET, None, b"1"))
+    again = groups(("company", "acme", 99, {"plan": b"1"}))
     assert again[0].uuid == found[0].uuid
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (b'{"company":"acme","team":7}', ["company:acme", "team:7"]),
+        (b'{"a":"","b":null,"c":[1],"d":{},"e":true,"f":"\\u00e9"}', ["a:", "f:é"]),
+        (b"[1]", []),
+        (b'"company"', []),
+    ],
+)
+def test_groups_of_an_event_are_read_as_the_service_reads_them(text: bytes, named: list[str]) -> None:
+    """Texts and numbers are keys; nothing else is a group."""
+    gathering = Gathering(AS_OF)
+    gathering.groups(Raw(text), 5)
+    gathering.groups(Raw(text), 7)
+    assert dict(gathering.end()) == {one.partition(":")[0]: 2 for one in named}
+    owners = gathering.take().groups.owner.text.decode()
+    assert owners == "".join(one.replace(":", SEPARATOR, 1) for one in named)
+
+
+def test_what_is_heard_is_handed_over_once_and_before_it_grows_large() -> None:
+    """By the number of things, and by their bytes."""
+    gathering = Gathering(AS_OF, unsets=False)
+    gathering.note(0, "u", 5, None, Note(set={"a": Raw(b"1")}))
+    assert not gathering.full
+    gathering.note(0, "u", 6, None, Note(set={"a": Raw(b'"%b"' % (b"x" * MOST_BYTES))}))
+    assert gathering.full
+    assert len(gathering.take().persons.value.text) > MOST_BYTES
+    assert not gathering.full
+    assert gathering.take().persons.value.text == b""
+    for number in range(MOST_ENTRIES + 1):
+        gathering.note(number, "u", 5, None, Note(user="u", anonymous=str(number)))
+    assert gathering.full
 
 
 @pytest.mark.parametrize(("dialect", "name"), [("contract", "$group_identify"), ("posthog", "$groupidentify")])
 def test_a_group_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
     """Under the id that the service's own libraries give it."""
-    (group,) = groups(GroupSaid("company", 'a"b', 5_000_000, 1, "mrr", SET, None, b"1.10"))
+    (group,) = groups(("company", 'a"b', 5_000_000, {"mrr": b"1.10"}))
     event = encode_group(group, Encoder("tiny", Options(AS_OF)), dialect)
     read = json.loads(event)
     assert (read["event"], read["properties"]["distinct_id"]) == (name, '$company_a"b')
@@ -291,7 +357,7 @@ def test_six_types_stop_the_plan_until_they_are_chosen() -> None:
     assert gate is not None
     assert (gate.level, gate.detail) == (
         "warning",
-        "--group-types leaves out b (1 rows), c (1 rows), d (1 rows), e (1 rows)",
+        "--group-types leaves out b (1 row), c (1 row), d (1 row), e (1 row)",
     )
 
 
@@ -305,7 +371,7 @@ def test_a_choice_of_types_that_cannot_be_is_refused(wanted: list[str]) -> None:
 def test_groups_without_a_place_are_counted() -> None:
     """Of a type that was not chosen, with a key that names nobody, or one that the service would cut."""
     counts = GroupCounts()
-    rows = [GroupSaid("a", "1", 1), GroupSaid("b", "1", 1), GroupSaid("a", "null", 1), GroupSaid("a", "x" * 200, 1)]
+    rows: list[Row] = [("a", "1", 1, {}), ("b", "1", 1, {}), ("a", "null", 1, {}), ("a", "x" * 200, 1, {})]
     assert [one.key for one in groups(*rows, wanted=["a"], counts=counts)] == ["1"]
     assert (counts.groups, counts.left_out) == (1, {"junk_group": 1, "long_group": 1, "other_type": 1})
 

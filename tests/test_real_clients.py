@@ -21,8 +21,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from answers import Said, answering
+from answers import answering
 from required import require
+from scripted_server import Said
 
 from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
@@ -143,11 +144,11 @@ def test_it_was_the_batch_endpoint_that_they_used(sdk: str, gzip: bool) -> None:
     """Several batches, compressed or not, each with the flag: what the tests above mean by sending."""
     with answering(lambda call: Said(200, {"status": "Ok"})) as service:
         assert send(sdk, service.url, gzip=gzip) == (0, "")
-    bodies = [decompress(call.content) if gzip else call.content for call in service.calls]
+    bodies = [decompress(call.body) if gzip else call.body for call in service.asked]
     batches = [json.loads(body) for body in bodies]
-    assert {(call.method, call.path) for call in service.calls} == {("POST", "/batch/")}
-    assert {call.headers["content-type"] for call in service.calls} == {"application/json"}
-    assert {call.headers.get("content-encoding") for call in service.calls} == {"gzip" if gzip else None}
+    assert {(call.method, call.path) for call in service.asked} == {("POST", "/batch/")}
+    assert {call.headers["content-type"] for call in service.asked} == {"application/json"}
+    assert {call.headers.get("content-encoding") for call in service.asked} == {"gzip" if gzip else None}
     assert [(batch["api_key"], batch["historical_migration"]) for batch in batches] == [(KEY, True)] * len(batches)
     assert [len(batch["batch"]) for batch in batches][:2] == [BATCH, BATCH]
     assert sum(len(batch["batch"]) for batch in batches) == len(TRACKED) + len(ALSO + SET_LATER[sdk])

@@ -352,7 +352,7 @@ def test_a_verification_says_whether_it_is_proved() -> None:
     )
     shown = printed(terminal.show_verification, result)
     assert ("the-uuid" in shown, "\x1b" in shown) == (True, False)
-    assert shown.splitlines()[-1] == "Not proved: 2 events are missing. Send them again with --repair."
+    assert shown.splitlines()[-1] == "Not proved: 2 events are missing."
     assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
     assert "Proved: every event" in printed(terminal.show_verification, VERIFICATION)
 
@@ -375,7 +375,7 @@ def test_a_run_says_whether_it_is_balanced() -> None:
     """A run with events in doubt is not finished, and says so with numbers."""
     events = SentCounts(made=11, accepted=10, in_doubt=1, unsent=1)
     shown = printed(terminal.show_apply, msgspec.structs.replace(REHEARSAL, balanced=False, events=events))
-    assert "Not finished: 1 events in doubt, 1 unsent." in shown
+    assert "Not finished: 1 event in doubt, 1 unsent." in shown
     assert "Balanced: every planned event is accounted for." in printed(terminal.show_apply, REHEARSAL)
 
 

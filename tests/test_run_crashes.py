@@ -177,6 +177,35 @@ def test_a_window_that_was_half_sent_is_never_called_empty(tmp_path: Path) -> No
             assert (outcomes(done), code(done)) == ({"2024-01-01": "waiting"}, 6)
 
 
+def test_a_late_file_that_was_half_sent_and_is_gone_is_waited_for(tmp_path: Path) -> None:
+    """Its window was done before, but what is left of the file is owed."""
+    rows = days(tmp_path, 1)
+    late = [row(1, 100 + number) for number in range(BIG)]
+    with LocalService(keys=KEYS) as service:
+        open_for = [2]  # the window itself, and one of the requests of its late file
+
+        def answer(asked: Asked) -> Reply:
+            if open_for[0] <= 0:
+                return Reply(402, b"quota")
+            open_for[0] -= 1
+            return passed_on(service.url, asked.body)
+
+        with serving(answer) as server:
+            job = write_job(tmp_path, server.url, until="2024-01-02", lookback="1")
+            run(job)
+            file = put(tmp_path, 1, late, "late.jsonl")
+            assert code(run(job)) == 5
+            put(tmp_path, 1, [{"event": "Nobody"}], "late.jsonl")
+            assert [one.outcome for one in run(job).windows] == ["replaced", "stopped"]
+            file.unlink()
+            done = run(job)
+            assert (outcomes(done), code(done)) == ({"2024-01-01": "waiting"}, 6)
+            put(tmp_path, 1, late, "late.jsonl")
+            open_for[0] = 9
+            assert code(run(job)) == 0
+        assert landed(service) == identities([*rows, *late])
+
+
 def test_a_lost_state_is_made_again_from_the_plans(tmp_path: Path) -> None:
     """Without the index everything would be sent once more."""
     rows = days(tmp_path, 1, 2, 3, 4)

@@ -176,4 +176,4 @@ def test_a_key_is_in_no_header_and_no_address(tmp_path: Path) -> None:
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply())) as server:
         run(directory, server.url, pace=Pace(1, AT_ONCE))
-        assert all(KEY not in one.path + json.dumps(one.headers) for one in server.asked)
+        assert all(KEY not in one.target + json.dumps(one.headers) for one in server.asked)

@@ -33,7 +33,7 @@ def refused(answer: Any, attr: str | None, status: int = 400) -> None:
 
 def test_records_have_the_fields_of_the_source(ask: Asking) -> None:
     """A list item holds its template, a record no write-only field, and what is not set is null."""
-    made = ask.made(template_id="template-webhook", name=None)
+    made = ask.made(template_id="template-webhook", name=None, inputs={"url": {"value": "https://example.com"}})
     assert {"deleted", "template_id", "_create_in_folder", "kind"}.isdisjoint(made)
     assert (made["masking"], made["execution_order"], made["draft"], made["version"]) == (None, None, None, 1)
     assert made["status"] == {"state": 0, "tokens": 0}

@@ -59,7 +59,8 @@ def test_answers_fit_their_schemas(behaviour: Any) -> None:
     """What the main operations answer is what the document says, errors too."""
     with asking(preset(behaviour)) as ask:
         document = ask("GET", "/openapi.json").json()
-        id = ask.made(template_id="template-slack", name="x", enabled=True)["id"]
+        inputs = {"slack_workspace": {"value": "1"}, "channel": {"value": "C1"}}
+        id = ask.made(template_id="template-slack", name="x", enabled=True, inputs=inputs)["id"]
         root = "/api/projects/{project_id}/"
         for method, path, body, key in (
             ("GET", root + "hog_functions/", None, None),

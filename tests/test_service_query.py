@@ -120,7 +120,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "an instant in a list": ("[max(timestamp)]", ["2023-01-02T03:04:05.678901Z"]),
     "a property": ("max(properties->>'distinct_id')", "u1"),
     "an object": ("{'a': 1}", {"a": 1}),
-    "the time zone": ("current_setting('TimeZone')", "UTC"),
+    "the time zone": ("CAST(to_timestamp(0) AS VARCHAR)", "1970-01-01 00:00:00+00"),
 }
 
 

@@ -42,7 +42,8 @@ project_id = "1"
 include-operation-id = "hog_functions_delete"
 checks.positive_data_acceptance.expected-statuses = [405]
 
-# What a schema cannot say: base64 of JSON, SQL, ids that exist; under `observed` one of two fields, a type that stays.
+# What a schema cannot say: base64 of JSON, SQL, ids that exist; under `observed` a type that stays, inputs that
+# another field requires, one enabled function too many.
 [[operations]]
 include-operation-id-regex = "(_get|rearrange|query{{more}})$"
 checks.positive_data_acceptance.enabled = false

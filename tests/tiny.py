@@ -45,6 +45,7 @@ class TinyMapper:
     opens: tuple[str, ...] = ()
     map_members = None
     observe_members = None
+    unsets = True
 
     def __init__(self, options: Options) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import trustme
-from deliveries import Asked, Reply, Server
+from scripted_server import Answer, Server, serving
 
 
 class Authority:
@@ -29,42 +27,8 @@ class Authority:
 
 
 @contextmanager
-def serving_tls(answer: Callable[[Asked], Reply], authority: Authority, *names: str, port: int = 0) -> Iterator[Server]:
-    """`deliveries.serving` behind TLS, at 127.0.0.1 and localhost unless the certificate has other names."""
-    asked: list[Asked] = []
-    lock = threading.Lock()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            with lock:
-                one = Asked(len(asked), self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-                asked.append(one)
-            reply = answer(one)
-            self.send_response_only(reply.status)
-            for name, value in (reply.headers | {"Content-Length": str(len(reply.body))}).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(reply.body)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    class TlsServer(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            return  # a client that trusts nobody here ends the handshake
-
-    server = TlsServer(("127.0.0.1", port), Handler)
+def serving_tls(answer: Answer, authority: Authority, *names: str, port: int = 0) -> Iterator[Server]:
+    """`serving` behind TLS, at 127.0.0.1 and localhost unless the certificate has other names."""
     context = authority.context(*(names or ("127.0.0.1", "localhost")))
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    bound = server.server_address[1]
-    try:
-        yield Server(f"https://127.0.0.1:{bound}", bound, asked)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(answer, port=port, tls=context) as server:
+        yield server

@@ -63,9 +63,9 @@ def service(
     """The local service, which stands in for the real one.
 
     It listens on 127.0.0.1 only, speaks the capture endpoint and the management API and keeps what lands in DuckDB;
-    / shows what landed, /docs describes the API. Without --keys it makes project 1 with a capture key and a personal
-    key, and prints them. With --fault its capture endpoint misbehaves; /_faults and the last lines on stderr say how
-    often.
+    / shows what landed, /docs describes the API. Hog functions are kept, never run. Without --keys it makes project 1
+    with a capture key and a personal key, and prints them. With --fault its capture endpoint misbehaves; /_faults and
+    the last lines on stderr say how often.
     """
     from pipeline.errors import UsageError
     from pipeline.service.keys import generated, load

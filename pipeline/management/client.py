@@ -318,7 +318,7 @@ def _input_values(content: bytes | None) -> Iterator[str]:
 def _segment(what: str, text: str) -> str:
     """An id as one segment of a path. Raises UsageError for what would lead to another path."""
     if not isinstance(text, str) or text.strip() in ("", ".", "..") or not text.isprintable():
-        raise UsageError(f"not a {what}: {text!r}", hint=f"give the {what} as the service shows it")
+        raise UsageError(f"this is no {what}: {text!r}", hint=f"give the {what} as the service shows it")
     return quote(text, safe="")
 
 

@@ -80,15 +80,30 @@ def show_answer(console: Console, what: str, answer: object) -> None:
         else:
             show_line(console, f"{what}: none.")
     elif isinstance(answer, dict) and _is_series(answer):
-        _series(console, answer["labels"], answer["series"])
+        if answer["series"]:
+            _series(console, answer["labels"], answer["series"])
+        else:
+            show_line(console, f"{what}: none.")
     elif isinstance(answer, dict):
         totals = answer.get("totals")
-        if isinstance(totals, dict) and len(answer) == 1:
+        if totals == {} and len(answer) == 1:
+            show_line(console, f"{what}: none.")
+        elif isinstance(totals, dict) and len(answer) == 1:
             _show_counts(console, totals)
         else:
-            show_record(console, answer)
+            _show_run(console, answer)
     else:
         show_line(console, _cell(answer))
+
+
+def _show_run(console: Console, answer: Object) -> None:
+    """An object, and below it the lines of its log where it has one."""
+    logs = answer.get("logs")
+    if not isinstance(logs, list) or not logs or not all(isinstance(line, dict) for line in logs):
+        show_record(console, answer)
+        return
+    show_record(console, {name: value for name, value in answer.items() if name != "logs"})
+    _rows(console, logs, *dict.fromkeys(name for line in logs for name in line))
 
 
 def _is_series(answer: Object) -> bool:

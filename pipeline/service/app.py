@@ -22,8 +22,9 @@ from starlette.routing import Route
 
 from . import flags
 from .capture import OK, received
+from .encodings import beginning
 from .keys import Keyring
-from .management.docs_page import rendered
+from .management.docs_page import HEADERS, rendered
 from .management.openapi import document
 from .management.routes import Management
 from .page.guard import guarded
@@ -116,11 +117,11 @@ class _Service:
             if landing.project is not None:
                 self._store.append(landing.project, landing.rows)
             elif landing.rows.uuid:
-                self._remember(200, "unknown token", body)
+                self._remember(200, "unknown token", beginning(body, query, headers, 8 * KEPT))
             if landing.problem is not None:
                 raise landing.problem
         except Refusal as refusal:
-            self._remember(refusal.status, refusal.text, body or b"")
+            self._remember(refusal.status, refusal.text, beginning(body or b"", query, headers, 8 * KEPT))
             return refusal.status, refusal.text
         except Unavailable:
             return 503, "transient error, please retry"
@@ -135,7 +136,7 @@ class _Service:
 
     async def docs(self, request: Request) -> Response:
         """The same description for people."""
-        return HTMLResponse(rendered(document(self._settings)))
+        return HTMLResponse(rendered(document(self._settings)), headers=HEADERS)
 
     async def stats(self, request: Request) -> Response:
         """What landed, as counts."""
@@ -154,8 +155,8 @@ class _Service:
 
 
 def readable(body: bytes, keys: Keyring) -> str:
-    """The start of a refused body for a person, every key in it replaced."""
-    text = body[: 8 * KEPT].decode("utf-8", "replace")
+    """The start of what a refused request said, for a person, every key in it replaced."""
+    text = body.decode("utf-8", "replace")
     for key in keys.texts():
         text = text.replace(key, "***")
     return _KEY_LIKE.sub("***", _KEY_MEMBER.sub(r'\1"***"', text))[:KEPT]

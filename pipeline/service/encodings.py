@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import re
 from collections.abc import Mapping
 from typing import cast
@@ -39,7 +40,7 @@ def payload(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], l
     hint = query.get("compression", "").lower()
     if headers.get("content-type") == FORM:
         form = _form(_unwrapped(given))
-        given = form.get("data", "").replace(" ", "+").encode() if _spaced(form) else form.get("data", "").encode()
+        given = _inside(form)
         hint = hint or form.get("compression", "").lower()
     hint = hint or headers.get("content-encoding", "").lower()
     given = _decoded(given) if hint in _BASE64 else _unwrapped(given)
@@ -50,6 +51,36 @@ def payload(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], l
     if len(given) > limit:
         raise too_large(f"Uncompressed payload size limit {limit} exceeded: {len(given)}")
     return _text(given, "invalid UTF8 in request payload")
+
+
+def beginning(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], most: int) -> bytes:
+    """About the first `most` bytes of what a request says, so far as it can be decoded: for who asks why it was
+    turned away. What cannot be decoded is empty: keys hide in base64 and gzip, where nobody would find and mask them.
+    """
+    given = query.get("data", "").encode() or body
+    try:
+        if headers.get("content-type") == FORM:
+            given = _inside(_form(_unwrapped(given)))
+        given = given[: 4 * most]
+        if _BASE64_TEXT(given):
+            packed = b"".join(given.split())
+            inner = _decoded(packed[: len(packed) // 4 * 4])
+            if inner.startswith(GZIP_MAGIC) or _starts_text(inner):
+                given = inner
+        if given.startswith(GZIP_MAGIC):
+            given = isal_zlib.decompressobj(_GUNZIP).decompress(given, most)
+    except (Refusal, _BAD_GZIP):
+        return b""
+    return given[:most]
+
+
+def _starts_text(given: bytes) -> bool:
+    """Whether these are the first bytes of a text."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(given)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _text(given: bytes, complaint: str) -> bytes:
@@ -103,7 +134,8 @@ def _form(given: bytes) -> dict[str, str]:
     return fields
 
 
-def _spaced(form: Mapping[str, str]) -> bool:
-    """Whether the field `data` is base64 whose `+` signs the form has turned into spaces."""
+def _inside(form: Mapping[str, str]) -> bytes:
+    """The field `data`; where it is base64, the form has turned its `+` signs into spaces."""
     found = form["data"]
-    return found[:1] not in ("{", "[") and _BASE64_TEXT(found.encode()) is not None
+    spaced = found[:1] not in ("{", "[") and _BASE64_TEXT(found.encode()) is not None
+    return (found.replace(" ", "+") if spaced else found).encode()

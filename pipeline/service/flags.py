@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import uuid
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from .reading import whole_body
 
 PATHS = ("/flags", "/decide")
 
@@ -21,7 +23,10 @@ def routes() -> list[Route]:
 
 
 async def _answer(request: Request) -> Response:
-    await request.body()
+    try:
+        await whole_body(request, 0)  # what is asked about makes no difference
+    except ClientDisconnect:
+        return Response(status_code=400)
     newer = request.url.path.startswith("/flags") and request.query_params.get("v", "") >= "2"
     flags: dict[str, object] = {"flags": {}} if newer else {"featureFlags": {}, "featureFlagPayloads": {}}
     answer = JSONResponse(

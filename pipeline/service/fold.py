@@ -55,17 +55,25 @@ INSERT INTO people_ids SELECT project, distinct_id, person_uuid(project, distinc
 """
 
 
-class Fold:
-    """Persons and groups of one database."""
+class Closing(Exception):
+    """The service ends; what was folded so far stays, and the rest is folded by whoever asks next."""
 
-    def __init__(self, settings: Settings) -> None:
+
+class Fold:
+    """Persons and groups of one database. Once `closing` is set it ends at the next step, and undoes its last run."""
+
+    def __init__(self, settings: Settings, closing: threading.Event) -> None:
         self._settings = settings
+        self._closing = closing
         self._lock = threading.Lock()
         self._marked = _marked(settings)
         self._rules = json.dumps({name: getattr(settings, name) for name in _RULES})
 
     def refresh(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Let every accepted event count. Where the rules are others than the last time, all of them do anew."""
+        """Let every accepted event count. Where the rules are others than the last time, all of them do anew.
+
+        Raises Closing.
+        """
         with self._lock:
             done = self._begun(cursor)
             last = _number(cursor, "SELECT coalesce(max(receipt), 0) FROM accepted")
@@ -90,7 +98,7 @@ class Fold:
 
     def _run(self, cursor: duckdb.DuckDBPyConnection, after: int, upto: int) -> None:
         """Fold the receipts over `after`, up to and with `upto`."""
-        seen = list(self._read(cursor, after, upto))
+        seen = list(self._going_on(self._read(cursor, after, upto)))
         touched = {(one.project, one.distinct_id) for one in seen}
         touched |= {(one.project, one.other) for one in seen if one.other is not None}
         _register(cursor, "touched", project=numbers(p for p, _ in touched), distinct_id=texts(d for _, d in touched))
@@ -103,7 +111,7 @@ class Fold:
         persons = Persons(self._settings, _people(cursor))
         groups = Groups(_kinds(cursor), _records(cursor, seen))
         kinds = {project: len(types) for project, types in groups.types.items()}
-        for one in seen:
+        for one in self._going_on(seen):
             groups.take(one)
             persons.take(one)
 
@@ -113,6 +121,13 @@ class Fold:
         _write_notices(cursor, seen)
         cursor.execute("UPDATE folded SET receipt = ?", [upto])
         cursor.unregister("touched")
+
+    def _going_on(self, seen: Iterable[Seen]) -> Iterator[Seen]:
+        """The same, as long as the service lives. Raises Closing."""
+        for one in seen:
+            if self._closing.is_set():
+                raise Closing
+            yield one
 
     def _read(self, cursor: duckdb.DuckDBPyConnection, after: int, upto: int) -> Iterator[Seen]:
         """The events of a run that say something, but for those that leave no trace."""

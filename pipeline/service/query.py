@@ -23,24 +23,28 @@ import pyarrow.compute as pc
 from .management.errors import ApiError
 from .settings import Settings
 from .sql_tree import NotAllowed, check, limits
-from .store import Answer, BadQuery, SlowQuery, Store
+from .store import MOST_BYTES, Answer, BadQuery, SlowQuery, Store
 
 
 def answer(body: bytes, project: int, store: Store, settings: Settings | None = None) -> bytes:
     """The JSON answer to the JSON body of a query. Raises ApiError."""
     settings = settings or Settings()
     sql = _sql(body)
-    tree = json.loads(store.syntax(sql))
     try:
+        tree = json.loads(store.syntax(sql))
         check(tree)
         cut = None if limits(tree) else settings.query_default_rows
         most = settings.query_most_rows if cut is None else cut
         found = store.select(sql, project, seconds=settings.query_seconds, most=most, tree=tree)
     except (NotAllowed, BadQuery) as error:
         raise _invalid(str(error)) from None
+    except RecursionError:
+        raise _invalid("the query is nested too deeply") from None
     except SlowQuery:
         detail = f"The query took longer than {settings.query_seconds:g} seconds and was stopped."
         raise ApiError(504, "server_error", "query_timeout", detail) from None
+    if found.large:
+        raise _invalid(f"the answer is over {MOST_BYTES // 2**20} MiB; ask for fewer rows or columns")
     if found.more and cut is None:
         raise _invalid(f"the answer has more than {most} rows; ask for fewer with LIMIT, and page on")
     columns = [_texts(column) for column in found.table.columns]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -42,15 +42,20 @@ class Landed:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it is ready."""
+    """A server that says when it is ready, and calls `closing` when it is asked to end."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, closing: Callable[[], None]) -> None:
         super().__init__(config)
         self.ready = threading.Event()
+        self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing()
+        await super().shutdown(sockets)
 
 
 class LocalService:
@@ -105,7 +110,8 @@ class LocalService:
                 ws="none",
                 loop="asyncio",
                 timeout_graceful_shutdown=PATIENCE,
-            )
+            ),
+            self.store.interrupt,
         )
         self._thread: threading.Thread | None = None
 
@@ -132,7 +138,10 @@ class LocalService:
             self.close()
 
     def close(self) -> None:
-        """Finish what is in flight, stop listening, close the database. May be called twice."""
+        """Finish what is being taken, end what is being read, stop listening, close the database.
+
+        May be called twice.
+        """
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join()

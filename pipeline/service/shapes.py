@@ -50,12 +50,24 @@ class RawEvent(_Fields, kw_only=True, gc=False):
     event: str
 
 
+class _Named(msgspec.Struct, gc=False):
+    """As much of an event as tells it from what is none."""
+
+    event: str
+
+
 class _Batch(msgspec.Struct):
     batch: list[Raw]
     api_key: str | UnsetType = UNSET
     token: str | UnsetType = UNSET
     historical_migration: bool | None = None
     sent_at: Text = None
+
+
+class _NamedBatch(msgspec.Struct):
+    """As much of a batch as tells it from what is none."""
+
+    batch: list[_Named]
 
 
 @dataclass(slots=True)
@@ -75,12 +87,19 @@ class _Unfit(Exception):
     """The body is not of the shape that is being tried."""
 
 
+_LARGE = 16 * 1024 * 1024
+"""Bytes of a body that is first looked at for events without names: a few bytes of gzip may hold millions of those, and
+taking each of them apart would use up the memory."""
+
 _as_list = msgspec.json.Decoder(list[Raw]).decode
 _as_batch = msgspec.json.Decoder(_Batch).decode
 _as_event = msgspec.json.Decoder(RawEvent).decode
 _as_engage = msgspec.json.Decoder(_Fields).decode
 _as_object = msgspec.json.Decoder(dict[str, Any]).decode
 _as_anything = msgspec.json.Decoder().decode
+_as_json = msgspec.json.Decoder(Raw).decode
+_as_names = msgspec.json.Decoder(list[_Named]).decode
+_as_named_batch = msgspec.json.Decoder(_NamedBatch).decode
 
 _FAILURES = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _Unfit)
 _UUID = re.compile(
@@ -89,6 +108,8 @@ _UUID = re.compile(
     r"|urn:uuid:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 ).fullmatch
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"{}[]")
+_ALIKE = bytes.maketrans(b"[]", b"{}")
 _USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _FIELDS = frozenset(RawEvent.__struct_encode_fields__)
 _NAMED = [f'"{name}"'.encode() for name in _FIELDS]
@@ -100,7 +121,10 @@ def parse(body: bytes, *, engage: bool = False) -> Parsed:
     `engage` says that the route is `/engage`, where an object without an event name is an `$identify`.
     """
     try:
-        if body.lstrip(b" \t\r\n")[:1] == b"[":
+        listed = body.lstrip(b" \t\r\n")[:1] == b"["
+        if len(body) > _LARGE:
+            (_as_names if listed else _as_named_batch)(body)
+        if listed:
             return _events([bytes(raw) for raw in _as_list(body)], around=1)
         return _batch(body)
     except _FAILURES:
@@ -175,15 +199,13 @@ def _given_twice(text: bytes) -> bool:
 
 
 def depth(text: bytes) -> int:
-    """How many objects and lists are open at once, at most."""
-    deepest = level = 0
-    for byte in _STRING.sub(b"", text):
-        if byte in b"{[":
-            level += 1
-            deepest = max(deepest, level)
-        elif byte in b"}]":
-            level -= 1
-    return deepest
+    """How many objects and lists are open at once in a JSON text, at most; one more than DEEPEST for all above that."""
+    brackets = _STRING.sub(b"", text).translate(_ALIKE, _NO_BRACKET)
+    found = 0
+    while brackets and found <= DEEPEST:
+        brackets = brackets.replace(b"{}", b"")
+        found += 1
+    return found
 
 
 def _otherwise(body: bytes, engage: bool) -> Parsed:
@@ -210,12 +232,12 @@ def _otherwise(body: bytes, engage: bool) -> Parsed:
 def _strictly(body: bytes) -> None:
     """Raises Refusal where the text is no JSON that the real service's parser would take."""
     try:
-        value = _as_anything(body)
+        (_as_json if len(body) > _LARGE else _as_anything)(body)
     except RecursionError:
         _too_deep()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise unparsable(str(error)) from None
-    if isinstance(value, dict | list) and depth(body) > DEEPEST:
+    if depth(body) > DEEPEST:
         _too_deep()
 
 

@@ -1,10 +1,12 @@
 """The syntax tree of a query, as the database writes it: which tables it names, and whether it may run.
 
-A query is judged on its tree before it runs: one SELECT, over the named views and a few harmless table functions.
+A query is judged on its tree before it runs: one SELECT, over the named views, its own WITH tables where they are to be
+seen, a few harmless table functions, and functions that only reckon.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,16 @@ VIEWS = frozenset(
 _FOLDED = frozenset({"persons", "person_distinct_ids", "groups", "group_types", "warnings"})
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _TABLE_KINDS = frozenset({"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
+_QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+"""The parts of a query; a WITH may hold others, which write."""
+_REFUSED = re.compile(
+    "__internal.*|pg_.*|json_serialize_.*|json_deserialize_.*|"
+    "current_.*setting|getenv|getvariable|current_query.*|write_log|stats|index_key|nextval|currval|setval|setseed|"
+    "sleep_ms|repeat|lpad|rpad|range|generate_series|list_resize|array_resize|bitstring|bar|"
+    "equi_width_bins|printf|format|variant_.*"
+)
+"""Functions that look at the database or wait, and those that make a value of any size out of a number, beside which
+its limit of memory does not hold."""
 
 Tree = dict[str, Any]
 
@@ -27,14 +39,38 @@ class NotAllowed(Exception):
 def check(tree: Tree) -> None:
     """Refuse whatever is not one SELECT over the views. Raises NotAllowed."""
     if tree.get("error"):
-        raise NotAllowed(str(tree.get("error_message")))
+        other = tree.get("error_type") == "not implemented"
+        raise NotAllowed("one SELECT statement is expected, and nothing else" if other else str(tree["error_message"]))
     statements = tree["statements"]
     if len(statements) != 1:
         raise NotAllowed(f"one SELECT statement is expected, not {len(statements)}")
-    nodes = list(_nodes(statements[0]))
-    named = {str(entry["key"]).lower() for node in nodes for entry in node.get("cte_map", {}).get("map", ())}
-    for node in nodes:
-        _check_table(node, VIEWS | named)
+    tables: set[int] = set()
+    for node, names in _in_sight(statements[0]):
+        _check_table(node, names)
+        if node.get("type") == "TABLE_FUNCTION":
+            tables.add(id(node.get("function")))
+        function = str(node.get("function_name", ""))
+        if id(node) not in tables and _REFUSED.fullmatch(function.lower()):
+            raise NotAllowed(f"the function '{function}' is not accepted")
+
+
+def _in_sight(statement: Tree) -> Iterator[tuple[Tree, frozenset[str]]]:
+    """Every object of a statement, and the names that a table may have there: the views, and the WITH tables that are
+    to be seen. One of these is seen by those after it and by the SELECT below it, by itself only in its second part."""
+    waiting: list[tuple[Any, frozenset[str]]] = [(statement, VIEWS)]
+    while waiting:
+        node, names = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend((one, names) for one in node)
+        elif isinstance(node, dict):
+            for entry in (node.get("cte_map") or {}).get("map", ()):
+                waiting.append((entry["value"], names))
+                names |= {str(entry["key"]).lower()}
+            yield node, names
+            itself = names | {str(node.get("cte_name")).lower()} if node.get("type") == "RECURSIVE_CTE_NODE" else names
+            waiting.extend(
+                (one, itself if name == "right" else names) for name, one in node.items() if name != "cte_map"
+            )
 
 
 def needs_people(tree: Tree) -> bool:
@@ -68,15 +104,19 @@ def _is_table(node: Tree) -> bool:
 
 
 def _check_table(node: Tree, names: frozenset[str]) -> None:
-    """A node that stands where a table stands must be one that we know."""
+    """A node that is a query must be one that reads; one that stands where a table stands must be one that we know."""
     kind = node.get("type")
-    if "class" in node or "sample" not in node or str(kind).endswith("_NODE"):
+    if "class" not in node and str(kind).endswith("_NODE"):
+        if kind not in _QUERIES:
+            raise NotAllowed("only a plain SELECT is accepted")
+        return
+    if "class" in node or "sample" not in node:
         return
     if kind not in _TABLE_KINDS:
         raise NotAllowed("only a plain SELECT is accepted")
     if kind == "BASE_TABLE":
         name = ".".join(part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part)
-        if name.lower() not in names:
+        if name != node["table_name"] or name.lower() not in names:
             raise NotAllowed(f"unknown table '{name}'; there are: {', '.join(sorted(VIEWS))}")
     if kind == "TABLE_FUNCTION":
         function = str(node["function"].get("function_name"))

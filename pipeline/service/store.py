@@ -5,6 +5,7 @@ Instants are naive TIMESTAMPs in UTC, whole microseconds. Properties are the exa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from .columns import encoded, instants, numbers, table, texts
-from .fold import Fold
+from .fold import Closing, Fold
 from .notices import Notice
 from .settings import Settings
 from .sql_tree import needs_people
@@ -32,12 +33,19 @@ FROM incoming
 """
 
 
+MOST_BYTES = 128 * 1024 * 1024
+"""The rows of an answer whose number is bounded."""
+_CLOSING = "the service is closing"
+_AT_ONCE = 1000
+"""Rows between two looks at what an answer holds already."""
+
+
 class BadStore(ValueError):
     """The file is no database of this service, or somebody else has it open; the message says which file."""
 
 
 class Unavailable(Exception):
-    """The database cannot store now: the disk is full, or the service is closing."""
+    """The database cannot answer now: the disk is full, or the service is closing."""
 
 
 class BadQuery(Exception):
@@ -65,12 +73,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a query: names and types of its columns, and its rows as an Arrow table; `more` were left out."""
+    """The result of a query: names and types of its columns, and its rows as an Arrow table; `more`: some were left
+    out, `large`: because they are over MOST_BYTES."""
 
     columns: list[str]
     types: list[str]
     table: pa.Table
     more: bool = False
+    large: bool = False
 
 
 class Store:
@@ -83,7 +93,9 @@ class Store:
         """
         self._spill = None if path is not None else Path(tempfile.mkdtemp(prefix="backcast-service-"))
         self._lock = threading.Lock()
-        self._fold = Fold(settings or Settings())
+        self._closing = threading.Event()
+        self._reading: set[duckdb.DuckDBPyConnection] = set()
+        self._fold = Fold(settings or Settings(), self._closing)
         try:
             self._writer = duckdb.connect(":memory:" if path is None else str(path))
             self._writer.execute(TABLES)
@@ -94,6 +106,13 @@ class Store:
             raise BadStore(f"the store {path} cannot be opened: {str(error).splitlines()[0]}") from None
         self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
         self.requests = 0
+
+    def interrupt(self) -> None:
+        """End every query that is under way, and the making of persons and groups; none begins any more."""
+        self._closing.set()
+        for cursor in tuple(self._reading):
+            with contextlib.suppress(duckdb.Error):  # it has ended by itself
+                cursor.interrupt()
 
     def close(self) -> None:
         """Write everything to the file and let go of it."""
@@ -164,32 +183,43 @@ class Store:
         return {str(name): int(count) for name, count in rows}
 
     def syntax(self, sql: str) -> str:
-        """The syntax tree of an SQL text as JSON, or an object whose `error` is true."""
-        return str(self._rows("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql])[0][0])
+        """The syntax tree of an SQL text as JSON, or an object whose `error` is true. Raises BadQuery."""
+        try:
+            return str(self._rows("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql])[0][0])
+        except duckdb.Error as error:
+            raise BadQuery(str(error)) from None
 
     def select(
         self, sql: str, project: int, *, seconds: float | None = None, most: int | None = None, tree: Any = None
     ) -> Answer:
         """Answer one SELECT over the views of a project, with at most `most` rows. `tree` is its syntax tree, where the
-        caller knows it. Raises BadQuery, SlowQuery."""
+        caller knows it. Raises BadQuery, SlowQuery, Unavailable."""
         if tree is None:
             tree = json.loads(self.syntax(sql))
         cursor = self._writer.cursor()
         stopped = threading.Event()
         timer = None if seconds is None else threading.Timer(seconds, _stop, [cursor, stopped])
+        self._reading.add(cursor)
         try:
+            if self._closing.is_set():
+                raise Closing
             cursor.execute(views(project, self._group_types(cursor, project) if needs_people(tree) else None))
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             if timer is not None:
                 timer.start()
             relation = cursor.sql(sql)
-            found, more = _rows_of(relation, most)
-            return Answer(relation.columns, [str(kind) for kind in relation.types], found, more)
-        except duckdb.Error as error:
+            found, more, large = _rows_of(relation, most)
+            return Answer(relation.columns, [str(kind) for kind in relation.types], found, more, large)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow's own are OSErrors too
             if stopped.is_set():
                 raise SlowQuery from None
+            if self._closing.is_set():
+                raise Unavailable(_CLOSING) from None
             raise BadQuery(str(error)) from None
+        except Closing:
+            raise Unavailable(_CLOSING) from None
         finally:
+            self._reading.discard(cursor)
             if timer is not None:
                 timer.cancel()
                 if timer.ident is not None:
@@ -227,18 +257,19 @@ class Store:
             cursor.close()
 
 
-def _rows_of(relation: duckdb.DuckDBPyRelation, most: int | None) -> tuple[pa.Table, bool]:
-    """The first rows of a result, and whether there are more."""
+def _rows_of(relation: duckdb.DuckDBPyRelation, most: int | None) -> tuple[pa.Table, bool, bool]:
+    """The first rows of a result, whether there are more, and whether they are too large for one answer."""
     if most is None:
-        return relation.to_arrow_table(), False
-    reader = relation.to_arrow_reader(min(most + 1, 10_000))
-    batches, count = [], 0
+        return relation.to_arrow_table(), False, False
+    reader = relation.to_arrow_reader(min(most + 1, _AT_ONCE))
+    batches, count, size = [], 0, 0
     for batch in reader:
         batches.append(batch)
         count += len(batch)
-        if count > most:
+        size += batch.nbytes
+        if count > most or size > MOST_BYTES:
             break
-    return pa.Table.from_batches(batches, reader.schema).slice(0, most), count > most
+    return pa.Table.from_batches(batches, reader.schema).slice(0, most), count > most, size > MOST_BYTES
 
 
 def _stop(cursor: duckdb.DuckDBPyConnection, stopped: threading.Event) -> None:

@@ -30,6 +30,9 @@ CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
     SELECT max(receipt) FROM kept
     GROUP BY uuid, hash(project, event, distinct_id, CAST("timestamp" AS DATE)));
 CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);
+CREATE OR REPLACE MACRO JSONExtractString(x, name) AS coalesce(CASE
+    WHEN json_type(x, '/' || replace(replace(name, '~', '~0'), '/', '~1')) = 'VARCHAR'
+    THEN json_extract_string(x, '/' || replace(replace(name, '~', '~0'), '/', '~1')) END, '');
 CREATE OR REPLACE MACRO person_digits(digits) AS CAST(
     digits[1:12] || '3' || digits[14:16] || '8' || digits[18:32] AS UUID);
 CREATE OR REPLACE MACRO person_uuid(project, distinct_id) AS person_digits(md5(project || ':' || distinct_id));

@@ -7,8 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from tests.golden import samples
+from tests.golden import people, samples
 from tests.golden.report import small_plan
 
 samples.regenerate()
+people.regenerate()
 small_plan.regenerate()

@@ -35,18 +35,16 @@ GENERIC = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timesta
 GENERIC_WITHOUT_UUID = {key: value for key, value in GENERIC.items() if key != "uuid"}
 GOLDEN = {
     "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "zones": (("America/New_York", ""),)}),
+    "mixpanel-people": Sample(
+        ("mixpanel", "mixpanel-people"), {"mapping": "mixpanel", "zones": (("America/New_York", ""),)}
+    ),
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
+    "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),
     "generic-csv": Sample(("generic/orders.csv",), {"mapping": "generic", "settings": GENERIC}),
     "generic-parquet": Sample(("generic/orders.parquet",), {"mapping": "generic", "settings": GENERIC}),
     "segment": Sample(("segment/archive",), {"mapping": "segment"}),
     "segment-warehouse": Sample(("segment/warehouse",), {"mapping": "segment-warehouse"}),
-    **{
-        f"segment-{table}": Sample(
-            (f"segment/{table}",), {"mapping": "segment-warehouse", "settings": {"table": table}}
-        )
-        for table in ("identifies", "groups", "screens")
-    },
     "rudderstack": Sample(("rudderstack/storage",), {"mapping": "rudderstack"}),
     "rudderstack-staging": Sample(("rudderstack/staging",), {"mapping": "rudderstack-warehouse"}),
     "rudderstack-lake": Sample(("rudderstack/lake",), {"mapping": "rudderstack-warehouse"}),

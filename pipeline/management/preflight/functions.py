@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipeline.counted import counted
 from pipeline.management.operations import RETRIEVE_FUNCTION
 from pipeline.management.preflight.check import Check, Level, untold
 from pipeline.management.preflight.firing import Matched, matched
@@ -78,7 +79,7 @@ def _judged(client: ManagementClient, listed: Mapping[str, Any], planned: Planne
         f"{who} {on.verdict if on.verdict == 'may' else 'would'} fire on {_on(on, planned)}{_why(on, record)}{note}"
     )
     hint = f"turn it off while the import runs: backcast hog-functions update {record.get('id')} --enabled false --to …"
-    yield Check(DESTINATION, level, detail, hint)
+    yield Check(DESTINATION, level, detail, f"{hint}; or accept that with --allow-firing" if level == "stop" else hint)
 
 
 def _transformation(who: str, record: Mapping[str, Any], on: Matched, planned: Planned | None, note: str) -> Check:
@@ -108,7 +109,7 @@ def _on(on: Matched, planned: Planned | None) -> str:
     shown = [printable(name, _WIDE) for name in names[:_SHOWN]] + ["…"] * (len(names) > _SHOWN)
     count = sum(planned.names[name] for name in names)
     every = "all " if count == planned.events else ""
-    return f"{every}{count:,} events of this plan ({', '.join(shown)})"
+    return f"{every}{counted(count, 'event')} of this plan ({', '.join(shown)})"
 
 
 def _why(on: Matched, record: Mapping[str, Any]) -> str:

@@ -77,9 +77,11 @@ class Waiting(Fault):
     date: bool = flag()
     """Retry-After as a date."""
 
-    def refuse(self, status: int) -> Reply:
-        """The refusal, counted."""
-        self.acted += 1
+    async def refuse(self, status: int, call: Call, onward: Onward) -> Ending:
+        """The refusal, once the whole request has come."""
+        if not self.claim():
+            return await onward()
+        await call.body()
         return refusal(status, self.retry_after, date=self.date)
 
 
@@ -91,8 +93,7 @@ class Before(Waiting, example="before:500"):
     status: int = value(read_status)
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        await call.body()
-        return self.refuse(self.status)
+        return await self.refuse(self.status, call, onward)
 
 
 @dataclass(kw_only=True)
@@ -122,10 +123,7 @@ class Maintenance(Waiting, example="maintenance:30s"):
             over = self.acted >= self.lasts.requests
         else:
             over = self.clock() - self.began >= (self.lasts.seconds or 0)
-        if over:
-            return await onward()
-        await call.body()
-        return self.refuse(503)
+        return await (onward() if over else self.refuse(503, call, onward))
 
 
 def read_one_in(text: str) -> int:
@@ -149,9 +147,8 @@ class Poison(Fault, example="poison:1/5000"):
             raise ValueError("either poison:1/5000 or poison,event=NAME")
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        if not any(map(self.is_poison, await call.events())):
+        if not any(map(self.is_poison, await call.events())) or not self.claim():
             return await onward()
-        self.acted += 1
         return Reply(400, b"invalid event could not be processed")
 
     def is_poison(self, event: Named) -> bool:
@@ -179,7 +176,6 @@ class Large(Fault, example="large:64KiB"):
     limit: int = value(read_size)
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        if len(await call.body()) <= self.limit:
+        if len(await call.body()) <= self.limit or not self.claim():
             return await onward()
-        self.acted += 1
         return Reply(413, f"maximum event size exceeded: request body over {self.limit} bytes".encode())

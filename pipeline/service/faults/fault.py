@@ -100,14 +100,21 @@ class Fault(ABC):
 
     @abstractmethod
     async def act(self, call: Call, onward: Onward) -> Ending:
-        """Misbehave, and count it in `acted`; `onward` is what would happen without this fault."""
+        """Misbehave where `claim` says so; `onward` is what would happen without this fault."""
 
     def is_due(self) -> bool:
         """Whether the request that has just come is one to act on."""
         turn = self.met - self.skip
-        if turn < 1 or turn % self.every or (self.times is not None and self.acted >= self.times):
+        if turn < 1 or turn % self.every:
             return False
         return self.chance == 1 or self.luck(self.met) < self.chance
+
+    def claim(self) -> bool:
+        """Whether it may act once more, counted in the same step: requests side by side share `times`."""
+        if self.times is not None and self.acted >= self.times:
+            return False
+        self.acted += 1
+        return True
 
     def luck(self, of: object) -> float:
         """A number from 0 to 1 that follows from the seed, this fault's place and `of`."""
@@ -115,8 +122,9 @@ class Fault(ABC):
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / 2**64
 
     async def taken(self, call: Call, onward: Onward) -> tuple[Ending, bool]:
-        """Let the request go on; whether its events were taken, so that what is done to the answer counts."""
-        self.acted += 1  # before the wait, so that `times` holds for requests side by side
+        """Let the request go on; whether its events were taken and something may be done to the answer."""
+        if not self.claim():
+            return await onward(), False
         ending = await onward()
         if isinstance(ending, Cut) or not ending.accepted:
             self.acted -= 1

@@ -43,8 +43,7 @@ class Rate(Waiting, example="rate:20/s"):
         if self.room >= 1:
             self.room -= 1
             return await onward()
-        await call.body()
-        return self.refuse(429)
+        return await self.refuse(429, call, onward)
 
 
 def read_form(text: str) -> int:
@@ -65,8 +64,7 @@ class Quota(Fault, example="quota:10000"):
     async def act(self, call: Call, onward: Onward) -> Ending:
         count = len(await call.events())
         if self.used >= self.events:
-            self.acted += 1
-            return self._limited()
+            return self._limited() if self.claim() else await onward()
         self.used += count  # before the wait, so that requests side by side share it
         ending = await onward()
         if not (isinstance(ending, Reply) and ending.accepted):

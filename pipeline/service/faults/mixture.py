@@ -37,7 +37,8 @@ class Mix(Fault, example="mix:10%"):
         return super().is_due() and self.luck(f"{self.met} mixed") < self.share
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        self.acted += 1
+        if not self.claim():
+            return await onward()
         chosen = self.of[int(self.luck(f"{self.met} of") * len(self.of))]
         return await chosen.meet(call, onward)
 

@@ -45,8 +45,7 @@ class Redirect(Fault, example="redirect:307"):
         return await super().meet(call, onward)
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        self.acted += 1
-        return await self._onward(call, 0)
+        return await (self._onward(call, 0) if self.claim() else onward())
 
     def _goes_on(self, hops: int) -> bool:
         return self.loop or hops < self.hops

@@ -27,7 +27,8 @@ class Reset(Fault, example="reset"):
     """resets the connection (RST) when half of the body has come, and stores nothing"""
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        self.acted += 1
+        if not self.claim():
+            return await onward()
         await call.half()
         return Cut(reset=True)
 
@@ -65,8 +66,9 @@ class Garbage(Fault, example="garbage:html"):
             ending, taken = await self.taken(call, onward)
             if not taken:
                 return ending
+        elif not self.claim():
+            return await onward()
         else:
-            self.acted += 1
             await call.body()
         if self.kind == "noise":
             return Cut(_NOISE)
@@ -80,9 +82,10 @@ class SlowAnswer(Fault, example="slow-answer:2s"):
     seconds: float = value(read_seconds)
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        self.acted += 1
+        claimed = self.claim()
         ending = await onward()
-        await call.pause(self.seconds)
+        if claimed:
+            await call.pause(self.seconds)
         return ending
 
 
@@ -93,9 +96,9 @@ class SlowBody(Fault, example="slow-body:2s"):
     seconds: float = value(read_seconds)
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        self.acted += 1
+        claimed = self.claim()
         ending = await onward()
-        return replace(ending, over=self.seconds) if isinstance(ending, Reply) else ending
+        return replace(ending, over=self.seconds) if claimed and isinstance(ending, Reply) else ending
 
 
 @dataclass(kw_only=True)
@@ -105,6 +108,6 @@ class SlowRead(Fault, example="slow-read:2s"):
     seconds: float = value(read_seconds)
 
     async def act(self, call: Call, onward: Onward) -> Ending:
-        self.acted += 1
-        await call.dribble(self.seconds)
+        if self.claim():
+            await call.dribble(self.seconds)
         return await onward()

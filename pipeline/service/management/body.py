@@ -12,6 +12,7 @@ from .errors import ApiError, invalid, malformed
 
 DEEPEST = 100
 """How many objects and lists may be open at once."""
+_TEXT = "Null characters and lone surrogates are not allowed."
 
 
 def read_body(body: bytes, content_type: str) -> Json:
@@ -52,22 +53,33 @@ def _problems(given: Json) -> Iterator[tuple[str, str | None]]:
         if not _storable(name):
             yield "A name holds characters that cannot be stored.", None
             continue
-        waiting: list[tuple[Any, int]] = [(value, 1)]
-        while waiting:
-            inner, depth = waiting.pop()
-            if depth > DEEPEST:
-                yield "Nested too deeply.", name
-                break
+        problem = _problem_of(value)
+        if problem:
+            yield problem, name
+
+
+def _problem_of(value: Any) -> str:
+    """What of a JSON value cannot be kept; empty for nothing. Takes no memory beside the value."""
+    open_: list[Iterator[Any]] = [iter((value,))]
+    while open_:
+        for inner in open_[-1]:
+            if len(open_) > DEEPEST:
+                return "Nested too deeply."
             if isinstance(inner, dict):
-                waiting.extend((key, depth) for key in inner)
-                waiting.extend((one, depth + 1) for one in inner.values())
-            elif isinstance(inner, list):
-                waiting.extend((one, depth + 1) for one in inner)
-            elif isinstance(inner, str):
-                if not _storable(inner):
-                    yield "Null characters and lone surrogates are not allowed.", name
-            elif isinstance(inner, float) and not math.isfinite(inner):
-                yield "A number is out of range.", name
+                if not all(map(_storable, inner)):
+                    return _TEXT
+                open_.append(iter(inner.values()))
+                break
+            if isinstance(inner, list):
+                open_.append(iter(inner))
+                break
+            if isinstance(inner, str) and not _storable(inner):
+                return _TEXT
+            if isinstance(inner, float) and not math.isfinite(inner):
+                return "A number is out of range."
+        else:
+            open_.pop()
+    return ""
 
 
 def _storable(text: str) -> bool:

@@ -17,6 +17,14 @@ table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; border-bottom: 1px solid #8884; padding: .2rem .6rem .2rem 0; }
 b.method { display: inline-block; min-width: 4.5rem; }
 """
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+"""What goes with the page."""
 
 
 def rendered(document: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Whether a hog function would fire for an event. It is judged by its filters; nothing runs.
 
 An event name decides where it can. Property filters, actions and the exclusion of test accounts are not evaluated:
-where they stand between the event and the function, it may fire.
+where they stand between the event and the function, it may fire. So may one that hears of changed persons, which an
+event may change, and one of a type that nobody knows.
 """
 
 from __future__ import annotations
@@ -11,15 +12,25 @@ from typing import Any, Literal
 
 Firing = Literal["yes", "may", "no"]
 _ON_EVENTS = frozenset({"destination", "transformation", ""})
-"""Types that are handed events of the project; the others run in a browser or on a webhook (service-behaviour 5.2)."""
+"""Types that are handed events of the project (service-behaviour 5.2)."""
+_ELSEWHERE = frozenset(
+    {"site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook"}
+)
+"""Types that run in a browser, on a webhook or on events of the service itself (service-behaviour 5.2)."""
 
 
 def would_fire(function: Mapping[str, Any], event: str) -> Firing:
     """Whether a hog function (its full record) would fire for an event of this name."""
     if not function.get("enabled") or function.get("deleted"):
         return "no"
-    if (function.get("type") or "") not in _ON_EVENTS:
+    kind = function.get("type") or ""
+    if kind in _ELSEWHERE:
         return "no"
+    verdict = _judged(function, event)
+    return verdict if kind in _ON_EVENTS or verdict == "no" else "may"
+
+
+def _judged(function: Mapping[str, Any], event: str) -> Firing:
     base = _filtered(function.get("filters"), event)
     mappings = function.get("mappings") or []
     if not mappings or base == "no":
@@ -36,8 +47,9 @@ def firing(functions: Iterable[Mapping[str, Any]], event: str) -> list[tuple[Map
 
 def _filtered(filters: Any, event: str) -> Firing:
     filters = filters if isinstance(filters, Mapping) else {}
-    if (filters.get("source") or "events") != "events":
-        return "no"
+    source = filters.get("source") or "events"
+    if source != "events":
+        return "may" if source == "person-updates" else "no"
     events, actions = filters.get("events") or [], filters.get("actions") or []
     chosen: Firing = "yes"
     if events or actions:
@@ -48,11 +60,13 @@ def _filtered(filters: Any, event: str) -> Firing:
 
 
 def _chosen(wanted: Any, event: str) -> Firing:
-    """One entry of `events`: its `id` is an event name, null for every event."""
+    """One entry of `events`: its `id` is an event name, null or empty for every event."""
     if not isinstance(wanted, Mapping):
         return "no"
+    if wanted.get("type") not in (None, "", "events"):
+        return "may"
     name = wanted.get("id", wanted.get("name"))
-    if name is not None and name != event:
+    if name not in (None, "", event):
         return "no"
     return "may" if wanted.get("properties") else "yes"
 

@@ -20,9 +20,14 @@ PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 """A PNG of one pixel: the icon of everything."""
-MOST_LOGS, USUAL_LOGS = 500, 50
-_LABELS = {"hour": (timedelta(hours=1), "%Y-%m-%dT%H:00"), "day": (timedelta(days=1), "%Y-%m-%d")}
-_LABELS["week"] = (timedelta(weeks=1), "%Y-%m-%d")
+MOST_LOGS = 500
+_LABELS = {
+    "hour": (timedelta(hours=1), len("2023-01-31T00"), ":00"),
+    "day": (timedelta(days=1), len("2023-01-31"), ""),
+    "week": (timedelta(weeks=1), len("2023-01-31"), ""),
+}
+"""The step of each interval, and its label: how much of ISO 8601, and what follows (service-behaviour 5.2)."""
+NOT_RUN = "The local service runs no hog function: this one did not run."
 _MOST_LABELS = 10_000
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -50,7 +55,8 @@ def invoke(state: State, call: Call) -> Reply:
             raise BareError(400, {"configuration": ["This field is required."]})
         if not isinstance(configuration, dict):
             raise BareError(400, {"configuration": ["Expected a dictionary of items."]})
-    return Reply(body={"status": "success", "logs": [], "invocation_id": call.body.get("invocation_id")})
+    logs = [{"level": "INFO", "timestamp": call.now, "message": NOT_RUN}]
+    return Reply(body={"status": "success", "logs": logs, "invocation_id": call.body.get("invocation_id")})
 
 
 def logs(state: State, call: Call) -> Reply:
@@ -59,7 +65,9 @@ def logs(state: State, call: Call) -> Reply:
     if not state.observed:
         return EMPTY
     limit = call.parameter("limit")
-    if limit is not None and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_LOGS):
+    if limit is not None and not (
+        limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= MOST_LOGS
+    ):
         raise invalid("limit", f"Ensure this value is between 1 and {MOST_LOGS}.")
     _span(call)
     return Reply(body={"count": 0, "next": None, "previous": None, "results": []})
@@ -75,16 +83,14 @@ def metrics(state: State, call: Call) -> Reply:
         raise invalid("interval", "Not a valid choice.", "invalid_choice")
     _check_breakdown(call)
     after, before = _span(call)
-    step, shape = _LABELS[interval]
+    step, length, rest = _LABELS[interval]
     now = instant(call.now)
     assert now is not None
     end, at = before or now, after or now - timedelta(days=7)
     if (end - at) / step > _MOST_LABELS:
         raise invalid("after", "The time between after and before is too long for this interval.")
-    labels = []
-    while at <= end:
-        labels.append(at.strftime(shape))
-        at += step
+    count = max(0, (end - at) // step + 1)
+    labels = [(at + number * step).isoformat()[:length] + rest for number in range(count)]
     return Reply(body={"labels": labels, "series": []})
 
 

@@ -41,7 +41,7 @@ def create(state: State, call: Call) -> Reply:
         "created_by": call.caller.user,
         "version": 1,
     }
-    settle_inputs(function, None, observed=state.observed)
+    settle_inputs(function, None, observed=state.observed, written=("inputs", "mappings"))
     _check_numbers(state, call.project_id, function)
     state.documents.put("hog_function", call.project_id, function)
     return Reply(201, whole(function, observed=state.observed))
@@ -59,7 +59,7 @@ def update(state: State, call: Call) -> Reply:
     if state.observed:
         _check_change(call.body, fields, before)
     function = before | fields | {"updated_at": call.now, "version": before.get("version", 1) + 1}
-    settle_inputs(function, before, observed=state.observed)
+    settle_inputs(function, before, observed=state.observed, written=fields)
     if function.get("enabled") and not before.get("enabled"):
         _check_numbers(state, call.project_id, function)
     state.documents.put("hog_function", call.project_id, function)
@@ -102,8 +102,8 @@ def _reordered(state: State, call: Call, id: str, order: Any) -> Json:
         raise invalid("orders", "A valid integer is required.")
     function = state.documents.get("hog_function", call.project_id, uuid_of(id) or "")
     if function is None or function.get("deleted"):
-        shown = id if uuid_of(id) else "given"
-        raise invalid("orders", f"HogFunction with id {shown} does not exist")
+        named = f"id {id}" if uuid_of(id) else "the given id"
+        raise invalid("orders", f"HogFunction with {named} does not exist")
     return function | {"execution_order": order, "updated_at": call.now}
 
 

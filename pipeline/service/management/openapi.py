@@ -20,6 +20,7 @@ from pipeline.management.models import (
     SharingConfiguration,
 )
 from pipeline.service.settings import Settings
+from pipeline.service.sql_tree import VIEWS
 
 from .call import Json
 from .fields import LONGEST_MASK, LONGEST_NAME, NULLABLE, SHORTEST_MASK, TYPES
@@ -90,6 +91,11 @@ _OBJECTS = {
     "query": "QueryAnswer",
 }
 """Operations whose usual answer is an object; that of the others is empty."""
+_SELECT = (
+    f" One SELECT over {', '.join(sorted(VIEWS))}, with joins, subqueries and WITH; toDate(timestamp) is the UTC day. "
+    "It reads no file and changes nothing; an answer over its rows (--set query_most_rows) or 128 MiB is refused."
+)
+_RUNS = frozenset(f"hog_functions_{name}" for name in ("broadcast", "invoke", "logs", "metrics", "metrics_totals"))
 _OBSERVED_ANSWERS: dict[str, Json] = {
     "hog_functions_rearrange": {"type": "array", "items": {"type": "object"}},
     "hog_functions_broadcast": {"type": "object", "required": ["success"]},
@@ -142,17 +148,21 @@ def document(settings: Settings) -> Json:
 def _operation(operation: Operation, observed: bool) -> Json:
     scope = operation.scope or ("project:read" if observed else None)
     stated = "" if operation.listed else " (the contract does not state it)"
+    needs = f"Needs the scope {scope}{stated}." if scope else "Any personal key may ask."
+    runs = " This service runs no hog function, so there is never a run to show." if operation.name in _RUNS else ""
     shown: Json = {
         "operationId": operation.name,
         "tags": [operation.area],
         "summary": operation.summary,
-        "description": f"Needs the scope {scope}{stated}." if scope else "Any personal key may ask.",
+        "description": needs + runs + (_SELECT if operation.name == "query" else ""),
         "security": [{"personalKey": []}],
         "parameters": _parameters(operation, observed),
         "responses": _answers(operation, observed),
     }
     if operation.name in _BODIES:
         schema = _ref(_BODIES[operation.name])
+        if observed and operation.name == "hog_functions_create":
+            schema = {"allOf": [schema], "anyOf": [{"required": ["hog"]}, {"required": ["template_id"]}]}
         if observed and operation.name == "hog_functions_invoke":
             schema = {
                 "type": "object",

@@ -139,20 +139,22 @@ class Management:
             assert project is not None
             found = await self._in(self._reader, lambda: answer(body, project.id, self.state.store, settings))
             return Reply(content=found, media_type="application/json")
-        content: Json = {}
-        if operation.method in ("POST", "PATCH"):
-            content = read_body(body, request.headers.get("content-type", ""))
-        call = Call(
-            operation=operation,
-            caller=caller,
-            project=project,
-            ids=request.path_params,
-            query=request.query_params.multi_items(),
-            body=content,
-            address=_address(request),
-            now=iso(settings.clock()),
-        )
-        return await self._in(self._worker, lambda: HANDLERS[operation.name](self.state, call))
+        writes = operation.method in ("POST", "PATCH")
+
+        def work() -> Reply:
+            call = Call(
+                operation=operation,
+                caller=caller,
+                project=project,
+                ids=request.path_params,
+                query=request.query_params.multi_items(),
+                body=read_body(body, request.headers.get("content-type", "")) if writes else {},
+                address=_address(request),
+                now=iso(settings.clock()),
+            )
+            return HANDLERS[operation.name](self.state, call)
+
+        return await self._in(self._worker, work)
 
     async def _in(self, worker: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
         try:

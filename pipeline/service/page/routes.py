@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pipeline.service.keys import Keyring
-from pipeline.service.store import BadQuery, SlowQuery, Store
+from pipeline.service.store import BadQuery, SlowQuery, Store, Unavailable
 
 from . import events, functions, people, turned_away
 from .event_filter import BadFilter, EventFilter, is_uuid
@@ -111,6 +111,7 @@ class Page:
             asked = self._asked(request)
             try:
                 if asked.project not in await self._projects():
+                    asked = replace(asked, project=self._keys.projects[0].id, links=Links(None))
                     raise NotThere("There is no such project.")
                 found = await view(asked)
             except NotThere as error:
@@ -120,7 +121,7 @@ class Page:
             except SlowQuery:
                 told = "The answer took too long and was given up. Ask for fewer days, or for one event or id."
                 found = View("trouble", "", {"title": "Too much at once", "text": told}, 503)
-            except BadQuery as error:
+            except (BadQuery, Unavailable) as error:
                 told = f"The store cannot answer now: {error}"
                 found = View("trouble", "", {"title": "No answer", "text": told}, 503)
             return found if isinstance(found, Response) else await self._rendered(asked, found)

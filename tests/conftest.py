@@ -1,0 +1,17 @@
+"""What the tests of several files are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from commands import Printed, calling
+from deliveries import KEY
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
+    """Run a command in this process, with a project key and no personal one."""
+    monkeypatch.delenv("BACKCAST_PERSONAL_KEY", raising=False)
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", KEY)
+    return calling(capfd, monkeypatch)

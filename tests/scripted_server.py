@@ -1,0 +1,148 @@
+"""A real HTTP server on loopback whose every answer is given by a function of the request."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import ssl
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came. `number` counts requests from 0; `target` is the path with its query."""
+
+    number: int
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.target).query))
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events of a gzipped batch."""
+        found: list[dict[str, Any]] = json.loads(gzip.decompress(self.body))["batch"]
+        return found
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer; a body that is not bytes is sent as JSON. Status 0 cuts the connection instead."""
+
+    status: int = 200
+    body: Any = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Answer = Callable[[Asked], Said]
+
+
+@dataclass
+class Server:
+    """A server while it runs."""
+
+    url: str
+    port: int
+    asked: list[Asked]
+
+
+class _Listening(ThreadingHTTPServer):
+    def __init__(self, answer: Answer, methods: Collection[str], port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Connection)
+        self.answer = answer
+        self.methods = methods
+        self.asked: list[Asked] = []
+        self._lock = threading.Lock()
+
+    def heard(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Said:
+        """The answer to a request, which is now one of those that came."""
+        with self._lock:
+            asked = Asked(len(self.asked), method, target, headers, body)
+            self.asked.append(asked)
+        return self.answer(asked)
+
+
+class _Connection(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Listening
+
+    def _answer(self) -> None:
+        if self.command not in self.server.methods:
+            self.send_error(HTTPStatus.NOT_IMPLEMENTED)
+            return
+        length = int(self.headers.get("content-length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # its sender is dead
+            self.close_connection = True
+            return
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        said = self.server.heard(self.command, self.path, headers, body)
+        if not said.status:
+            self.close_connection = True
+            return
+        content = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()
+        self.send_response_only(said.status)
+        for name, value in said.headers.items():
+            self.send_header(name, value)
+        if said.status != 204:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _answer
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):  # a client that left, or trusts nobody here
+            return
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@contextmanager
+def serving(
+    answer: Answer, *, methods: Collection[str] = ("POST",), port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[Server]:
+    """Serve at 127.0.0.1, behind TLS where a context is given; `answer` may be called from several threads.
+
+    Unless told otherwise it is a capture service and nothing more: other methods than POST are 501, and not counted.
+    """
+    server = _Listening(answer, methods, port)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    bound = server.server_address[1]
+    try:
+        yield Server(f"{'http' if tls is None else 'https'}://127.0.0.1:{bound}", bound, server.asked)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def scripted(*answers: Said) -> Answer:
+    """These answers in turn, the last one for ever."""
+    return lambda asked: answers[min(asked.number, len(answers) - 1)]

@@ -1,0 +1,138 @@
+"""`backcast apply`, `status` and `verify`: what they print, what they ask, and their exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deliveries import Reply, planned, scripted, serving, uuid
+
+from pipeline.service import LocalService
+
+NOTHING = dict.fromkeys(("made", "accepted", "refused", "in_doubt", "already_settled", "unsent"), 0)
+
+
+def test_apply_status_and_verify_print_the_documented_objects(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned, applied, proved: each object has its fields, and stdout holds nothing else."""
+    directory = planned(tmp_path, 20)
+    said = call("status", directory, "--json")
+    assert (said.json["format"], said.json["state"], said.json["events"]["made"]) == ("backcast.status/1", "planned", 0)
+    with LocalService() as service:
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
+        said = call("apply", directory, "--to", service.url, "--json")
+        assert said.code == 0
+        assert (said.json["format"], said.json["dry_run"], said.json["balanced"]) == ("backcast.apply/1", False, True)
+        assert said.json["events"] == NOTHING | {"made": 20, "accepted": 20}
+        assert said.json["batches"] == {"made": 2, "sent": 2, "retried": 0, "split": 0}
+        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
+        said = call("verify", directory, "--to", service.url, "--json")
+        assert (said.code, said.json["format"], said.json["proved"]) == (0, "backcast.verify/1", True)
+        service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
+        said = call("verify", directory, "--to", service.url, "--json")
+        assert (said.code, said.json["events"]["missing"], said.json["proved"]) == (7, 1, False)
+    said = call("status", directory, "--json")
+    assert (said.json["state"], said.json["events"]["accepted"]) == ("done", 20)
+
+
+def test_a_dry_run_needs_no_key_and_no_network(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`apply --dry-run` to a far target sends nothing, asks nothing and writes no ledger."""
+    monkeypatch.delenv("BACKCAST_PROJECT_KEY")
+    directory = planned(tmp_path, 20, target="eu")
+    said = call("apply", directory, "--to", "eu", "--dry-run", "--json")
+    assert (said.code, said.json["dry_run"], said.json["events"]["accepted"]) == (0, True, 20)
+    assert not (directory / "ledger.sqlite").exists()
+
+
+def test_apply_without_a_key_is_a_usage_error(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key is exit 2, and says where to put one."""
+    monkeypatch.delenv("BACKCAST_PROJECT_KEY")
+    said = call("apply", planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
+    assert said.code == 2
+    assert "BACKCAST_PROJECT_KEY" in said.two_lines[1]
+
+
+@pytest.mark.parametrize("typed", ["", "19\n", "yes\n", "200\n"])
+def test_a_wrong_number_sends_nothing(call: Any, tmp_path: Path, typed: str) -> None:
+    """A far target asks for the number of events; anything else is exit 2 before any network use."""
+    directory = planned(tmp_path, 20, target="http://backcast.invalid")
+    said = call("apply", directory, "--to", "http://backcast.invalid", stdin=typed)
+    assert said.code == 2
+    assert "Imported events cannot be deleted" in said.err
+    assert "nothing was sent" in said.err
+    assert not (directory / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize(("typed", "options"), [("2_0\n", []), ("20\n", []), ("", ["--yes"])])
+def test_the_right_number_or_yes_goes_on(call: Any, tmp_path: Path, typed: str, options: list[str]) -> None:
+    """The number of events, or --yes, lets the run begin: here it finds nobody at that name, exit 6."""
+    directory = planned(tmp_path, 20, target="http://backcast.invalid")
+    words = ["apply", directory, "--to", "http://backcast.invalid", "--retry-for", "0", "--max-retries", "0"]
+    said = call(*words, *options, stdin=typed)
+    assert said.code == 6
+    assert (directory / "ledger.sqlite").exists()
+
+
+def test_a_stopped_run_prints_its_counts_and_its_error(call: Any, tmp_path: Path) -> None:
+    """Exit 5 where the service refused us: the counts are on stdout, the error is on stderr and names the host."""
+    directory = planned(tmp_path, 30)
+    with serving(lambda asked: Reply(401, b"API key is not valid") if asked.number else Reply()) as server:
+        said = call("apply", directory, "--to", server.url, "--json", "--max-concurrency", "1")
+    assert said.code == 5
+    assert said.json["balanced"] is False
+    assert said.json["events"] == NOTHING | {"made": 10, "accepted": 10, "unsent": 20}
+    assert said.two_lines[0] == f"Error: {server.url} answered 401: API key is not valid"
+    assert call("status", directory, "--json").json["state"] == "stopped"
+
+
+def test_refused_events_are_exit_5_after_the_rest_settled(call: Any, tmp_path: Path) -> None:
+    """One refused event, everything else settled: balanced, and exit 5."""
+    directory = planned(tmp_path, 30)
+    with serving(lambda asked: Reply(400) if uuid(7) in str(asked.events) else Reply()) as server:
+        said = call("apply", directory, "--to", server.url, "--json")
+    assert (said.code, said.json["balanced"], said.json["events"]["refused"]) == (5, True, 1)
+
+
+def test_an_unfinished_run_is_exit_6(call: Any, tmp_path: Path) -> None:
+    """Patience at its end is exit 6."""
+    with serving(scripted(Reply(503, b"later"))) as server:
+        said = call("apply", planned(tmp_path, 3), "--to", server.url, "--max-retries", "0")
+    assert said.code == 6
+    assert said.two_lines[1] == "Try: run the same command again to resume"
+
+
+def test_a_missing_export_is_exit_3(call: Any, tmp_path: Path) -> None:
+    """A file that is gone is named; --source-root finds it elsewhere."""
+    directory = planned(tmp_path, 10)
+    (tmp_path / "export").rename(tmp_path / "elsewhere")
+    with serving(scripted(Reply())) as server:
+        said = call("apply", directory, "--to", server.url)
+        assert said.code == 3
+        assert "part-0.jsonl" in said.two_lines[0]
+        said = call("apply", directory, "--to", server.url, "--source-root", tmp_path / "elsewhere")
+        assert said.code == 0
+
+
+def test_a_plan_of_another_dialect_is_exit_4(call: Any, tmp_path: Path) -> None:
+    """A plan made without --for is not applied to a region."""
+    said = call("apply", planned(tmp_path, 3), "--to", "us", "--yes")
+    assert said.code == 4
+    assert said.two_lines[1] == "Try: plan again with --for us, or rehearse this one"
+
+
+@pytest.mark.parametrize("command", ["rehearse", "status", "rejects", "apply", "verify"])
+def test_a_directory_without_a_plan_is_a_usage_error(call: Any, tmp_path: Path, command: str) -> None:
+    """No plan.json is exit 2 and says how to make one."""
+    options = ["--to", "http://127.0.0.1:1"] if command in ("apply", "verify") else []
+    said = call(command, tmp_path, *options)
+    assert said.code == 2
+    assert said.two_lines[1] == "Try: make one with: backcast plan SOURCE -o DIR"
+
+
+def test_verify_without_a_key_is_a_usage_error(call: Any, tmp_path: Path) -> None:
+    """Reading needs the personal key."""
+    said = call("verify", planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
+    assert said.code == 2
+    assert "BACKCAST_PERSONAL_KEY" in said.two_lines[1]

@@ -1,0 +1,82 @@
+"""The command line before any work: help, examples, slips of the keyboard, and what starting loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.cli import COMMANDS, cli
+
+
+def leaves(group: Any, *path: str) -> list[tuple[str, ...]]:
+    """Every command, subcommands too."""
+    import click
+
+    context = click.Context(group)
+    found: list[tuple[str, ...]] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        found += leaves(command, *path, name) if isinstance(command, click.Group) else [(*path, name)]
+    return found
+
+
+@pytest.mark.parametrize("command", leaves(cli), ids=" ".join)
+def test_every_command_has_an_example(call: Any, command: tuple[str, ...]) -> None:
+    """`--help` of each command ends in an example that names it."""
+    said = call(*command, "--help")
+    assert said.code == 0
+    assert f"backcast {' '.join(command)}" in said.out.split("Example: ")[1]
+
+
+def test_help_lists_the_commands_of_the_design(call: Any) -> None:
+    """`backcast --help` names each command with a sentence."""
+    said = call("--help")
+    assert [name for name in COMMANDS if f"  {name} " in said.out] == list(COMMANDS)
+
+
+def test_an_unknown_command_names_the_nearest(call: Any) -> None:
+    """A slip is a usage error that says what was meant."""
+    said = call("rehears")
+    assert said.code == 2
+    assert "Did you mean 'rehearse'?" in said.two_lines[0]
+
+
+def test_an_unknown_option_points_at_help(call: Any) -> None:
+    """What cannot be parsed is exit 2 and two lines."""
+    said = call("plan", "--nonsense")
+    assert (said.code, said.two_lines[1]) == (2, "Try: backcast plan --help")
+
+
+@pytest.mark.parametrize("code", ["import pipeline", "import pipeline.cli; pipeline.cli.run(['--help'])"])
+def test_help_and_import_load_nothing_heavy(code: str) -> None:
+    """Neither `import pipeline` nor `--help` loads a heavy library."""
+    heavy = ["pyarrow", "pandas", "duckdb", "numpy", "httpx", "yaml", "rich", "msgspec", "sqlite3"]
+    text = f"{code}; import sys; print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("words", [[], ["mapping"], ["hog-functions"]], ids=["backcast", "mapping", "hog-functions"])
+def test_a_group_without_a_command_prints_its_help(call: Any, words: list[str]) -> None:
+    """The help as it stands, not as an error, and exit 2."""
+    said = call(*words)
+    assert (said.code, said.err) == (2, "")
+    assert said.out == call(*words, "--help").out
+
+
+def test_commands_run_one_after_the_other_in_one_process(tmp_path: Path) -> None:
+    """Importing one command's file leaves the way into the others as it was."""
+    script = (
+        "import contextlib, io\n"
+        "from pipeline.cli import COMMANDS, main\n"
+        "for name in [*COMMANDS, *COMMANDS]:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):\n"
+        "        main([name, '--help'])\n"
+        "    assert said.getvalue().startswith(f'Usage: backcast {name}'), name\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

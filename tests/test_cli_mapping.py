@@ -1,0 +1,40 @@
+"""`backcast mapping`: new files, errors with their place, and the other commands on mapping files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import SAMPLES
+
+
+@pytest.mark.parametrize("sample", ["generic/orders.csv", "mixpanel", "amplitude"])
+def test_a_new_mapping_loads_and_its_cases_pass(call: Any, tmp_path: Path, sample: str) -> None:
+    """`mapping new` writes a file that `mapping check` and `mapping test` accept."""
+    mine = tmp_path / "mine.yaml"
+    assert call("mapping", "new", SAMPLES / sample, "-o", mine).code == 0
+    assert call("mapping", "check", mine).code == 0
+    said = call("mapping", "test", mine, "--json")
+    assert (said.code, said.json["failed"]) == (0, 0)
+    assert call("mapping", "new", SAMPLES / sample, "-o", mine).code == 2
+
+
+def test_a_mapping_error_says_where(call: Any, tmp_path: Path) -> None:
+    """file:line:column, and two lines."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevnt: /name\n", "utf-8")
+    said = call("mapping", "check", mine)
+    assert said.code == 2
+    assert f"{mine}:4:1" in said.two_lines[0]
+
+
+@pytest.mark.parametrize("command", [["list", "--json"], ["test", "--json"], ["schema"], ["show", "mixpanel"]])
+def test_the_other_mapping_commands_work(call: Any, command: list[str]) -> None:
+    """Lists, cases, the editor's schema and a file's text."""
+    said = call("mapping", *command)
+    assert said.code == 0
+    if command[0] == "show":
+        assert "\ntool: mixpanel\n" in said.out
+    else:
+        assert said.json

@@ -1,0 +1,70 @@
+"""What the management API of the local service holds from the start: a seed, or the file of an earlier service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from management_service import KEYS, LIST, RECORDING, SECRET, asking
+
+from pipeline.service import LocalService
+from pipeline.service.management.seeds import BadSeed
+from pipeline.service.management.seeds import load as load_seed
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_file_keeps_everything(tmp_path: Path) -> None:
+    """Functions, deleted ones, recordings, deleted ones and tokens are there again; the seed comes once."""
+    file, path = tmp_path / "s.duckdb", f"/api/projects/1/session_recordings/{RECORDING}/"
+    with asking(store=file) as ask:
+        kept, gone = ask.made(name="kept"), ask.made(name="gone")
+        ask("PATCH", f"{LIST}{gone['id']}/", {"deleted": True})
+        token = ask("GET", "/api/projects/1/session_recordings/rec-2/sharing/").json()["access_token"]
+        ask("DELETE", path)
+        ask("PATCH", "/api/projects/1/session_recordings/rec-2/", {"person": {"name": "Eve"}})
+    with asking(store=file) as ask:
+        assert [one["id"] for one in ask("GET", LIST).json()["results"]] == [kept["id"]]
+        assert ask("GET", f"{LIST}{kept['id']}/").json() == kept
+        assert ask("PATCH", f"{LIST}{gone['id']}/", {"deleted": False}).json()["name"] == "gone"
+        assert ask("GET", path).status_code == 404
+        assert ask("GET", "/api/projects/1/session_recordings/rec-2/").json()["person"] == {"name": "Eve"}
+        assert ask("GET", "/api/projects/1/session_recordings/rec-2/sharing/").json()["access_token"] == token
+        assert ask("GET", "/api/projects/1/session_recordings/").json()["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("seed", "where"),
+    [
+        ({"functions": []}, "functions"),
+        ({"hog_functions": {}}, '"hog_functions"'),
+        ({"hog_functions": [1]}, "hog_functions[0]"),
+        ({"hog_functions": [{}, {"name": {"v": SECRET}}]}, "hog_functions[1] of the seed, field name"),
+        ({"hog_functions": [{"id": "x"}]}, "field id"),
+        ({"hog_functions": [{"created_at": SECRET}]}, "field created_at"),
+        ({"hog_functions": [{"template_id": 5}]}, "field template_id"),
+        ({"session_recordings": [{"viewed": SECRET}]}, "session_recordings[0] of the seed, field viewed"),
+        ({"session_recordings": [{"sharing": {"access_token": [SECRET]}}]}, "field sharing__access_token"),
+        ({"session_recordings": [{"id": "a"}, {"id": "a"}]}, "one id"),
+    ],
+)
+def test_a_bad_seed_says_where(seed: dict[str, Any], where: str) -> None:
+    """And repeats no value."""
+    with pytest.raises(BadSeed) as raised:
+        LocalService(keys=KEYS, seed=seed)
+    assert where in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_a_seed_is_a_json_file(tmp_path: Path) -> None:
+    """What is no JSON object is refused, and so is a file that is not there."""
+    file = tmp_path / "seed.json"
+    file.write_text(json.dumps({"hog_functions": [{"name": "x"}]}))
+    assert load_seed(file) == {"hog_functions": [{"name": "x"}]}
+    file.write_text("[1")
+    with pytest.raises(BadSeed, match="no JSON"):
+        load_seed(file)
+    with pytest.raises(BadSeed, match="cannot be read"):
+        load_seed(tmp_path / "nowhere.json")
