@@ -24,9 +24,11 @@ from pipeline.errors import UsageError
 @options.target
 @click.option("--dry-run", is_flag=True, help="Make and pack every request, and send none.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY.")
-@click.option("--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY.")
-@click.option("--api", metavar="us|eu|URL", help="Where the management API is.  [default: where --to is]")
+@options.project_key_file
+@options.personal_key_file
+@options.api
+@options.project
+@options.allow_firing
 @click.option(
     "--phases",
     metavar="LIST",
@@ -69,7 +71,7 @@ from pipeline.errors import UsageError
     help="Events the service may refuse before the run stops.",
 )
 @click.option("--max-duration", metavar="TIME", help="Stop in order after so long, as 30m or 6h; run again to resume.")
-@click.option("--ca-file", metavar="FILE", help="Certificates to trust, as PEM; or set SSL_CERT_FILE.")
+@options.ca_file
 @click.option(
     "--allow-redirect-host",
     "redirect_hosts",
@@ -83,10 +85,10 @@ from pipeline.errors import UsageError
 @options.quiet
 def apply(
     directory: Path, to: str, dry_run: bool, yes: bool, project_key_file: str | None, personal_key_file: str | None,
-    api: str | None, phases: str | None, approve_merges: int | None, rotated_key: bool, rate: float | None,
-    max_concurrency: int, max_retries: int | None, retry_for: str, timeout: float, max_refused: int,
-    max_duration: str | None, ca_file: str | None, redirect_hosts: tuple[str, ...], source_root: Path | None,
-    workers: int | None, as_json: bool, quiet: bool,
+    api: str | None, project: str | None, allow_firing: bool, phases: str | None, approve_merges: int | None,
+    rotated_key: bool, rate: float | None, max_concurrency: int, max_retries: int | None, retry_for: str,
+    timeout: float, max_refused: int, max_duration: str | None, ca_file: str | None, redirect_hosts: tuple[str, ...],
+    source_root: Path | None, workers: int | None, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Send exactly the plan; run again to resume.
 
@@ -104,6 +106,7 @@ def apply(
     from pipeline.deliver.retry import Patience
     from pipeline.plan.phases import PHASES
     from pipeline.report import terminal
+    from pipeline.report.preflight_view import key_standing
     from pipeline.report.results import apply_result
 
     address = address_of(to)
@@ -123,21 +126,23 @@ def apply(
     )  # fmt: skip
     workflow.check_request(plan, place, request)
     events = {phase: plan.events.phases.get(phase, 0) for phase in chosen}
+    found = None
     if sum(events.values()) and not dry_run:
         asked = workflow.PreflightRequest(
-            to, key, config.personal_key(personal_key_file), api, None, ca_file, redirect_hosts, reach=False
-        )
+            to, key, config.personal_key(personal_key_file), api, project, ca_file, redirect_hosts, reach=False,
+            allow_firing=allow_firing,
+        )  # fmt: skip
         at_home = is_loopback(address)
         asks = not (yes or at_home)
-        project = before_sending(asked, plan, place, quiet=at_home or (quiet and not asks))
+        found = before_sending(asked, plan, place, as_json=as_json, quiet=at_home or (quiet and not asks))
         if asks:
-            _confirm(events, f"{address}, project {project}" if project else address, plan.sentence)
+            _confirm(events, f"{address}, project {found.project}" if found.project else address, plan.sentence)
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
         outcome = workflow.apply_plan(
             plan, place, request, interrupted=interrupted, progress=progress,
             warn=lambda line: click.echo(f"Warning: {line}", err=True), workers=ready,
         )  # fmt: skip
-    result = apply_result(outcome)
+    result = apply_result(outcome) if found is None else apply_result(outcome, key_standing(found))
     with options.output():
         if as_json:
             options.emit(result)

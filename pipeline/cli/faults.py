@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline.counted import counted
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,4 +47,4 @@ def check(texts: Sequence[str]) -> None:
 
 def told(tallies: Iterable[Tally]) -> list[str]:
     """What the faults did, a line each."""
-    return [f"Fault {tally.fault}: {tally.acted} of {tally.met} requests" for tally in tallies]
+    return [f"Fault {tally.fault}: {tally.acted:,} of {counted(tally.met, 'request')}" for tally in tallies]

@@ -31,6 +31,18 @@ source_root = click.option(
     help="Where the export lies now, if it moved since the plan.",
 )  # fmt: skip
 target = click.option("--to", required=True, metavar="us|eu|URL", help="The service to speak to.")
+api = click.option("--api", metavar="us|eu|URL", help="Where the management API is.  [default: where --to is]")
+project = click.option("--project", metavar="ID", help="The project's id.  [default: the one of the capture key]")
+project_key_file = click.option(
+    "--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY."
+)
+personal_key_file = click.option(
+    "--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY."
+)
+ca_file = click.option("--ca-file", metavar="FILE", help="Certificates to trust, as PEM; or set SSL_CERT_FILE.")
+allow_firing = click.option(
+    "--allow-firing", is_flag=True, help="Go on though hog functions of the project would fire on these events."
+)
 
 
 def instant(text: str | None, name: str) -> int | None:

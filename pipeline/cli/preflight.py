@@ -14,22 +14,23 @@ from pipeline.errors import UnsafePlan
 if TYPE_CHECKING:
     from pipeline.plan.directory import Directory
     from pipeline.plan.sealed import Plan
-    from pipeline.workflow import PreflightRequest
+    from pipeline.workflow import Preflight, PreflightRequest
 
 
 @click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… BACKCAST_PROJECT_KEY=… backcast preflight plan/ --to eu")
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @options.target
-@click.option("--api", metavar="us|eu|URL", help="Where the management API is.  [default: where --to is]")
-@click.option("--project", metavar="ID", help="The project's id.  [default: the one of the capture key]")
-@click.option("--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY.")
-@click.option("--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY.")
+@options.api
+@options.project
+@options.project_key_file
+@options.personal_key_file
+@options.allow_firing
 @click.option("--timeout", type=click.FloatRange(0.1), default=20.0, show_default=True, metavar="SECONDS")
-@click.option("--ca-file", metavar="FILE", help="Certificates to trust, as PEM; or set SSL_CERT_FILE.")
+@options.ca_file
 @options.as_json
 def preflight(
     directory: Path | None, to: str, api: str | None, project: str | None, project_key_file: str | None,
-    personal_key_file: str | None, timeout: float, ca_file: str | None, as_json: bool,
+    personal_key_file: str | None, allow_firing: bool, timeout: float, ca_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Look whether a target is ready for an import. Nothing is sent and nothing is changed.
 
@@ -41,7 +42,9 @@ def preflight(
 
     key = config.given_project_key(project_key_file)
     personal = config.personal_key(personal_key_file)
-    request = workflow.PreflightRequest(to, key, personal, api, project, ca_file, timeout=timeout)
+    request = workflow.PreflightRequest(
+        to, key, personal, api, project, ca_file, timeout=timeout, allow_firing=allow_firing
+    )
     plan, place = workflow.load_plan(directory) if directory is not None else (None, None)
     found = workflow.check_target(request, plan, place)
     with options.output():
@@ -52,24 +55,28 @@ def preflight(
     return 4 if found.stops else 0
 
 
-def before_sending(request: PreflightRequest, plan: Plan, place: Directory, *, quiet: bool) -> str:
+def before_sending(request: PreflightRequest, plan: Plan, place: Directory, *, as_json: bool, quiet: bool) -> Preflight:
     """Look before `apply` sends: its first line says whose the capture key is, or that nobody could prove it.
 
-    Everything else that is not ok follows, all on stderr, unless it is `quiet`. Gives the project's name, "" where it
-    could not be told. Raises UnsafePlan for what would harm.
+    It is the first line on stdout, whatever the target and also when it is `quiet`; with `as_json` stdout is the
+    object's, which has it as a field. Everything else that is not ok goes to stderr, unless it is `quiet`. Raises
+    UnsafePlan for what would harm.
     """
     from pipeline import workflow
     from pipeline.report.preflight_view import key_line, preflight_line
 
     known = bool(request.personal_key)
     found = workflow.check_target(request, plan if known else None, place if known else None)
-    lines = [key_line(found)]
-    if known:
-        lines += [preflight_line(one) for one in found.checks if one.level != "ok"]
-    if not quiet:
+    lines = [preflight_line(one) for one in found.checks if known and one.level != "ok"]
+    if as_json:
+        lines.insert(0, key_line(found))
+    else:
+        with options.output():
+            click.echo(key_line(found))
+    if lines and not quiet:
         click.echo("\n".join(lines), err=True)
     if found.stops:
         first, *others = found.stops
         more = f", and {len(others)} more, which `backcast preflight` lists" if others else ""
         raise UnsafePlan(f"the target is not ready: {first.detail}{more}; nothing was sent", hint=first.hint)
-    return found.project
+    return found

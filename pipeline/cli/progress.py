@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import is_terminal
+from pipeline.counted import counted
 from pipeline.printable import printable
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Reading(_Line):
         return self
 
     def __call__(self, rows: int, length: int) -> None:
-        self.show(length, lambda: f"{rows:,} rows, {rows / self.seconds:,.0f} rows/s")
+        self.show(length, lambda: f"{counted(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
 
 
 class Sending(_Line):

@@ -371,7 +371,9 @@ class Apply:
                     self._fail(too_many_refused(counts.refused, receipt))
             case _:
                 status = receipt.status or None
-                if sent.doubtful or doubted:
+                if doubted and not sent.tries:
+                    pass  # nothing was asked: what an earlier run knew of it stands
+                elif sent.doubtful or doubted:
                     self.ledger.doubt(place, sent.tries, status, receipt.detail)
                 else:
                     self.ledger.withhold(place, sent.tries, status, receipt.detail)

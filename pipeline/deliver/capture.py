@@ -13,21 +13,24 @@ import os
 import re
 import socket
 import ssl
-import threading
-import time
 from datetime import UTC, datetime
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
 from pipeline.config import Secret
+from pipeline.deliver.connections import Connection, Connections
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import UsageError
 
 REGIONS = {"us": "https://us.i.posthog.com", "eu": "https://eu.i.posthog.com"}
 """Capture hosts (service-behaviour 1.1)."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PERMANENT = frozenset({301, 308})
+"""Redirects that hold for later requests too (RFC 9110, 15.4)."""
 MOST_HOPS = 5
+MOST_WAITS = 10
+"""Time limits that a request may last as a whole: a slow line that moves on is given that long."""
 MOST_ANSWER = 64 * 1024
 """Bytes of an answer that are read; whoever sends more is not the service."""
 _SHOWN = 300
@@ -67,8 +70,9 @@ def is_loopback(address: str) -> bool:
 class CaptureSink:
     """Sends to one capture endpoint. Thread-safe.
 
-    `timeout` bounds each wait for bytes, and an answer as a whole, in seconds. `key` is blotted out of every answer
-    that echoes it, since answers are shown and kept.
+    `timeout` bounds, in seconds, each wait for bytes, and an answer as a whole from when the request was sent; a
+    request with its answer lasts at most MOST_WAITS times as long, whatever drips. `key` is blotted out of every
+    answer that echoes it, since answers are shown and kept.
     """
 
     def __init__(
@@ -80,7 +84,6 @@ class CaptureSink:
         timeout: float = 60.0,
         ca_file: str | None = None,
         redirect_hosts: tuple[str, ...] = (),
-        connections: int = 16,
     ) -> None:
         self.address = address_of(target)
         self._url = self.address + "/batch/"
@@ -88,47 +91,43 @@ class CaptureSink:
         self._dialect = dialect
         self._redirect_hosts = frozenset(host.lower() for host in redirect_hosts)
         self._timeout = timeout
-        self._connections = connections
-        self._trusted = trusted(ca_file) if self.address.startswith("https") or ca_file else None
-        self._clients: dict[str, httpx.Client] = {}
-        self._opening = threading.Lock()
-        self._client(self._url)
+        self._ca_file = ca_file
+        self._trusted: ssl.SSLContext | None = None
+        if self.address.startswith("https") or ca_file:
+            self._trusted = _context(ca_file)
+        self._moved: dict[str, str] = {}
+        self._connections = Connections(self._client, whole=timeout * MOST_WAITS, answer=timeout)
 
-    def _client(self, url: str) -> httpx.Client:
-        """The connections of a scheme. Those for http know no certificates, whose loading takes a while."""
-        scheme = "https" if url.startswith("https") else "http"
-        with self._opening:
-            if scheme not in self._clients:
-                if scheme == "https" and self._trusted is None:
-                    self._trusted = trusted(None)
-                self._clients[scheme] = httpx.Client(
-                    timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, 20.0)),
-                    verify=self._trusted if scheme == "https" and self._trusted is not None else False,
-                    limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
-                    headers={
-                        "Content-Type": "application/json",
-                        "Content-Encoding": "gzip",
-                        "User-Agent": "backcast",
-                        "Accept": "application/json, text/plain",
-                    },
-                    follow_redirects=False,
-                    trust_env=not is_loopback(self.address),
-                )
-            return self._clients[scheme]
+    def _client(self, scheme: str) -> httpx.Client:
+        """A client for a scheme. One for http knows no certificates, whose loading takes a while."""
+        if scheme == "https" and self._trusted is None:
+            self._trusted = _context(self._ca_file)
+        return httpx.Client(
+            timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, 20.0)),
+            verify=self._trusted if scheme == "https" and self._trusted is not None else False,
+            limits=httpx.Limits(max_keepalive_connections=2),
+            headers={
+                "Content-Type": "application/json",
+                "Content-Encoding": "gzip",
+                "User-Agent": "backcast",
+                "Accept": "application/json, text/plain",
+            },
+            follow_redirects=False,
+            trust_env=not is_loopback(self.address),
+        )
 
     def send(self, body: bytes) -> Receipt:
-        url = self._url
+        url, status = self._url, 0
         for _ in range(MOST_HOPS + 1):
+            if url in self._moved:
+                url = self._moved[url]
+                continue
             try:
                 status, headers, said = self._post(url, body)
-            except httpx.ConnectError as error:
-                return _unconnected(error, urlsplit(url).hostname or "")
-            except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-                return Receipt(Answer.RETRY, 0, f"no connection: {type(error).__name__}", taken=False)
-            except httpx.TransportError as error:
-                return Receipt(Answer.RETRY, 0, f"no answer: {type(error).__name__}: {error}")
-            except httpx.DecodingError as error:
-                return Receipt(Answer.DOUBT, 0, f"an answer nobody can read: {error}")
+            except httpx.RequestError as error:
+                # Whoever sent us here may know better by now.
+                self._moved.clear()
+                return _unanswered(error, urlsplit(url).hostname or "")
             except httpx.InvalidURL as error:
                 return Receipt(Answer.STOP, 0, f"a redirect that leads nowhere: {error}", taken=False)
             if status not in REDIRECTS:
@@ -140,20 +139,31 @@ class CaptureSink:
             problem = self._refusal(url, location)
             if problem:
                 return Receipt(Answer.STOP, status, problem, taken=False)
-            url = urljoin(url, location)
+            onward = urljoin(url, location)
+            if status in PERMANENT:
+                self._moved[url] = onward
+            url = onward
         return Receipt(Answer.STOP, status, f"more than {MOST_HOPS} redirects, the last to {url}", taken=False)
 
     def _post(self, url: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
         """One request: status, headers and the first bytes of the answer, without the key."""
-        until = time.monotonic() + self._timeout
         said = b""
-        with self._client(url).stream("POST", url, content=body) as response:
-            for piece in response.iter_bytes():
-                said += piece
-                if len(said) > MOST_ANSWER:
-                    break
-                if time.monotonic() > until:
-                    raise httpx.ReadTimeout("the answer is too slow")
+        one: Connection | None = None
+        try:
+            with (
+                self._connections.lend(urlsplit(url).scheme) as one,
+                one.client.stream("POST", url, content=body, extensions={"trace": one.heard}) as response,
+            ):
+                for piece in response.iter_bytes():
+                    said += piece
+                    if len(said) > MOST_ANSWER:
+                        break
+        except httpx.RequestError:
+            if one is None or not one.late:
+                raise
+        if one.late:
+            limits = f"{self._timeout:g} s after the request was sent, or {self._timeout * MOST_WAITS:g} s in all"
+            raise httpx.ReadTimeout(f"too slow: no whole answer {limits}")
         return response.status_code, response.headers, said.replace(self._key, b"***") if self._key else said
 
     def _refusal(self, origin: str, location: str) -> str:
@@ -173,8 +183,18 @@ class CaptureSink:
         return ""
 
     def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
+        self._connections.close()
+
+
+def _unanswered(error: httpx.RequestError, host: str) -> Receipt:
+    """What a request without an answer means."""
+    if isinstance(error, httpx.ConnectError):
+        return _unconnected(error, host)
+    if isinstance(error, httpx.ConnectTimeout):
+        return Receipt(Answer.RETRY, 0, f"no connection: {type(error).__name__}", taken=False)
+    if isinstance(error, httpx.DecodingError):
+        return Receipt(Answer.DOUBT, 0, f"an answer nobody can read: {error}")
+    return Receipt(Answer.RETRY, 0, f"no answer: {type(error).__name__}: {error}")
 
 
 def _unconnected(error: httpx.ConnectError, host: str) -> Receipt:
@@ -213,6 +233,12 @@ def trusted(ca_file: str | None) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(f"cannot read the certificates in {ca_file}: {error}", hint="give a PEM file") from None
+
+
+def _context(ca_file: str | None) -> ssl.SSLContext:
+    """One for all connections: reading certificates takes a while."""
+    found = trusted(ca_file)
+    return httpx.create_ssl_context() if isinstance(found, bool) else found
 
 
 def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = "contract") -> Receipt:

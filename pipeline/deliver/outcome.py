@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from pipeline.counted import counted
 from pipeline.deliver.retry import Patience, Sent
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import BackcastError, Refused, Unfinished
@@ -124,7 +125,7 @@ class Outcome:
 def too_many_refused(refused: int, receipt: Receipt) -> Refused:
     """More events were refused than was allowed."""
     return Refused(
-        f"the service refused {refused} events; the last: {receipt.status} {receipt.detail}",
+        f"the service refused {counted(refused, 'event')}; the last: {receipt.status} {receipt.detail}",
         status=receipt.status,
         hint="see refused_events in ledger.sqlite; raise --max-refused to go on all the same",
     )
@@ -147,7 +148,7 @@ def turned_away(address: str, receipt: Receipt) -> Refused:
 
 def unanswered(address: str, sent: Sent, patience: Patience) -> Unfinished:
     """Patience is at its end."""
-    receipt, tries = sent.receipt, f"{sent.tries} tries" if sent.tries != 1 else "1 try"
+    receipt, tries = sent.receipt, counted(sent.tries, "try")
     last = f"the last answer was {receipt.status or 'none'}: {receipt.detail}"
     if receipt.answer is Answer.UNREACHABLE:
         return Unfinished(

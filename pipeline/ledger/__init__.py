@@ -27,7 +27,8 @@ answer, `run` that touched it last, `begun` and `ended`. Its `state`:
     settled    taken
     refused    one event, refused for good
     split      not sent as a whole any more; its pieces are rows of their own
-    waiting    to be sent as it stands: nothing of it was taken
+    waiting    to be sent as it stands; nothing of it was taken, unless a larger request that it was a part of was
+               answered 413: of that one the service may have kept the beginning
 
 `refused_events`: what the service said no to: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
 

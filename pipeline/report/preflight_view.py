@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.printable import printable
+from pipeline.report.results import KeyStanding
 from pipeline.report.tables import table, text
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def key_line(found: Preflight) -> str:
         return printable(check.detail[:1].upper() + check.detail[1:] + ".", _WIDE)
     told = f"The capture key could not be proved: {check.detail}. A service answers 200 to a key that it does not know,"
     return printable(f"{told} and its events are lost.", _WIDE)
+
+
+def key_standing(found: Preflight) -> KeyStanding:
+    """The same for programs."""
+    return KeyStanding(found.key_proved, key_line(found))
 
 
 def show_preflight(console: Console, found: Preflight) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from pipeline.ledger import Doubt, PhaseTotals, Refusal, Trouble
 from pipeline.plan.phases import PHASES
-from pipeline.verify.reconcile import Difference
+from pipeline.verify.reconcile import Difference, ExtraCell
 
 if TYPE_CHECKING:
     from pipeline.deliver.apply import Outcome
@@ -40,8 +40,18 @@ class SentCounts(msgspec.Struct, frozen=True):
     unsent: int = 0
 
 
+class KeyStanding(msgspec.Struct, frozen=True):
+    """Whether the capture key is known to be the project's, in words too: an unknown one is answered 200."""
+
+    proved: bool
+    detail: str
+
+
 class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` those left alone on purpose."""
+    """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` those left alone on purpose.
+
+    `capture_key` is absent where nobody looked, as in a dry run or a rehearsal.
+    """
 
     format: str = "backcast.apply/1"
     digest: str
@@ -52,6 +62,7 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     events: SentCounts
     phases: dict[str, SentCounts] = {}
     held: list[str] = []
+    capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,17 +105,23 @@ class FoundCounts(msgspec.Struct, frozen=True):
 
 
 class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What landed against what was settled. `proved`: every event was found once, by uuid."""
+    """What landed against what was settled. `proved`: every event was found once, by uuid.
+
+    `scope` holds the properties that an event had to have to be looked at, {} for the whole project; `extras` the
+    events that nobody planned by name and UTC day, the most first, and not all where there are many.
+    """
 
     format: str = "backcast.verify/1"
     cells: CellCounts
     events: FoundCounts
     proved: bool
     differences: list[Difference] = []
+    extras: list[ExtraCell] = []
+    scope: dict[str, str] = {}
 
 
-def apply_result(outcome: Outcome) -> ApplyResult:
-    """A run's outcome as the machine contract shows it."""
+def apply_result(outcome: Outcome, capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET) -> ApplyResult:
+    """A run's outcome as the machine contract shows it, and what was known of the capture key before it."""
     counts = outcome.counts
     return ApplyResult(
         digest=outcome.digest,
@@ -123,6 +140,7 @@ def apply_result(outcome: Outcome) -> ApplyResult:
             for name, one in counts.phases.items()
         },
         held=list(outcome.held),
+        capture_key=capture_key,
     )  # fmt: skip
 
 
@@ -160,4 +178,6 @@ def verify_result(found: Verification) -> VerifyResult:
         events=FoundCounts(**found.events),
         proved=found.proved,
         differences=found.differences,
+        extras=found.extras,
+        scope=found.scope,
     )

@@ -12,6 +12,7 @@ from itertools import islice
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.counted import are, counted
 from pipeline.plan.sealed import Gate, Plan
 from pipeline.printable import printable
 from pipeline.report.contents import phases_of
@@ -67,7 +68,7 @@ def _parts(console: Console, plan: Plan) -> None:
     if len(plan.parts) > MOST_PARTS:
         rest = plan.parts[MOST_PARTS:]
         sums = (sum(getattr(part, name) for part in rest) for name in ("rows", "mapped", "skipped", "rejected"))
-        made.add_row(Text(f"{len(rest):,} more parts", style="dim"), *map(number, sums))
+        made.add_row(Text(counted(len(rest), "more part"), style="dim"), *map(number, sums))
     rows = plan.rows
     made.add_row(
         "all", number(rows.read), number(rows.mapped), number(rows.skipped), number(rows.rejected), style="bold"
@@ -102,16 +103,16 @@ def _gates(console: Console, gates: Sequence[Gate]) -> None:
 
 def show_apply(console: Console, result: ApplyResult) -> None:
     """One run of apply or of a rehearsal."""
-    heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} seconds")
+    heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} s")
     _sent(console, result.events, result.batches, result.phases)
     held = sum(result.phases[name].unsent for name in result.held)
     if result.balanced:
         console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
     elif held and held == result.events.unsent and not result.events.in_doubt:
-        what = f"Held by --phases: {', '.join(result.held)}, {held:,} events unsent."
+        what = f"Held by --phases: {', '.join(result.held)}, {counted(held, 'event')} unsent."
         console.print(Text(f"{what} Run again without --phases to send the rest.", style="bold yellow"))
     else:
-        what = f"Not finished: {result.events.in_doubt:,} events in doubt, {result.events.unsent:,} unsent."
+        what = f"Not finished: {counted(result.events.in_doubt, 'event')} in doubt, {result.events.unsent:,} unsent."
         console.print(Text(f"{what} Run the same command again to resume.", style="bold yellow"))
 
 
@@ -130,10 +131,11 @@ def show_status(console: Console, result: StatusResult) -> None:
         console.print(made)
     if result.events.in_doubt:
         if result.state == "running":
-            what = "are in flight or in doubt: the run settles them, or the next one does."
+            what = "in flight or in doubt: the run settles them, or the next one does."
         else:
-            what = "are in doubt: apply sends them again with the same uuids."
-        console.print(Text(f"{result.events.in_doubt:,} events {what}"))
+            what = "in doubt: apply sends them again with the same uuids."
+        in_doubt = result.events.in_doubt
+        console.print(Text(f"{counted(in_doubt, 'event')} {are(in_doubt)} {what}"))
     if result.refusals:
         made = table("refused event", "answer")
         for refusal in result.refusals[:MOST_DOUBTS]:
@@ -164,7 +166,7 @@ def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Ma
     console.print(made)
     console.print(
         Text(
-            f"{batches.made:,} batches made, {batches.sent:,} sent,"
+            f"{counted(batches.made, 'batch')} made, {batches.sent:,} sent,"
             f" {batches.retried:,} retried, {batches.split:,} split",
             style="dim",
         )
@@ -194,11 +196,12 @@ def show_verification(console: Console, result: VerifyResult) -> None:
         )
     console.print(made)
     _differences(console, result.differences)
+    _extras(console, result)
     if result.proved:
         console.print(Text("Proved: every event that was settled was found once.", style="bold green"))
     elif found.missing:
         console.print(
-            Text(f"Not proved: {found.missing:,} events are missing. Send them again with --repair.", style="bold red")
+            Text(f"Not proved: {counted(found.missing, 'event')} {are(found.missing)} missing.", style="bold red")
         )
     else:
         console.print(Text("Not proved: what landed is not what was settled.", style="bold red"))
@@ -216,6 +219,22 @@ def _differences(console: Console, differences: Sequence[Difference]) -> None:
         console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more; all of them: --json", style="dim"))
 
 
+def _extras(console: Console, result: VerifyResult) -> None:
+    """Whose the extra events may be: their names and days, and what was looked at."""
+    if not result.extras:
+        return
+    made = table("extra events", "UTC day", "#count")
+    for one in result.extras:
+        made.add_row(text(one.event, 120), text(one.day, 20), number(one.count))
+    console.print(made)
+    if result.scope:
+        marks = " and ".join(f"{name} {value!r}" for name, value in result.scope.items())
+        told = f"They carry the mark of this import, {marks}: another plan of the same tool can have sent them."
+    else:
+        told = "All of the project was looked at, also what others sent to it."
+    console.print(text(told, 400))
+
+
 def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOST_REJECTS) -> int:
     """Rows that cannot be sent, as they stand in the export, and a line on those beyond `most`. Gives their number."""
     made = table("code", "place", "why", "row")
@@ -229,7 +248,7 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
         console.print(made)
     more = sum(1 for _ in iterator)
     if more:
-        console.print(Text(f"{more:,} more rows; all of them in full: --format jsonl", style="dim"))
+        console.print(Text(f"{counted(more, 'more row')}; all of them in full: --format jsonl", style="dim"))
     if not count:
         console.print(Text("No row was rejected."))
     return count + more

@@ -19,33 +19,35 @@ Row = tuple[str, str, str, str]
 """uuid, event, distinct_id, timestamp of one event that landed."""
 
 
-def landed_cells(client: ManagementClient, page: int = PAGE) -> Counter[tuple[str, str]]:
-    """Counts by (event, UTC day as text)."""
+def landed_cells(client: ManagementClient, page: int = PAGE, where: str = "") -> Counter[tuple[str, str]]:
+    """Counts by (event, UTC day as text) of the events for which a condition holds."""
     counts: Counter[tuple[str, str]] = Counter()
     while True:
         answer = client.query(
-            "select event, toDate(timestamp) as day, count(*) from events group by event, day"
-            f" order by event, day limit {page} offset {len(counts)}"
+            f"select event, toDate(timestamp) as day, count(*) from events{where and f' where {where}'}"
+            f" group by event, day order by event, day limit {page} offset {len(counts)}"
         )
         counts.update({(str(event), str(day)[:10]): int(count) for event, day, count in answer.results})
         if len(answer.results) < page:
             return counts
 
 
-def landed_copies(client: ManagementClient) -> int | None:
+def landed_copies(client: ManagementClient, where: str = "") -> int | None:
     """How many copies were accepted in all, before any collapsed; None where the service does not tell."""
     try:
-        return int(client.query("select count(*) from raw_events").results[0][0])
+        return int(client.query(f"select count(*) from raw_events{where and f' where {where}'}").results[0][0])
     except Refused as error:
         if error.status == 400:
             return None
         raise
 
 
-def landed_rows(client: ManagementClient, cells: Counter[tuple[str, str]], page: int = PAGE) -> Iterator[list[Row]]:
-    """Every landed event, in pages of about `page` rows."""
+def landed_rows(
+    client: ManagementClient, cells: Counter[tuple[str, str]], page: int = PAGE, where: str = ""
+) -> Iterator[list[Row]]:
+    """Every landed event for which a condition holds, in pages of about `page` rows; `cells` counts them."""
     for first, last in windows(cells, page):
-        yield from _pages(client, first, last + timedelta(days=1), page)
+        yield from _pages(client, first, last + timedelta(days=1), page, where)
 
 
 def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, date]]:
@@ -65,8 +67,9 @@ def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, 
         yield open_[0], open_[-1]
 
 
-def _pages(client: ManagementClient, since: date, until: date, page: int) -> Iterator[list[Row]]:
-    after, limit = "", page
+def _pages(client: ManagementClient, since: date, until: date, page: int, where: str) -> Iterator[list[Row]]:
+    also = where and f" and {where}"
+    after, limit = also, page
     while True:
         answer = client.query(
             "select uuid, event, distinct_id, timestamp from events"
@@ -82,7 +85,7 @@ def _pages(client: ManagementClient, since: date, until: date, page: int) -> Ite
             limit *= 2
             continue
         yield whole
-        after, limit = f" and uuid > '{whole[-1][0]}'", page
+        after, limit = f"{also} and uuid > '{whole[-1][0]}'", page
 
 
 def landed_event(client: ManagementClient, uuid: str) -> list[tuple[str, str, str]]:

@@ -3,15 +3,16 @@
 Two sets are compared exactly, by (uuid, event, distinct_id, timestamp). Both sides are spread over files by bits of
 the uuid and compared file by file, so memory does not grow with the history.
 
-What is in doubt may have landed or not, and is no difference either way. Copies that are equal in all four are none
-either: the service collapses them.
+What is in doubt, or waits since a larger request with it in was turned away, may have landed or not, and is no
+difference either way. Copies that are equal in all four are none either: the service collapses them.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -28,10 +29,11 @@ from pipeline.plan.reading import Planned, task_of, tasks
 from pipeline.plan.sealed import Plan
 from pipeline.verify.expected import DOUBTED, LANDED, SIGHT, Expected, expect_block, sight, sights_of
 from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
+from pipeline.verify.provenance import bearing, provenance_of
 from pipeline.workers import Workers
 
 SHOWN = 20
-"""Differences that are named one by one; all are counted."""
+"""Differences that are named one by one, and cells of extra events; all are counted."""
 _SPREAD = 256
 _WORST = ("missing", "different", "duplicated", "extra")
 """A cell that is wrong in several ways counts as the first of these."""
@@ -52,15 +54,26 @@ class Difference(msgspec.Struct, frozen=True):
     landed: list[tuple[str, str, str]]
 
 
+class ExtraCell(msgspec.Struct, frozen=True):
+    """Events of one name and UTC day that nobody planned, duplicated ones not counted."""
+
+    event: str
+    day: str
+    count: int
+
+
 class Verification(msgspec.Struct, frozen=True):
     """What verification found. `proved`: the two sets are equal and nothing landed twice.
 
-    In `events`, `extra` counts duplicated ones too, and `copies` the accepted ones that collapsed.
+    In `events`, `extra` counts duplicated ones too, and `copies` the accepted ones that collapsed. `extras` are the
+    cells with most extra events, `scope` the properties that an event had to have to be looked at.
     """
 
     cells: dict[str, int]
     events: dict[str, int]
     differences: list[Difference]
+    extras: list[ExtraCell]
+    scope: dict[str, str]
     format: str = "backcast.verify/1"
 
     @property
@@ -68,20 +81,41 @@ class Verification(msgspec.Struct, frozen=True):
         return not any(self.events[kind] for kind in ("missing", "extra", "different"))
 
 
-def verify(plan: Plan, directory: Directory, recipe: Recipe, client: ManagementClient, *, workers: int) -> Verification:
-    """Compare the service behind `client` with the plan's ledger."""
+def verify(
+    plan: Plan,
+    directory: Directory,
+    recipe: Recipe,
+    client: ManagementClient,
+    *,
+    workers: int,
+    among_others: bool = False,
+    whole: bool = False,
+) -> Verification:
+    """Compare the service behind `client` with the plan's ledger.
+
+    Of a project only events with the plan's provenance are looked at, unless it is asked for as a `whole`; so what
+    others send to it is nobody's difference. A plan without provenance is compared with the whole project.
+    `among_others`: the project holds what others sent, too. Then only what bears a uuid of the plan is looked at, and
+    only on the days of its events.
+    """
+    marks = {} if whole else provenance_of(plan)
+    where = bearing(marks)
     scratch = Path(tempfile.mkdtemp(prefix="verify-", dir=directory.path))
     try:
         cells = _Cells()
         with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
             for made in _expected(plan, directory, recipe, workers):
                 expected.add(cells.renumbered(made))
-            for page in landed_rows(client, landed_cells(client)):
+            there = landed_cells(client, where=where)
+            if among_others:
+                days = cells.days()
+                there = Counter({cell: count for cell, count in there.items() if cell[1] in days})
+            for page in landed_rows(client, there, where=where):
                 landed.add(cells.seen(page))
         found = _Comparison(cells)
         for want, have in zip(expected.runs(), landed.runs(), strict=True):
-            found.compare(want, have)
-        return found.verdict(client)
+            found.compare(want, have[np.isin(_keys(have), _keys(want))] if among_others else have)
+        return found.verdict(client, marks)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -89,7 +123,7 @@ def verify(plan: Plan, directory: Directory, recipe: Recipe, client: ManagementC
 def _expected(plan: Plan, directory: Directory, recipe: Recipe, count: int) -> Iterator[Expected]:
     """The sights of everything that the ledger says was sent, block by block."""
     ranges: dict[tuple[str, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
-    for which, state in enumerate(("settled", "begun")):
+    for which, state in ((0, "settled"), (1, "begun"), (1, "waiting")):
         for place in read_places(directory.ledger, state):
             ranges.setdefault((place.phase, place.block), ([], []))[which].append((place.first, place.last))
     mapper = recipe.compile(recipe.options)
@@ -119,6 +153,14 @@ class _Cells:
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def names(self) -> list[tuple[str, str]]:
+        """(event, UTC day) of each, by its number."""
+        return list(self._numbers)
+
+    def days(self) -> set[str]:
+        """The UTC days of all cells."""
+        return {day for _, day in self._numbers}
 
     def renumbered(self, made: Expected) -> Sights:
         sights = np.frombuffer(made.sights, SIGHT).copy()
@@ -171,6 +213,7 @@ class _Comparison:
         self._counts = dict.fromkeys(("expected", "found", "missing", "extra", "different", "copies"), 0)
         self._wrong: dict[str, set[int]] = {kind: set() for kind in _WORST}
         self._named: list[tuple[str, str, int | None]] = []
+        self._extras: Counter[int] = Counter()
 
     def compare(self, want: Sights, have: Sights) -> None:
         """One run of each side, holding the same uuids."""
@@ -206,10 +249,12 @@ class _Comparison:
     def _count(self, kind: str, one: tuple[int, int, int, int, int, int]) -> None:
         self._counts["extra" if kind == "duplicated" else kind] += 1
         self._wrong[kind].add(one[5])
+        if kind == "extra":
+            self._extras[one[5]] += 1
         if len(self._named) < SHOWN:
             self._named.append((kind, _text(one[0], one[1]), None if one[4] < 0 else one[4]))
 
-    def verdict(self, client: ManagementClient) -> Verification:
+    def verdict(self, client: ManagementClient, scope: Mapping[str, str]) -> Verification:
         """The result, with what landed under each uuid that is named."""
         tally = {"match": 0, "missing": 0, "extra": 0, "duplicated": 0, "different": 0}
         taken: set[int] = set()
@@ -217,17 +262,28 @@ class _Comparison:
             tally[kind] = len(self._wrong[kind] - taken)
             taken |= self._wrong[kind]
         tally["match"] = len(self._cells) - len(taken)
-        accepted = landed_copies(client)
+        accepted = landed_copies(client, bearing(scope))
         if accepted is not None:
             self._counts["copies"] = max(0, accepted - self._counts["found"])
         named = [Difference(kind, uuid, block, landed_event(client, uuid)) for kind, uuid, block in self._named]
-        return Verification(tally, dict(self._counts), named)
+        names = self._cells.names()
+        extras = [ExtraCell(*names[cell], count) for cell, count in self._extras.most_common(SHOWN)]
+        return Verification(tally, dict(self._counts), named, extras, dict(scope))
 
 
 def _packed(sights: Sights) -> NDArray[np.void]:
     """Uuid and content of each sight as 32 bytes that compare whole."""
-    names = ("hi", "lo", "what_hi", "what_lo")
-    return np.ascontiguousarray(np.stack([sights[name] for name in names], axis=1)).view("V32")[:, 0]
+    return _columns(sights, "hi", "lo", "what_hi", "what_lo")
+
+
+def _keys(sights: Sights) -> NDArray[np.void]:
+    """The uuid of each sight as 16 bytes that compare whole."""
+    return _columns(sights, "hi", "lo")
+
+
+def _columns(sights: Sights, *names: str) -> NDArray[np.void]:
+    columns = np.ascontiguousarray(np.stack([sights[name] for name in names], axis=1))
+    return columns.view(f"V{columns.itemsize * len(names)}")[:, 0]
 
 
 def _uuids(sights: Sights) -> set[Uuid]:

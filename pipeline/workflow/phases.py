@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from pipeline.counted import are, counted
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.ledger import read_totals
 from pipeline.plan.directory import Directory
@@ -41,9 +42,10 @@ def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> Non
         for needed in NEEDS.get(phase, ()):
             if not planned.get(phase) or needed in phases or _is_over(plan, directory, needed):
                 continue
+            left = _left(plan, directory, needed)
             raise UnsafePlan(
-                f"the phase {phase} needs the phase {needed}, of which {_left(plan, directory, needed):,} events are"
-                " not settled; nothing was sent",
+                f"the phase {phase} needs the phase {needed}, of which {counted(left, 'event')} {are(left)} not"
+                " settled; nothing was sent",
                 hint=f"send it first, or with it: --phases {','.join(choose_phases([needed, *phases]))}",
             )
 
@@ -60,11 +62,11 @@ def check_merges(
     if approved is None:
         if loopback or not merges or "identities" not in phases or _is_over(plan, directory, "identities"):
             return
-        told = f"the plan sends {merges:,} merges, which cannot be undone, and nobody approved them"
+        told = f"the plan sends {counted(merges, 'merge')}, which cannot be undone, and nobody approved that"
     elif approved == merges:
         return
     else:
-        told = f"--approve-merges says {approved:,}, and the plan sends {merges:,} merges"
+        told = f"--approve-merges says {approved:,}, and the plan sends {counted(merges, 'merge')}"
     hint = f"look at {directory.report_html} and {directory.pairs.name} beside it; then give --approve-merges {merges}"
     raise UnsafePlan(f"{told}; nothing was sent", hint=hint if merges else "leave --approve-merges out")
 

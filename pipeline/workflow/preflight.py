@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ class PreflightRequest:
     """What `backcast preflight` is asked. `personal_key` may be empty; `project_key` None was not given at all.
 
     `reach`: ask the capture host, too. A run that sends does not: it is more patient with that host than a check is.
+    `allow_firing`: hog functions that would fire are a warning, since somebody wants them to.
     """
 
     to: str
@@ -43,6 +44,7 @@ class PreflightRequest:
     redirect_hosts: tuple[str, ...] = ()
     timeout: float = 20.0
     reach: bool = True
+    allow_firing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Preflight:
 def check_target(request: PreflightRequest, plan: Plan | None = None, directory: Directory | None = None) -> Preflight:
     """Ask everything that can be asked without sending an event; a plan and its directory say what would be sent.
 
-    Raises UsageError for addresses, certificates and key files that cannot be used, UnsafePlan for a damaged plan.
+    Raises UsageError for addresses, certificates and key files that cannot be used, StalePlan for a changed plan.
     """
     from pipeline.management.preflight.addresses import check_address, check_reach
     from pipeline.management.preflight.capture_key import check_shape
@@ -91,7 +93,16 @@ def check_target(request: PreflightRequest, plan: Plan | None = None, directory:
         checks += _plan(plan, request.to)
     if planned is not None:
         checks += [check_recent(planned, service_now(asked, moment_of(told))), check_size(planned)]
-    return Preflight(tuple(checks), name)
+    return Preflight(tuple(map(_allowed, checks) if request.allow_firing else checks), name)
+
+
+def _allowed(check: Check) -> Check:
+    """A function that would fire, and may."""
+    from pipeline.management.preflight.functions import DESTINATION
+
+    if (check.name, check.level) != (DESTINATION, "stop"):
+        return check
+    return replace(check, level="warning", detail=f"{check.detail}; --allow-firing says that it may")
 
 
 def _management(request: PreflightRequest, planned: Planned | None, date: str) -> tuple[list[Check], str, str]:
@@ -180,9 +191,11 @@ class _Link(msgspec.Struct):
 
 
 def planned_of(plan: Plan, directory: Directory) -> Planned:
-    """What the checks have to know of a plan. Raises UnsafePlan for files of it that are missing or damaged."""
+    """What the checks have to know of a plan. Raises StalePlan for files of it that are not as they were sealed."""
     from pipeline.management.preflight.planned import Planned
+    from pipeline.plan.reading import check_tables
 
+    check_tables(plan, directory, (directory.cells.name, directory.identities.name))
     days: Counter[str] = Counter()
     names = Counter(plan.names)
     try:

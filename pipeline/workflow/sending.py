@@ -106,7 +106,6 @@ def _run(
             timeout=request.timeout,
             ca_file=request.ca_file,
             redirect_hosts=request.redirect_hosts,
-            connections=pace.concurrency,
         )
     ledger = Ledger(None if request.dry_run else directory.ledger)
     try:
@@ -181,7 +180,7 @@ def rehearse(
                 raise outcome.problem
             verification = verify_plan(
                 plan, inner, to=service.url, personal_key=Secret(service.personal_key),
-                project_id=str(service.project_id), workers=workers, source_root=source_root,
+                project_id=str(service.project_id), workers=workers, source_root=source_root, whole=True,
             )  # fmt: skip
     finally:
         release(lock)
@@ -197,9 +196,11 @@ def verify_plan(
     project_id: str | None = None,
     workers: int | None = None,
     source_root: Path | None = None,
+    whole: bool = False,
 ) -> Verification:
     """Compare what landed with the ledger. `project_id` is 1 on this machine, and has to be named elsewhere.
 
+    Looked at are the events with the plan's provenance; with `whole` those of others too, which are extra.
     Raises UsageError, Refused, Unfinished, UnreadableExport, StalePlan.
     """
     from pipeline.deliver.capture import address_of, is_loopback
@@ -212,7 +213,7 @@ def verify_plan(
         project_id = "1"
     recipe = recipe_for(plan, directory, source_root)
     with ManagementClient(to, personal_key, project_id) as client:
-        return verify(plan, directory, recipe, client, workers=workers_for(workers, recipe.parts))
+        return verify(plan, directory, recipe, client, workers=workers_for(workers, recipe.parts), whole=whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +235,12 @@ class Standing:
 
 def status(plan: Plan, directory: Directory) -> Standing:
     """Read the ledger, also while a run is writing it. Raises BrokenLedger."""
+    running = is_held(directory.ledger)  # first: a run that ends now has written down all that is read next
     account = read_account(directory.ledger)
     totals = account.totals
     if not directory.ledger.exists():
         state = "planned"
-    elif is_held(directory.ledger):
+    elif running:
         state = "running"
     elif totals.settled + totals.refused == plan.events.made and not totals.in_doubt:
         state = "done"

@@ -1,0 +1,118 @@
+"""Connections to one destination, lent to one request at a time, so that each request can be ended.
+
+A time limit of the HTTP library bounds each wait for bytes: whoever sends one byte in time, and then another, is
+waited for all day. So one thread looks at all requests on their way, and shuts the sockets of those that are late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import httpx
+
+TICK = 0.2
+"""Seconds between two looks at the requests on their way."""
+_SOCKETS = 8
+"""A connection remembers so many sockets; only the last ones can be open (redirects lead to other addresses)."""
+_SENDING = "send_request_headers.started"
+_SENT = "receive_response_headers.started"
+_OPENED = ("connect_tcp.complete", "start_tls.complete")
+
+
+class Connection:
+    """One client of the HTTP library, which carries one request at a time; `late` once that one was ended.
+
+    `whole` bounds a request from its first moment, `answer` from when it was sent, in seconds.
+    """
+
+    def __init__(self, client: httpx.Client, whole: float, answer: float) -> None:
+        self.client = client
+        self.late = False
+        self._whole = whole
+        self._answer = answer
+        self._last = self._until = math.inf
+        self._sockets: deque[socket.socket] = deque(maxlen=_SOCKETS)
+
+    def begin(self) -> None:
+        """A request begins now."""
+        self._last = self._until = time.monotonic() + self._whole
+
+    def heard(self, step: str, told: Mapping[str, Any]) -> None:
+        """The trace of the HTTP library: a step of a request, and what came of it."""
+        if step.endswith(_OPENED):
+            self._sockets.append(told["return_value"].get_extra_info("socket"))
+        elif step.endswith(_SENDING):  # again after a proxy answered
+            self._until = self._last
+        elif step.endswith(_SENT):
+            self._until = min(self._last, time.monotonic() + self._answer)
+
+    def end_if_late(self, now: float) -> None:
+        """Shut its sockets when its time is over: whoever waits for bytes on them is told at once."""
+        if now < self._until:
+            return
+        self.late = True
+        for one in tuple(self._sockets):
+            with contextlib.suppress(OSError):
+                # Not the method of a TLS socket, which would pull the session away under its reader.
+                socket.socket.shutdown(one, socket.SHUT_RDWR)
+
+
+class Connections:
+    """As many connections as are in use together. Thread-safe. `make` gives a client for `http` or `https`."""
+
+    def __init__(self, make: Callable[[str], httpx.Client], *, whole: float, answer: float) -> None:
+        self._make = make
+        self._whole = whole
+        self._answer = answer
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[Connection]] = {"http": [], "https": []}
+        self._busy: set[Connection] = set()
+        self._closing = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def lend(self, scheme: str) -> Iterator[Connection]:
+        """A connection for one request. What `late` says afterwards holds."""
+        with self._lock:
+            idle = self._idle[scheme]
+            one = idle.pop() if idle else Connection(self._make(scheme), self._whole, self._answer)
+            one.begin()
+            self._busy.add(one)
+            if self._watch is None:
+                self._watch = threading.Thread(target=self._end_the_late, name="deadlines", daemon=True)
+                self._watch.start()
+        try:
+            yield one
+        finally:
+            with self._lock:
+                self._busy.discard(one)
+                if not one.late:
+                    self._idle[scheme].append(one)
+            if one.late:
+                one.client.close()
+
+    def _end_the_late(self) -> None:
+        while not self._closing.wait(TICK):
+            now = time.monotonic()
+            with self._lock:
+                for one in self._busy:
+                    one.end_if_late(now)
+
+    def close(self) -> None:
+        """Let go of all of them, also of those in use."""
+        self._closing.set()
+        if self._watch is not None:
+            self._watch.join()
+        with self._lock:
+            every = [*self._busy, *self._idle["http"], *self._idle["https"]]
+            self._idle = {"http": [], "https": []}
+        for one in every:
+            one.client.close()

@@ -1,0 +1,29 @@
+"""The mark by which a project's own events are told from those of an import (DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.plan.sealed import Plan
+
+
+def provenance_of(plan: Plan) -> dict[str, str]:
+    """The texts that every event of a plan carries as properties; none where it was planned without provenance."""
+    if not plan.options.provenance:
+        return {}
+    marks = {"analytics_source": plan.tool}
+    if plan.options.name:
+        marks["import_name"] = plan.options.name
+    return marks
+
+
+def bearing(marks: Mapping[str, str]) -> str:
+    """The condition of a query that holds for events with these properties, "" without any.
+
+    A text with a backslash is left out: the two services read it differently.
+    """
+    return " and ".join(
+        "JSONExtractString(properties, '{}') = '{}'".format(name, text.replace("'", "''"))
+        for name, text in marks.items()
+        if "\\" not in text
+    )
