@@ -17,19 +17,22 @@ from pipeline.errors import UsageError
 @click.argument("job", metavar="JOB.yaml", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Plan what is due in a scratch folder; send and record nothing.")
 @click.option("--history", is_flag=True, help="Show what the job did so far, and do nothing.")
-@click.option("--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY.")
+@options.project_key_file
+@options.personal_key_file
+@options.allow_firing
 @options.workers
 @options.as_json
 @options.quiet
 def run(
-    job: Path, dry_run: bool, history: bool, project_key_file: str | None, workers: int | None, as_json: bool,
-    quiet: bool,
+    job: Path, dry_run: bool, history: bool, project_key_file: str | None, personal_key_file: str | None,
+    allow_firing: bool, workers: int | None, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Plan, check and send every window that is due, oldest first; run again to resume or to go on.
 
-    Nothing is asked: naming the target in the job file is the consent. Exit 3: a window's files cannot be read. Exit 4:
-    a gate stopped a window. Exit 5: the service refused events or refused us. Exit 6: a window waits for its files, or
-    is not sent to its end. The next run does what is left.
+    Nothing is asked: naming the target in the job file is the consent. With a personal key the target is looked at
+    first, and what was sent is read back. Exit 3: a window's files cannot be read. Exit 4: a gate stopped a window, or
+    the target is not ready. Exit 5: the service refused events or refused us. Exit 6: a window waits for its files, or
+    is not sent to its end. Exit 7: a window is not at the service as it was sent. The next run does what is left.
     """
     from pipeline import config
     from pipeline.jobs import load_job, read_history, state_file
@@ -49,19 +52,24 @@ def run(
                 job_view.show_history(console(), found.name, windows, attempts)
         return 0
     key = config.Secret("phc_dry_run") if dry_run else config.project_key(project_key_file)
+    personal = config.personal_key(personal_key_file)
 
     watching = Watching(
         ended=lambda ended: click.echo(job_view.window_line(ended), err=as_json),
+        proved=lambda proof: click.echo(job_view.proof_line(proof), err=as_json),
         warn=lambda line: click.echo(f"Warning: {line}", err=True),
         reading=lambda window: Reading(None, quiet=quiet),
         sending=lambda window, events: Sending(events, quiet=quiet, title=f"Sending {window}"),
     )
     with interruptible() as interrupted:
-        done = run_job(found, key, dry_run=dry_run, workers=workers, interrupted=interrupted, watching=watching)
+        done = run_job(
+            found, key, personal_key=personal, allow_firing=allow_firing, dry_run=dry_run, workers=workers,
+            interrupted=interrupted, watching=watching,
+        )  # fmt: skip
     with options.output():
         if as_json:
             options.emit(job_view.run_object(done))
-        elif not done.windows:
+        elif not (done.windows or done.proofs or done.problem):
             click.echo(f"Job {done.job}: nothing is due.")
     if done.problem is not None:
         raise done.problem

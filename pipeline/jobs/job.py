@@ -15,7 +15,8 @@ class Job:
     """What a job file says. `first` and `until` are windows, the latter the first that is no more the job's.
 
     Relative paths are relative to `folder`, the job file's own. `lag` is in µs: a window is due so long after its end.
-    `most_merges` None holds merges back. `rate` is events a second at most, None without a limit.
+    `person_properties` final is for windows that hold profiles alone. `most_merges` None holds merges back. `rate` is
+    events a second at most, None without a limit.
     """
 
     file: Path
@@ -30,6 +31,7 @@ class Job:
     lag: int
     lookback: int
     collapse: bool
+    person_properties: str
     most_merges: int | None
     to: str
     state: Path

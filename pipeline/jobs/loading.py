@@ -36,7 +36,7 @@ KEYS = {
     "lag": "how long after its end a window is due, such as 49h",
     "lookback": "how many windows are looked at again for new or changed files",
     "collapse": "none, or identical where rows have no source key",
-    "persons": "{properties: none}",
+    "persons": "{properties: none}, or final where the files hold profiles alone",
     "merges": "hold, or {up-to: N}",
     "to": "us, eu or a URL",
     "state": "where plans, ledgers and the history are kept",
@@ -72,7 +72,6 @@ def load_job(file: str | Path) -> Job:
             "until", "the job would have no window", "`until` is the first window that is not its any more"
         )
     name = table.one("job", _name)
-    table.below("persons", ("properties",)).one("properties", _properties)
     folder = path.absolute().parent
     return Job(
         file=path,
@@ -87,6 +86,7 @@ def load_job(file: str | Path) -> Job:
         lag=table.one("lag", _lag, "49h"),
         lookback=table.one("lookback", lambda text: _whole(text, 0), "0"),
         collapse=table.choice("collapse", ("none", "identical")) == "identical",
+        person_properties=table.below("persons", ("properties",)).choice("properties", ("none", "final")),
         most_merges=_merges(table),
         to=table.one("to", _target),
         state=folder / table.one("state", _filled, f"state/{name}"),
@@ -248,14 +248,6 @@ def _target(text: str) -> str:
     from pipeline.deliver.capture import address_of
 
     address_of(text)
-    return text
-
-
-def _properties(text: str) -> str:
-    if text == "final":
-        raise UsageError("profile exports cannot be sent by a job yet", hint="write {properties: none}")
-    if text != "none":
-        raise UsageError(f"it cannot be {text!r}", hint="write {properties: none}")
     return text
 
 

@@ -15,6 +15,7 @@ from pipeline.ledger import read_places, read_totals
 from pipeline.plan.directory import Directory
 from pipeline.plan.remaining import settled_of
 from pipeline.plan.sealed import Plan, load
+from pipeline.plan.seen import Seen
 
 
 def rebuild(state: State, job: Job) -> None:
@@ -29,9 +30,11 @@ def rebuild(state: State, job: Job) -> None:
             settled = settled_of(directory, read_places(directory.ledger, "settled"))
             told = {"sent": totals.settled, "refused": totals.refused}
             if ended:
-                state.record(attempt, parts_of(plan, job.folder), settled, **told)
+                state.record(attempt, parts_of(plan, job.folder), settled, Seen.of(plan, directory), **told)
             elif number != sent[-1][0]:
-                state.replace(attempt, settled, "its files changed while it was being sent", **told)
+                state.replace(
+                    attempt, settled, Seen.of_half(directory), "its files changed while it was being sent", **told
+                )
             else:
                 state.send(attempt)
 

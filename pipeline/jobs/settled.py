@@ -21,12 +21,12 @@ UUID_BYTES = 16
 
 
 class SettledIndex:
-    """Asked by plans (`pipeline.plan.copies.Settled`). `tables` are those that hold settled uuids."""
+    """Asked by plans (`pipeline.plan.copies.Settled`). `schemas` are the databases that hold the table."""
 
-    def __init__(self, path: Path, database: sqlite3.Connection, tables: Sequence[str] = ("main.settled",)) -> None:
+    def __init__(self, path: Path, database: sqlite3.Connection, schemas: Sequence[str] = ("main",)) -> None:
         self._path = path
         self._database = database
-        self._tables = tables
+        self._tables = [f"{schema}.settled" for schema in schemas]
         database.execute("create temp table asked (number integer primary key, uuid blob not null)")
 
     def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:

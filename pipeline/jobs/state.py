@@ -1,8 +1,9 @@
 """What a job remembers: SQLite, one file beside the plans of its windows.
 
-`settled` holds every uuid that was taken, `windows` and `parts` what was read, `attempts` one row for each plan that
-was made: the history. A window is recorded as done, its parts noted and its uuids indexed in one transaction, so that a
-crash leaves it either done or to be resumed. A lost file is made again from the plans and ledgers (`rebuilding`).
+`settled` holds every uuid that was taken, `ids` and `pairs` who is known, `windows` and `parts` what was read,
+`attempts` one row for each plan that was made: the history. A window is recorded as done, its parts noted and its uuids
+indexed in one transaction, so that a crash leaves it either done or to be resumed. A lost file is made again from the
+plans and ledgers (`rebuilding`).
 
 Anybody may read it, also while the job runs: `sqlite3 -readonly state.sqlite 'select * from attempts'`.
 """
@@ -22,11 +23,14 @@ from numpy.typing import NDArray
 
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.jobs.arrivals import SeenPart
+from pipeline.jobs.known import SCHEMA as KNOWN_SCHEMA
+from pipeline.jobs.known import KnownIds
 from pipeline.jobs.settled import SCHEMA as SETTLED_SCHEMA
 from pipeline.jobs.settled import SettledIndex
 from pipeline.jobs.trouble import troubles
+from pipeline.plan.seen import Seen
 
-VERSION = "1"
+VERSION = "2"
 BUSY_SECONDS = 10.0
 CACHE_KIB = 64 * 1024
 
@@ -39,10 +43,12 @@ _SCHEMA = (
     " started text not null, ended text, parts integer not null default 0, rows integer not null default 0,"
     " skipped integer not null default 0, rejected integer not null default 0, already integer not null default 0,"
     " events integer not null default 0, sent integer not null default 0, refused integer not null default 0,"
-    " held integer not null default 0, seconds real not null default 0, detail text not null default '')",
+    " held integer not null default 0, seconds real not null default 0, detail text not null default '',"
+    " proof text not null default '' check (proof in ('', 'pending', 'proved', 'differs', 'unknown')))",
     "create table parts (window text not null, path text not null, bytes integer not null, mtime_ns integer not null,"
     " digest text not null, primary key (window, path)) without rowid",
     *SETTLED_SCHEMA,
+    *KNOWN_SCHEMA,
 )
 
 
@@ -52,7 +58,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     `state` is planning, sending, done, stopped (a gate, or a file that cannot be read) or replaced (its files changed
     before it was sent to its end). Rows: `rows` were read, `skipped` and `rejected` of them left out. Events: `events`
     were planned, `sent` taken, `refused` by the service, `already` settled by earlier windows; `held` merges are held
-    back. `seconds` is the time it took, over all runs.
+    back. `seconds` is the time it took, over all runs. `proof` is what reading it back said: nothing where nobody
+    could, else pending, proved, differs, or unknown where its events cannot be made again.
     """
 
     id: int
@@ -72,6 +79,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     held: int
     seconds: float
     detail: str
+    proof: str = ""
 
 
 class WindowState(msgspec.Struct, frozen=True):
@@ -88,10 +96,11 @@ _COLUMNS = ", ".join(Attempt.__struct_fields__)
 class State:
     """The state of one job, open for writing by the holder of the job's lock."""
 
-    def __init__(self, path: Path, database: sqlite3.Connection, tables: tuple[str, ...] = ("main.settled",)) -> None:
+    def __init__(self, path: Path, database: sqlite3.Connection, schemas: tuple[str, ...] = ("main",)) -> None:
         self.path = path
         self._database = database
-        self.settled = SettledIndex(path, database, tables)
+        self.settled = SettledIndex(path, database, schemas)
+        self.known = KnownIds(path, database, schemas)
 
     # -- opening -------------------------------------------------------------------------------------
 
@@ -123,7 +132,7 @@ class State:
                 _prepare(database, scratch, belongs)
                 for table in ("windows", "attempts", "parts"):
                     database.execute(f"insert into main.{table} select * from earlier.{table}")
-                return State(path, database, ("main.settled", "earlier.settled"))
+                return State(path, database, ("main", "earlier"))
             except BaseException:
                 database.close()
                 raise
@@ -176,6 +185,10 @@ class State:
         """The attempt whose sending began and did not come to its end."""
         return next(iter(_attempts(self._database, " where state = 'sending'")), None)
 
+    def unproved(self) -> list[Attempt]:
+        """What was sent to its end and is to be read back, oldest first."""
+        return _attempts(self._database, " where state = 'done' and proof in ('pending', 'differs')")
+
     def next_number(self, window: str) -> int:
         """The number of a window's next plan: those that were sent, in whole or in part, keep theirs."""
         found = self._database.execute(
@@ -222,21 +235,30 @@ class State:
             self._window(attempt.window, "stopped", detail)
 
     def record(
-        self, attempt: Attempt, parts: Iterable[SeenPart], settled: Iterable[NDArray[np.void]], **counts: Any
+        self,
+        attempt: Attempt,
+        parts: Iterable[SeenPart],
+        settled: Iterable[NDArray[np.void]],
+        seen: Seen,
+        **counts: Any,
     ) -> None:
         """The window came to its end: it is done, its parts are read, its uuids are never sent again."""
         with self.moment():
             self.settled.add(settled, attempt.id)
+            self.known.add(seen)
             self._database.executemany(
                 "insert or replace into parts values (?, ?, ?, ?, ?)", ((attempt.window, *part) for part in parts)
             )
             self._note(attempt.id, {"state": "done", "ended": now_text(), **counts})
             self._window(attempt.window, "done", "")
 
-    def replace(self, attempt: Attempt, settled: Iterable[NDArray[np.void]], detail: str, **counts: Any) -> None:
+    def replace(
+        self, attempt: Attempt, settled: Iterable[NDArray[np.void]], seen: Seen, detail: str, **counts: Any
+    ) -> None:
         """The files changed before the plan was sent to its end: what was settled stays, the rest is planned anew."""
         with self.moment():
             self.settled.add(settled, attempt.id)
+            self.known.add(seen)
             self._note(attempt.id, {"state": "replaced", "ended": now_text(), "detail": detail, **counts})
             self._window(attempt.window, "stopped", detail)
 

@@ -47,7 +47,7 @@ def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
 
 
 def _links(directory: Directory) -> Iterator[EarlierLink]:
-    if not directory.identities.exists():
+    if not directory.identities.exists() or not directory.identities.stat().st_size:
         return
     states: dict[int, list[tuple[Place, str]]] = {}
     if directory.ledger.exists():

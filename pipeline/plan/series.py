@@ -13,6 +13,7 @@ import numpy as np
 
 from pipeline.plan.copies import Settled
 from pipeline.plan.links import SealedLink
+from pipeline.plan.seen import Known
 
 AT_ONCE = 5_000
 
@@ -27,12 +28,13 @@ T = TypeVar("T", bound=_Sealed)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What the others settled is left out, and a plan with nothing to send is a good one.
+    """What the others settled is left out, what they saw of ids counts, and a plan with nothing to send is a good one.
 
     More merges than `most_merges` stop the plan; None holds them all back.
     """
 
     settled: Settled
+    known: Known
     most_merges: int | None
 
 

@@ -13,12 +13,20 @@ from pipeline.report.tables import number, table, text
 
 if TYPE_CHECKING:
     from pipeline.jobs import Attempt, WindowState
+    from pipeline.workflow.proving import Proof
     from pipeline.workflow.running import JobRun
     from pipeline.workflow.windows import WindowRun
 
 RUN_FORMAT = "backcast.run/1"
 HISTORY_FORMAT = "backcast.history/1"
-_STYLES = {"done": "green", "stopped": "bold red", "waiting": "yellow", "sending": "bold yellow", "replaced": "yellow"}
+_STYLES = {
+    "done": "green",
+    "stopped": "bold red",
+    "waiting": "yellow",
+    "sending": "bold yellow",
+    "replaced": "yellow",
+    "differs": "bold red",
+}
 _OUTCOMES = {"sending": "unfinished", "planning": "interrupted"}
 
 
@@ -30,6 +38,11 @@ def window_line(ended: WindowRun) -> str:
     if ended.detail:
         line += f": {ended.detail}"
     return printable(line, 2_000)
+
+
+def proof_line(proof: Proof) -> str:
+    """What reading a window back said, in one line for a log."""
+    return printable(f"{proof.attempt.window} {proof.outcome}: {proof.detail}", 2_000)
 
 
 def _counted(attempt: Attempt, outcome: str) -> str:
@@ -63,6 +76,16 @@ def run_object(run: JobRun) -> dict[str, object]:
             }
             for one in run.windows
         ],
+        "proofs": [
+            {
+                "window": one.attempt.window,
+                "number": one.attempt.number,
+                "outcome": one.outcome,
+                "plan": str(one.directory),
+                "detail": one.detail,
+            }
+            for one in run.proofs
+        ],
     }
 
 
@@ -80,6 +103,7 @@ def history_object(job: str, windows: Sequence[WindowState], attempts: Sequence[
                 "started": one.started,
                 "ended": one.ended,
                 "detail": one.detail,
+                "proof": one.proof,
                 **_counts(one),
             }
             for one in attempts
@@ -111,10 +135,10 @@ def show_history(console: Console, job: str, windows: Sequence[WindowState], att
     rows: list[tuple[str, int, Sequence[str | Text], str]] = []
     for one in attempts:
         counts = (one.parts, one.rows, one.sent, one.already, one.skipped - one.already, one.rejected, one.refused)
-        outcome = _OUTCOMES.get(one.state, one.state)
+        outcome = _OUTCOMES.get(one.state, one.state) + (f", {one.proof}" if one.proof else "")
         told = text(f"{outcome}: {one.detail}" if one.detail else outcome, 240)
         cells: list[str | Text] = [one.window, *map(number, counts), one.started[:16], f"{one.seconds:,.1f} s", told]
-        rows.append((one.window, one.id, cells, _STYLES.get(one.state, "")))
+        rows.append((one.window, one.id, cells, _STYLES.get(one.proof, _STYLES.get(one.state, ""))))
     planned = {one.window for one in attempts}
     for window in windows:
         if window.label not in planned:

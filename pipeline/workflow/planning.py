@@ -20,6 +20,7 @@ from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.sealed import MappingSeal, Plan
 from pipeline.schema import Limits, Options
 from pipeline.workflow.choosing import guess_mapping
+from pipeline.workflow.first_look import look_first
 from pipeline.workflow.sealed import EXCLUDED, dialect_of, read_ids, workers_for
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
     )
     parse_policy(options.profile_policy)
     earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
-    recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, source.parts, excluded)
+    parts = look_first(source.parts, mapping, options)
+    recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, parts, excluded)
     seal = MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
     return build(
         Request(

@@ -2,6 +2,8 @@
 
 What began to be sent is finished first, then the windows follow, oldest first. One that cannot be planned (a gate, a
 broken file, no files yet) is told and left for the next run, and others go on; what stops the sending stops the run.
+
+With a personal key the target is looked at before anything is planned, and what was sent is read back at the end.
 """
 
 from __future__ import annotations
@@ -11,30 +13,39 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.config import Secret
 from pipeline.errors import BackcastError, UsageError
 from pipeline.jobs import Job, State, open_scratch, open_state
 from pipeline.ledger import hold, release
+from pipeline.workflow.proving import Proof, check_ready, difference, prove
 from pipeline.workflow.windows import Watching, WindowRun, Windows
+
+NO_KEY = Secret("")
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """What a run did. `problem` is the first thing that a person has to know, as the exit code tells it."""
+    """What a run did. `problem` is the first thing that a person has to know, as the exit code tells it.
+
+    `proofs` are the windows that were read back, those of earlier runs included.
+    """
 
     job: str
     dry_run: bool
     windows: list[WindowRun]
     problem: BackcastError | None
+    proofs: list[Proof] = field(default_factory=list)
 
 
 def run_job(
     job: Job,
     project_key: Secret,
     *,
+    personal_key: Secret = NO_KEY,
+    allow_firing: bool = False,
     now: int | None = None,
     dry_run: bool = False,
     workers: int | None = None,
@@ -43,15 +54,31 @@ def run_job(
 ) -> JobRun:
     """Do what is due at `now` (µs UTC; the clock where it is None). A dry run sends nothing and records nothing.
 
-    Raises UsageError, Busy where another run of the job goes on, BrokenLedger.
+    With a `personal_key`, a target that is not ready ends the run before anything is planned; `allow_firing`: hog
+    functions that would fire are only told. Raises UsageError, Busy where another run of the job goes on, BrokenLedger.
     """
     now = time.time_ns() // 1_000 if now is None else now
+    watching = watching or Watching()
+    proving = bool(personal_key) and not dry_run
     with _opened(job, dry_run) as (state, root):
         windows = Windows(
-            job, state, root, project_key, dry_run, workers, interrupted or threading.Event(), watching or Watching()
+            job, state, root, project_key, proving, dry_run, workers, interrupted or threading.Event(), watching
         )
-        windows.go(job.windows(now))
-        return JobRun(job.name, dry_run, windows.done, windows.problem)
+        proofs: list[Proof] = []
+        try:
+            if proving:
+                for line in check_ready(job, project_key, personal_key, allow_firing=allow_firing):
+                    watching.warn(line)
+            windows.go(job.windows(now))
+            for attempt in state.unproved() if proving and windows.ending is None else []:
+                windows.check()
+                proofs.append(prove(job, state, attempt, now, project_key, personal_key, workers))
+                watching.proved(proofs[-1])
+        except BackcastError as error:
+            windows.ending = error
+        differs = difference(job, proofs)
+        windows.troubles += [differs] if differs is not None else []
+        return JobRun(job.name, dry_run, windows.done, windows.problem, proofs)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def load_plan(path: str | Path) -> tuple[Plan, Directory]:
 
 
 def recipe_for(plan: Plan, directory: Directory, source_root: Path | None = None) -> Recipe:
-    """The plan's recipe on this machine, after everything it needs was found. Raises UnreadableExport, UnsafePlan."""
+    """The plan's recipe on this machine, after everything it needs was found. Raises UnreadableExport, StalePlan."""
     from pipeline.plan.reading import check_tables, find_parts, recipe_of
 
     check_tables(plan, directory)
@@ -52,7 +52,10 @@ def recipe_for(plan: Plan, directory: Directory, source_root: Path | None = None
     if plan.options.excluded_ids:
         path = directory.path / EXCLUDED
         if not path.exists() or digest_file(path) != plan.options.excluded_ids:
-            raise UnsafePlan(f"{path} is missing or was changed after the plan was sealed", hint="plan again")
+            raise StalePlan(
+                f"{path} is missing or was changed after the plan was sealed",
+                differences=[f"{EXCLUDED}: not as it was sealed"], hint="plan again",
+            )  # fmt: skip
         excluded = read_ids(path)
     parts = find_parts(_with_spooled(plan, directory), source_root)
     return recipe_of(plan, parts, Compile(plan.mapping.name, plan.mapping.text), excluded, directory)

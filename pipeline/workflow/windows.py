@@ -17,13 +17,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.config import Secret
-from pipeline.errors import BackcastError, Interrupted, Refused, StalePlan, Unfinished, UnreadableExport, UnsafePlan
+from pipeline.errors import (
+    BackcastError,
+    Differences,
+    Interrupted,
+    Refused,
+    StalePlan,
+    Unfinished,
+    UnreadableExport,
+    UnsafePlan,
+)
 from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
 from pipeline.jobs.places import windows_folder
 from pipeline.ledger import read_places, read_totals
 from pipeline.plan.directory import Directory
 from pipeline.plan.remaining import all_of, settled_of
 from pipeline.plan.sealed import Plan
+from pipeline.plan.seen import Seen
 from pipeline.plan.series import Series
 from pipeline.report.machine import write_report
 from pipeline.workflow.planning import PlanRequest, plan_export
@@ -32,6 +42,7 @@ from pipeline.workflow.sending import ApplyRequest, apply_plan, status
 
 if TYPE_CHECKING:
     from pipeline.deliver.outcome import Counts, Outcome
+    from pipeline.workflow.proving import Proof
 
 
 class WindowRun(msgspec.Struct, frozen=True):
@@ -55,12 +66,13 @@ Sending = Callable[["Counts"], None]
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Who is told while a job runs: each window as it ends, and warnings.
+    """Who is told while a job runs: each window as it ends or is read back, and warnings.
 
     `reading` and `sending` are held open while a window is planned, or sent (with its number of events), and told of.
     """
 
     ended: Callable[[WindowRun], None] = lambda ended: None
+    proved: Callable[[Proof], None] = lambda proof: None
     warn: Callable[[str], None] = lambda line: None
     reading: Callable[[str], AbstractContextManager[Reading]] = lambda window: nullcontext(lambda rows, length: None)
     sending: Callable[[str, int], AbstractContextManager[Sending]] = lambda window, events: nullcontext(
@@ -68,12 +80,15 @@ class Watching:
     )
 
 
-_URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Unfinished)
+_URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Differences, Unfinished)
 """Of windows in several kinds of trouble the first kind here is the exit code."""
 
 
 class Windows:
-    """The windows of one run; `done` and `problem` are what came of them. Plans go into `root`."""
+    """The windows of one run; `done` and `problem` are what came of them. Plans go into `root`.
+
+    `proving`: what is sent is to be read back afterwards (`pipeline.workflow.proving`).
+    """
 
     def __init__(
         self,
@@ -81,6 +96,7 @@ class Windows:
         state: State,
         root: Path,
         project_key: Secret,
+        proving: bool,
         dry_run: bool,
         workers: int | None,
         interrupted: threading.Event,
@@ -90,6 +106,7 @@ class Windows:
         self.state = state
         self.root = root
         self.project_key = project_key
+        self.proving = proving
         self.dry_run = dry_run
         self.workers = workers
         self.interrupted = interrupted
@@ -165,8 +182,8 @@ class Windows:
             self.plan(window, arrivals)
         elif before is not None and before.state == "done":
             return
-        elif arrivals.absent and not seen:
-            self.missing(label, arrivals.absent)
+        elif (arrivals.absent and not seen) or self.state.was_replaced(label):
+            self.missing(label, arrivals.absent or "its changed files are gone")
         else:
             self.state.mark(label, "done", "no rows" if not seen else "what stopped it is gone")
             self.tell(label, "done", detail="no rows in its files" if not seen else "what stopped it is gone")
@@ -203,10 +220,15 @@ class Windows:
             return
         write_report(place, plan)
         self.state.note(attempt.id, seconds=time.monotonic() - started, **counts_of(plan))
-        if not plan.ready:
-            self.gated(attempt, plan, place)
+        stops = [gate.detail for gate in plan.gates if gate.level == "stop"]
+        events = plan.events.phases.get("events", 0)
+        if self.job.person_properties == "final" and events:
+            # The oldest word would win: fill-only is never corrected by a later window (DESIGN 12).
+            stops.append(f"it holds {events} events, and `persons: {{properties: final}}` is for profiles alone")
+        if stops:
+            self.gated(attempt, place, "; ".join(stops))
         elif self.dry_run:
-            self.state.record(attempt, parts_of(plan, self.job.folder), all_of(place))
+            self.state.record(attempt, parts_of(plan, self.job.folder), all_of(place), Seen.of(plan, place))
             self.tell(label, "planned", attempt)
             shutil.rmtree(place.path)
         elif not plan.events.made:
@@ -231,8 +253,9 @@ class Windows:
             max_rejects=job.max_rejects,
             workers=self.workers,
             as_of=job.as_of(window),
-            series=Series(self.state.settled, job.most_merges),
-            person_properties="none",
+            series=Series(self.state.settled, self.state.known, job.most_merges),
+            person_properties=job.person_properties,
+            profile_policy="fill-only",
             earlier=self.merged_before(),
         )
 
@@ -247,9 +270,8 @@ class Windows:
         self.check()
         told(rows, length)
 
-    def gated(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
+    def gated(self, attempt: Attempt, place: Directory, detail: str) -> None:
         """A gate stopped the plan."""
-        detail = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
         self.state.stop(attempt, detail)
         hint = "mend its files, the mapping or the job; the next run plans it again"
         if not self.dry_run:
@@ -304,8 +326,9 @@ class Windows:
         totals = read_totals(place.ledger)
         settled = settled_of(place, read_places(place.ledger, "settled"))
         self.state.record(
-            attempt, parts_of(plan, self.job.folder), settled, sent=totals.settled, refused=totals.refused
-        )
+            attempt, parts_of(plan, self.job.folder), settled, Seen.of(plan, place),
+            sent=totals.settled, refused=totals.refused, proof="pending" if self.proving and totals.settled else "",
+        )  # fmt: skip
         self.tell(attempt.window, "done", attempt)
         if totals.refused:
             self.troubles.append(
@@ -321,7 +344,7 @@ class Windows:
         settled = settled_of(place, read_places(place.ledger, "settled"))
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
         detail = f"{totals.settled} events are settled{doubt}; {error.message}"
-        self.state.replace(attempt, settled, detail, sent=totals.settled, refused=totals.refused)
+        self.state.replace(attempt, settled, Seen.of_half(place), detail, sent=totals.settled, refused=totals.refused)
         self.tell(attempt.window, "replaced", attempt, detail=detail)
 
     def tell(self, label: str, outcome: str, attempt: Attempt | None = None, *, detail: str = "") -> None:
