@@ -33,6 +33,7 @@ PEERS = {
     "posthog": "posthog-python",
     "posthog-tuned": "posthog-python tuned",
     "pandas": "pandas + requests",
+    "pandas-rows": "the same, stdlib times",
     "pandas-columns": "pandas, column-wise",
     "pandas-dicts": "pandas only reads",
 }

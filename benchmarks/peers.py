@@ -1,10 +1,11 @@
 """What people use today, written plainly: posthog-python, and the pandas and requests script.
 
-`pandas` is the usual script: read in chunks of 1000, go over the rows with `iterrows`, make a dictionary of each,
-`requests.post` the chunk. `pandas-columns` is the same by somebody at home in pandas, who maps whole columns at once
-(and so turns integers with gaps into floats). `pandas-dicts` is the quickest there is: pandas only reads, `to_dict`
-and plain dictionaries do the rest. All three, and posthog-python, map with the same plain functions where they map
-row by row, and nothing in any of them is there to slow it down.
+`pandas` is the usual script, which does with pandas what pandas can do: read in chunks of 1000, go over the rows with
+`iterrows`, read the time of each with `pd.to_datetime`, make a dictionary of it, `requests.post` the chunk.
+`pandas-rows` is the same but for the time, which the standard library reads. `pandas-columns` is by somebody at home in
+pandas, who maps whole columns at once (and so turns integers with gaps into floats). `pandas-dicts` is the quickest
+there is: pandas only reads, `to_dict` and plain dictionaries do the rest. All of them, and posthog-python, map with the
+same plain functions where they map row by row, and nothing in any of them is there to slow it down.
 
 Runs in an environment of its own (`benchmarks/requirements.txt`). Prints `{"events", "seconds"}`: the seconds
 leave out the interpreter's start and the imports, which favours these peers over a whole command.
@@ -24,6 +25,8 @@ from datetime import UTC, datetime
 from typing import IO, Any
 
 Row = dict[str, Any]
+ReadTime = Callable[[Any], Any]
+Convert = Callable[[Row, ReadTime], Row]
 NAMESPACE = uuid.UUID(bytes=b"posthog_mixpanel")
 KEY = "phc_test_bench"
 CHUNK = 1_000
@@ -54,10 +57,24 @@ FIELD_NAMES = {
 DROPPED = ["$mp_api_endpoint", "$mp_api_timestamp_ms", "mp_processing_time_ms", "$insert_id", "time"]
 
 
-def from_mixpanel(row: Row) -> Row:
+def read_time(value: Any) -> datetime:
+    """Seconds since 1970 or a text, by the standard library."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(value)
+    return value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
+
+
+def read_time_by_pandas(value: Any) -> Any:
+    """The same by pandas."""
+    import pandas as pd
+
+    return pd.to_datetime(value, unit=None if isinstance(value, (str, datetime)) else "s", utc=True)
+
+
+def from_mixpanel(row: Row, when_of: ReadTime) -> Row:
     """A Mixpanel row as an event."""
     properties = dict(row["properties"])
-    when = datetime.fromtimestamp(properties["time"], UTC)
+    when = when_of(properties["time"])
     ident = str(uuid.uuid5(NAMESPACE, properties["$insert_id"]))
     for name in DROPPED:
         properties.pop(name, None)
@@ -68,7 +85,7 @@ def from_mixpanel(row: Row) -> Row:
     return {"event": event, "properties": properties, "timestamp": when, "uuid": ident}
 
 
-def from_amplitude(row: Row) -> Row:
+def from_amplitude(row: Row, when_of: ReadTime) -> Row:
     """An Amplitude row as an event."""
     properties = dict(row["event_properties"])
     properties["distinct_id"] = row.get("user_id") or row["device_id"]
@@ -86,9 +103,7 @@ def from_amplitude(row: Row) -> Row:
     }
     properties["$set"] = {key: value for key, value in row["user_properties"].items() if value != "EMPTY"}
     properties["$groups"] = {kind: keys[0] for kind, keys in row["groups"].items()}
-    when = row["event_time"]
-    if isinstance(when, str):
-        when = datetime.strptime(when, "%Y-%m-%d %H:%M:%S.%f")
+    when = when_of(row["event_time"])
     event = "$pageview" if row["event_type"] == "[Amplitude] Page Viewed" else row["event_type"]
     return {
         "event": event,
@@ -98,12 +113,12 @@ def from_amplitude(row: Row) -> Row:
     }
 
 
-def from_table(row: Row) -> Row:
+def from_table(row: Row, when_of: ReadTime) -> Row:
     """A row of a CSV or Parquet file as an event; a `properties` column is JSON text."""
     rest = {key: value for key, value in row.items() if key not in ("event", "timestamp", "uuid")}
     if "properties" in rest:
         rest |= json.loads(rest.pop("properties"))
-    when = datetime.fromisoformat(row["timestamp"])
+    when = when_of(row["timestamp"])
     return {"event": row["event"], "properties": rest, "timestamp": when, "uuid": row["uuid"]}
 
 
@@ -152,7 +167,7 @@ def read_by_pandas(kind: str, path: str) -> Iterator[Any]:
             yield whole.iloc[first : first + CHUNK]
 
 
-def by_posthog(kind: str, path: str, url: str, convert: Callable[[Row], Row], tuned: bool) -> tuple[int, float]:
+def by_posthog(kind: str, path: str, url: str, convert: Convert, tuned: bool) -> tuple[int, float]:
     """posthog-python; the producer waits while the client's queue is full, or events would be dropped."""
     from posthog import Posthog
 
@@ -161,7 +176,7 @@ def by_posthog(kind: str, path: str, url: str, convert: Callable[[Row], Row], tu
     client = Posthog(KEY, host=url, historical_migration=True, **settings)
     room = client.queue.maxsize - 1
     for row in read_plainly(kind, path):
-        event = convert(row)
+        event = convert(row, read_time)
         if client.queue.qsize() >= room:
             while client.queue.qsize() > room // 2:
                 time.sleep(0.01)
@@ -180,18 +195,19 @@ def by_posthog(kind: str, path: str, url: str, convert: Callable[[Row], Row], tu
     return sent, time.perf_counter() - begin
 
 
-def by_pandas(peer: str, kind: str, path: str, url: str, convert: Callable[[Row], Row]) -> tuple[int, float]:
+def by_pandas(peer: str, kind: str, path: str, url: str, convert: Convert) -> tuple[int, float]:
     """A chunk of 1000 rows, a list of dictionaries, `requests.post`."""
     import requests
 
     begin, sent = time.perf_counter(), 0
     for frame in read_by_pandas(kind, path):
-        if peer == "pandas":
-            batch = [convert(row.to_dict()) for _, row in frame.iterrows()]
+        if peer in ("pandas", "pandas-rows"):
+            when_of = read_time_by_pandas if peer == "pandas" else read_time
+            batch = [convert(row.to_dict(), when_of) for _, row in frame.iterrows()]
         elif peer == "pandas-columns":
             batch = by_columns(kind, frame)
         else:
-            batch = [convert(row) for row in frame.to_dict("records")]
+            batch = [convert(row, read_time) for row in frame.to_dict("records")]
         for event in batch:
             event["timestamp"] = event["timestamp"].isoformat()
         body: Row = {"api_key": KEY, "historical_migration": True, "batch": batch}
@@ -245,7 +261,7 @@ def _load(peer: str, kind: str) -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("peer", choices=["posthog", "posthog-tuned", "pandas", "pandas-columns", "pandas-dicts"])
+    parser.add_argument("peer", choices=["posthog", "posthog-tuned", "pandas", "pandas-rows", "pandas-columns", "pandas-dicts"])
     parser.add_argument("kind", choices=["jsonl", "gz", "amplitude", "csv", "parquet"])
     parser.add_argument("path")
     parser.add_argument("url")

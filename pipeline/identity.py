@@ -59,8 +59,9 @@ class Hasher:
 
     def __call__(self, key: str) -> str:
         """The uuid of one key as 36 lower-case characters."""
-        digest = self.digest(key)
-        return str(uuid.UUID(bytes=digest[:16], version=5))
+        digits = self.digest(key)[:16].hex()
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
     def digest(self, key: str) -> bytes:
         """The 20 bytes that `uuid5_bytes` makes a uuid of."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pipeline.batch import Batch, Envelope, pack, pack_runs
 from pipeline.errors import StalePlan
 from pipeline.events import Encoder, Events, Mapper, make_events
+from pipeline.events.gathering import Gathered, Gathering
 from pipeline.events.promoted import promoted
-from pipeline.events.sayings import GroupSaid, Paired, Said, groups_of, pairs_of, persons_of
 from pipeline.extract import rows as read_rows
 from pipeline.identified import Identified, without_profiles
 from pipeline.identity import content_key
@@ -105,7 +105,8 @@ class Copy(NamedTuple):
 class BlockNotes(NamedTuple):
     """What a plan learns of one block. `keys` are KEY records, sorted by uuid, names indexing `names`.
 
-    `pairs`, `persons` and `groups` are what rows say beside their events; `promoted` is what `events.promoted` counts.
+    `group_types` counts rows that name a group, by type; `promoted` is what `events.promoted` counts. `gathered` is
+    what the rows of this block and others before it say beside their events, None while the worker still holds it.
     """
 
     rows: int
@@ -121,10 +122,9 @@ class BlockNotes(NamedTuple):
     zone: Counter[tuple[int, int]]
     names: list[str]
     keys: bytes
-    pairs: list[Paired]
-    persons: list[Said]
-    groups: list[GroupSaid]
+    group_types: Counter[str]
     promoted: Counter[str]
+    gathered: Gathered | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +144,38 @@ class Maker:
     def __init__(self, recipe: Recipe, project_key: str = "") -> None:
         self.recipe = recipe
         self.mapper = recipe.compile(recipe.options)
+        self._mappers = {"": self.mapper}
         self.encoder = Encoder(self.mapper.tool, recipe.options)
         self.rules = Rules.of(recipe.options, recipe.limits, recipe.excluded)
         self.envelope = Envelope(project_key)
         self.identified = Identified(recipe.identified) if recipe.identified is not None else None
+        self.gathering = Gathering(
+            recipe.options.as_of - WITHOUT_TIME,
+            persons=recipe.options.person_properties == "final",
+            unsets=self.mapper.unsets,
+            excluded=recipe.excluded,
+        )
+
+    def mapper_of(self, part: Part) -> Mapper:
+        """The mapper for a part's rows: those of a table are read as `--set table=NAME` would have them read."""
+        mapper = self._mappers.get(part.table)
+        if mapper is None:
+            options = self.recipe.options
+            settings = {**options.settings, "table": part.table}
+            mapper = self._mappers[part.table] = self.recipe.compile(replace(options, settings=settings))
+        return mapper
 
     def events(self, task: Task, *, observe: bool) -> tuple[Events, Callable[[int], bytes]]:
         """The events of a block before the tables, and a way to a row's canonical content."""
         part = self.recipe.parts[task.block.part]
-        mapper = self.mapper
+        mapper = self.mapper_of(part)
         members = mapper.map_members is not None
         rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members)
+        self.gathering.begin(task.number)
         made = make_events(
-            rows, self.mapper, self.encoder, self.rules, part=part.path, limit=task.limit, observe=observe
-        )
+            rows, mapper, self.encoder, self.rules,
+            part=part.path, limit=task.limit, observe=observe, gathering=self.gathering,
+        )  # fmt: skip
         return made, rows.canonical
 
     def sealed(self, task: Task, *, observe: bool = False) -> tuple[Events, Callable[[int], bytes]]:
@@ -199,16 +217,13 @@ class Maker:
 
 
 def observe_block(maker: Maker, task: Task) -> BlockNotes:
-    """Walk a block for the plan: everything counted, nothing kept of the events but their key records."""
+    """Walk a block for the plan: everything counted, nothing kept of the events but their key records.
+
+    What the rows say beside their events stays with the maker until there is enough of it (`hand_over`).
+    """
     made, _ = maker.events(task, observe=True)
-    names: dict[str, int] = {}
-    keys = _keys(made, task.number, names)
-    zone: Counter[tuple[int, int]] = Counter()
-    if made.walls:
-        zone = count_offsets(made.walls)
-    options = maker.recipe.options
-    undated = options.as_of - WITHOUT_TIME
-    wanted = options.person_properties == "final"
+    keys = _keys(made, task.number)
+    gathering = maker.gathering
     return BlockNotes(
         made.rows,
         made.mapped,
@@ -220,14 +235,18 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
         made.warnings,
         made.examples,
         made.cells,
-        zone,
-        list(names),
+        count_offsets(made.walls, made.walls_received),
+        made.distinct_names,
         keys.tobytes(),
-        pairs_of(made.noted, made.links, maker.recipe.excluded),
-        persons_of(made.noted, undated) if wanted else [],
-        groups_of(made.grouped, made.group_updates, undated),
+        gathering.end(),
         promoted(made),
+        gathering.take() if gathering.full else None,
     )
+
+
+def hand_over(maker: Maker) -> Gathered:
+    """What this process still holds of what the rows of its blocks say beside their events."""
+    return maker.gathering.take()
 
 
 def make_batches(maker: Maker, task: Task) -> Made:
@@ -241,7 +260,7 @@ def make_batches(maker: Maker, task: Task) -> Made:
     return Made(made.digest, made.rows, len(kept), batches, skipped)
 
 
-def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
+def _keys(made: Events, number: int) -> NDArray[np.void]:
     keys = np.zeros(made.count, KEY)
     if not len(keys):
         return keys
@@ -255,12 +274,11 @@ def _keys(made: Events, number: int, names: dict[str, int]) -> NDArray[np.void]:
     keys["content_lo"] = content[:, 1]
     short = xxhash.xxh3_64_intdigest
     keys["person"] = [short(one.encode("utf-8", "surrogatepass")) for one in made.ids]
-    keys["name"] = [names.setdefault(name, len(names)) for name in made.names]
+    keys["name"] = made.name_of
     if made.keyless:
         keys["name"][list(made.keyless)] |= KEYLESS
-    users = [one.event for one in made.noted if one.event >= 0 and one.note.user == one.distinct_id]
-    if users:
-        keys["name"][users] |= USER
+    if made.users:
+        keys["name"][made.users] |= USER
     keys["block"] = number
     keys["row"] = made.row_of
     keys["nth"] = made.nth

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipeline.instants import DAY
+
 QUARTER = 900_000_000
 """Offsets are told apart to a quarter of an hour, in µs."""
 LATENCY = 30_000_000
@@ -30,16 +32,19 @@ class MonthOffset(NamedTuple):
     of: int
 
 
-def count_offsets(walls: Sequence[tuple[int, int]]) -> Counter[tuple[int, int]]:
-    """Count (month since 1970, offset in seconds) over (clock reading, receive time in UTC) pairs, both in µs."""
-    if not walls:
-        return Counter()
-    pairs = np.array(walls, np.int64)
-    quarters = np.floor_divide(pairs[:, 0] - pairs[:, 1] + LATENCY + QUARTER // 2, QUARTER)
-    months = pairs[:, 0].astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
-    found, counts = np.unique(np.stack([months, quarters], axis=1), axis=0, return_counts=True)
+def count_offsets(walls: Sequence[int], received: Sequence[int]) -> Counter[tuple[int, int]]:
+    """Count (month since 1970, offset in seconds) over clock readings and the receive times beside them, µs UTC."""
+    read, got = np.array(walls, np.int64), np.array(received, np.int64)
+    quarters = (read - got + LATENCY + QUARTER // 2) // QUARTER
+    months = (read // DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    low = quarters.min(initial=0)
+    span = quarters.max(initial=0) - low + 1
+    found, counts = np.unique(months * span + (quarters - low), return_counts=True)
     return Counter(
-        {(int(month), int(quarter) * 900): int(n) for (month, quarter), n in zip(found, counts, strict=True)}
+        {
+            (both // int(span), (both % int(span) + int(low)) * 900): n
+            for both, n in zip(found.tolist(), counts.tolist(), strict=True)
+        }
     )
 
 

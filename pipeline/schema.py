@@ -49,6 +49,7 @@ class Part:
     `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`).
     `bytes` and `mtime_ns` are the file's own (the archive's, for a member); `digest` is the sha256 of the part's
     stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its end.
+    `table` is the table that its rows are of, where its path told that and the mapping asks (`table_from_path`).
     """
 
     index: int
@@ -61,6 +62,7 @@ class Part:
     bytes: int
     mtime_ns: int
     digest: str = ""
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +182,9 @@ class GroupUpdate(msgspec.Struct, gc=False):
 class Link(msgspec.Struct, frozen=True, gc=False):
     """A merge that a row states: `other` is absorbed by `distinct_id`. Never an event of its own.
 
-    `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person) or `merge` (the same,
-    without order). The plan decides on links and dates them before the first event of either id (DESIGN 10).
+    `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person), `merge` (the same,
+    without order) or `person`: `other` is an id of the person that `distinct_id` numbers, behind the version of that
+    saying and SEPARATOR. The plan decides on links and dates them before the first event of either id (DESIGN 10).
     """
 
     kind: str

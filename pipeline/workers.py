@@ -115,6 +115,16 @@ class Workers:
             return
         yield from self._walk(function, iter(tasks))
 
+    def ask_each(self, function: Callable[[Maker], R]) -> Iterator[R]:
+        """What each process answers, after a walk, in no order that matters."""
+        if self._maker is not None:
+            yield function(self._maker)
+            return
+        for _, pipe in self._members:
+            self._tell_member(pipe, (function, None))
+        for _, pipe in self._members:
+            yield self._receive(pipe)
+
     def _walk(self, function: Callable[[Maker, Task], R], tasks: Iterator[Task]) -> Iterator[tuple[Task, R]]:
         window = len(self._members) * AHEAD + 1
         waiting: deque[Task] = deque()
@@ -159,11 +169,14 @@ class Workers:
             if memory is not None:
                 memory.buf[:size] = content  # type: ignore[index]
                 task = task._replace(block=_with_content(task, _Shared(memory.name, size)))
+        self._tell_member(pipe, (function, task))
+        return memory
+
+    def _tell_member(self, pipe: connection.Connection, message: Any) -> None:
         try:
-            _tell(pipe, (function, task))
+            _tell(pipe, message)
         except (BrokenPipeError, ConnectionResetError):
             raise self._died(pipe) from None
-        return memory
 
     def _receive(self, pipe: connection.Connection) -> Any:
         try:
@@ -275,7 +288,7 @@ def _serve(pipe: connection.Connection) -> None:
             try:
                 if isinstance(maker, Exception):
                     raise maker
-                result = (False, function(maker, _attach(task, attached)))
+                result = (False, function(maker) if task is None else function(maker, _attach(task, attached)))
             except Exception as error:
                 result = (True, error if isinstance(error, BackcastError) else _portable(error))
             pipe.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))

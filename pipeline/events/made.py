@@ -10,17 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.events.sayings import Noted
 from pipeline.events.texts import cut
 from pipeline.identity import Hasher
-from pipeline.schema import GroupUpdate, Link, Reject
+from pipeline.schema import Reject
 from pipeline.values import Record
 
 
 class Mapper(Protocol):
     """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extract.rows`.
 
-    `observe_row` and `observe_members` give the same events as the others, with their notes.
+    `observe_row` and `observe_members` give the same events as the others, with their notes; `unsets` says whether a
+    note may take a property away.
     """
 
     @property
@@ -44,6 +44,9 @@ class Mapper(Protocol):
     @property
     def observe_members(self) -> Callable[[Any], Any] | None: ...
 
+    @property
+    def unsets(self) -> bool: ...
+
 
 @dataclass(slots=True)
 class Events:
@@ -52,18 +55,19 @@ class Events:
     `runs` are the events as text, each followed by a comma, some hundreds in each; `sizes` their bytes without it;
     `events` cuts them apart. The lists of the second group run in parallel, one entry an event; `nth` numbers the
     events of one row. Those of the third group do too, and like the notes they are filled only when observing.
+    `name_of` are the names again, as indices of `distinct_names`.
     `digest` is the block's seal (`Texts.seal`); `digests` are xxh3-128 of each event.
     `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
     `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
-    `walls` holds (wall clock, receive time) pairs, µs, for the proof of the zone. `noted`, `group_updates` and
-    `grouped` (`$groups` and the event's time) are what rows say of ids, persons and groups.
+    `walls` are readings of a wall clock and `walls_received` the receive times beside them, µs, for the proof of the
+    zone. `users` are the indices of events whose distinct_id is a user's. What rows say beside their events goes to a
+    `events.gathering.Gathering`.
     """
 
     rows: int = 0
     mapped: int = 0
     skips: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
-    links: list[tuple[int, Link]] = field(default_factory=list)
     digest: str = ""
     count: int = 0
 
@@ -76,16 +80,17 @@ class Events:
 
     digests: list[bytes] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    distinct_names: list[str] = field(default_factory=list)
+    name_of: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     ids: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     received: list[int] = field(default_factory=list)
     warnings: Counter[str] = field(default_factory=Counter)
     examples: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
-    walls: list[tuple[int, int]] = field(default_factory=list)
-    noted: list[Noted] = field(default_factory=list)
-    group_updates: list[GroupUpdate] = field(default_factory=list)
-    grouped: list[tuple[Any, int]] = field(default_factory=list)
+    walls: list[int] = field(default_factory=list)
+    walls_received: list[int] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
 
     @property
     def events(self) -> list[bytes]:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.events.encoder import Encoder
+from pipeline.events.gathering import Gathering
 from pipeline.events.made import Events, Mapper
-from pipeline.events.sayings import Noted
+from pipeline.events.observing import GROUPS, NOTE, OVERWRITES, observer
 from pipeline.events.texts import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts
 from pipeline.extract.rows import Rows
 from pipeline.identity import SEPARATOR, content_key
@@ -21,7 +22,7 @@ from pipeline.validate import MAX_ID, Rules, check, check_size, check_update, sk
 _TAIL_ROOM = 256
 """More than an event's time, uuid and closing brackets take."""
 Members: Any = native.Members if AVAILABLE else None
-OVERWRITES = ("overwrites_person", "the event carries $set")
+OVERWRITES_PERSON = ("overwrites_person", "the event carries $set")
 NO_NOTE = "empty_person_update"
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
@@ -47,6 +48,7 @@ class _Maker:
         encoder: Encoder,
         rules: Rules,
         observe: bool,
+        gathering: Gathering | None,
     ) -> None:
         self.rows = rows
         self.part = part
@@ -55,6 +57,7 @@ class _Maker:
         self.encoder = encoder
         self.rules = rules
         self.observe = observe
+        self.gathering = gathering if observe else None
         self.made = Events()
         self.texts = Texts(mapper.hasher, digest_each=observe)
         self.keyless: set[int] = set()
@@ -69,8 +72,7 @@ class _Maker:
         write_usual: Any = encoder.write_usual
         write_members: Any = encoder.write_members
         row_of = made.row_of
-        names, ids, times, received, walls = made.names, made.ids, made.times, made.received, made.walls
-        noted, grouped = made.noted, made.grouped
+        observed: Any = observer(made, self.gathering) if observe else None
         # What the texts hold open: mind that closing a run gives them another buffer.
         text, ends, text_times, keys = texts.open, texts.ends, texts.times, texts.keys
         plain = rules.since is None and rules.until is None and not rules.excluded
@@ -112,18 +114,9 @@ class _Maker:
                         row_of.append(row)
                         mapped += 1
                         if observe:
-                            if "$set" in properties:
-                                self.warn(row, *OVERWRITES)
-                            if "$groups" in properties:
-                                grouped.append((properties.get("$groups"), time))
-                            if draft.note is not None:
-                                noted.append(Noted(len(row_of) - 1, row, distinct_id, time, draft.received, draft.note))
-                            names.append(draft.event)  # type: ignore[arg-type]
-                            ids.append(distinct_id)
-                            times.append(time)
-                            received.append(draft.received or 0)
-                            if draft.wall is not None and draft.received:
-                                walls.append((draft.wall, draft.received))
+                            left = observed(row, len(row_of) - 1, draft, time, distinct_id, properties)
+                            if left:
+                                self.observe_left(left, row, draft)
                         if len(text) > RUN_BYTES:
                             texts.close_run()
                             text = texts.open
@@ -136,6 +129,7 @@ class _Maker:
                     else:
                         mapped += 1
                         heads[draft.event] = encoder.head(draft.event)  # type: ignore[arg-type]
+                        self.hear(row, draft)
                 elif draft.__class__ is Skip:
                     made.skips[draft.code] += 1
                 else:
@@ -196,50 +190,44 @@ class _Maker:
         made.row_of.append(row)
         if self.observe:
             if "$set" in draft.properties:
-                self.warn(row, *OVERWRITES)
-            if "$groups" in draft.properties:
-                made.grouped.append((draft.properties["$groups"], time))
-            if draft.note is not None:
-                made.noted.append(Noted(index, row, draft.distinct_id, time, draft.received, draft.note))  # type: ignore[arg-type]
+                self.warn(row, *OVERWRITES_PERSON)
+            if draft.note is not None and draft.note.user == draft.distinct_id:
+                made.users.append(index)
             made.names.append(draft.event)  # type: ignore[arg-type]
             made.ids.append(draft.distinct_id)  # type: ignore[arg-type]
             made.times.append(time)
             made.received.append(draft.received or 0)
             if draft.wall is not None and draft.received:
-                made.walls.append((draft.wall, draft.received))
+                made.walls.append(draft.wall)
+                made.walls_received.append(draft.received)
         return ""
 
     def several(self, row: int, outcomes: list[Any]) -> int:
         """A row of many events, updates, links and skips: all of it or nothing. 1 if the row counts as mapped."""
         made, texts = self.made, self.texts
         events = len(made.row_of)
-        beside: list[list[Any]] = [made.links, made.walls, made.noted, made.group_updates, made.grouped]
+        beside: list[list[Any]] = [made.users, made.walls, made.walls_received]
         lengths = [len(one) for one in beside]
+        keeping: list[Draft | Link | PersonUpdate | GroupUpdate] = []
         held = len(texts.ends)
         journal: list[tuple[Counter[Any], Any]] = []
         self.journal = journal
-        kept = 0
         first_skip = ""
         try:
             for nth, outcome in enumerate(outcomes):
                 if type(outcome) is Draft:
                     code = self.add(row, nth, outcome)
-                    first_skip = first_skip or code
-                    kept += not code
                 elif type(outcome) is Link:
                     code = skip_link(outcome, self.rules)
-                    first_skip = first_skip or code
-                    if not code:
-                        made.links.append((row, outcome))
-                        kept += 1
                 elif type(outcome) is PersonUpdate or type(outcome) is GroupUpdate:
                     code = self.update(row, outcome)
-                    first_skip = first_skip or code
-                    kept += not code
                 elif type(outcome) is Skip:
-                    first_skip = first_skip or outcome.code
+                    code = outcome.code
                 else:
                     raise _Fallen(outcome, None)
+                first_skip = first_skip or code
+                if not code:
+                    keeping.append(outcome)
         except _Fallen:
             for index in range(events, len(made.row_of)):
                 self.keyless.discard(index)
@@ -255,7 +243,9 @@ class _Maker:
             raise
         finally:
             self.journal = None
-        if kept:
+        for outcome in keeping:
+            self.hear(row, outcome)
+        if keeping:
             return 1
         made.skips[first_skip or "empty_row"] += 1
         return 0
@@ -271,14 +261,35 @@ class _Maker:
             raise _Fallen(fault, None if person is None else Draft(None, person.distinct_id, update.time, {}))
         for code, detail in update.warnings:
             self.warn(row, code, detail)
-        if person is None:
-            self.made.group_updates.append(update)  # type: ignore[arg-type]
-        elif person.note is None:
-            return NO_NOTE
+        return NO_NOTE if person is not None and person.note is None else ""
+
+    def hear(self, row: int, outcome: Draft | Link | PersonUpdate | GroupUpdate) -> None:
+        """Hand over what a row that is kept says beside its events."""
+        gathering = self.gathering
+        if gathering is None:
+            return
+        if isinstance(outcome, Link):
+            gathering.link(row, outcome)
+        elif isinstance(outcome, GroupUpdate):
+            gathering.group(outcome)
         else:
-            time: int | None = person.time  # type: ignore[assignment]
-            self.made.noted.append(Noted(-1, row, person.distinct_id, time, person.received, person.note))  # type: ignore[arg-type]
-        return ""
+            time: int | None = outcome.time  # type: ignore[assignment]
+            if outcome.note is not None:
+                gathering.note(row, outcome.distinct_id, time, outcome.received, outcome.note)  # type: ignore[arg-type]
+            if isinstance(outcome, Draft) and "$groups" in outcome.properties:
+                gathering.groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
+
+    def observe_left(self, left: int, row: int, draft: Draft) -> None:
+        """What an observer leaves to do."""
+        if left & OVERWRITES:
+            self.warn(row, *OVERWRITES_PERSON)
+        if self.gathering is None:
+            return
+        time: int = draft.time  # type: ignore[assignment]
+        if left & GROUPS:
+            self.gathering.groups(draft.properties.get("$groups"), time)
+        if left & NOTE:
+            self.gathering.note(row, draft.distinct_id, time, draft.received, draft.note)  # type: ignore[arg-type]
 
     def fell(self, row: int, fallen: _Fallen) -> None:
         draft = fallen.draft
@@ -318,9 +329,14 @@ class _Maker:
         for row, code, detail in self.rows.warnings:
             if row < made.rows:
                 self.warn(row, code, detail)
-        days = (np.asarray(made.times, np.int64) // DAY).tolist()
-        for (name, day), count in Counter(zip(made.names, days, strict=True)).items():
-            made.cells[name, day, "mapped"] += count
+        names = {name: number for number, name in enumerate(dict.fromkeys(made.names))}
+        made.distinct_names = list(names)
+        made.name_of = np.fromiter(map(names.__getitem__, made.names), np.uint32, made.count)
+        days = np.array(made.times, np.int64) // DAY
+        cells, counts = np.unique(days * len(names) + made.name_of, return_counts=True)
+        for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
+            day, name = divmod(cell, len(names))
+            made.cells[made.distinct_names[name], day, "mapped"] += count
 
 
 def make_events(
@@ -333,11 +349,13 @@ def make_events(
     first_row: int = 1,
     limit: int | None = None,
     observe: bool = True,
+    gathering: Gathering | None = None,
 ) -> Events:
     """Map, check and encode the rows of one block.
 
     `first_row` is the number of the block's first row in its part, from 1. `limit` reads only so many rows.
-    `observe` also takes the notes that a plan needs and a sender does not; the events are the same.
+    `observe` also takes the notes that a plan needs and a sender does not; the events are the same. `gathering` then
+    hears what the rows say beside their events.
     Every row ends in exactly one of mapped, skipped and rejected (law 1).
     """
-    return _Maker(rows, part, first_row, mapper, encoder, rules, observe).run(limit)
+    return _Maker(rows, part, first_row, mapper, encoder, rules, observe, gathering).run(limit)

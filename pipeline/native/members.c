@@ -340,6 +340,16 @@ text(Members *self, PyObject *name)
     return found;
 }
 
+/* The value; None where it is missing or JSON null. */
+static PyObject *
+given(Members *self, PyObject *name)
+{
+    Member *one = members_find(self, name);
+    if (one == NULL || (one->at != NULL && *one->at == 'n'))
+        Py_RETURN_NONE;
+    return member_value(one);
+}
+
 /* A whole number as an int, where its digits are those that the int has; anything else as `get` gives it. */
 static PyObject *
 number(Members *self, PyObject *name)
@@ -413,6 +423,7 @@ static PyMethodDef methods[] = {
     {"items", FAST(items), METH_NOARGS, NULL},
     {"text", FAST(text), METH_O, NULL},
     {"number", FAST(number), METH_O, NULL},
+    {"given", FAST(given), METH_O, NULL},
     {"copy", FAST(copy), METH_FASTCALL, NULL},
     {"as_dict", FAST(as_dict), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

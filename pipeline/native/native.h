@@ -96,5 +96,8 @@ extern PyTypeObject Lines_Type;    /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
+extern PyTypeObject Pairs_Type, Properties_Type; /* folds.c */
+extern PyTypeObject Observer_Type;               /* observer.c */
+int observer_init(void);
 
 #endif

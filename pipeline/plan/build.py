@@ -21,7 +21,7 @@ from pipeline.errors import BackcastError, Busy
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import digest_of
 from pipeline.instants import DAY, format_utc
-from pipeline.make import KEY, KEYLESS, NAME, BlockNotes, Recipe, Task, observe_block
+from pipeline.make import KEY, KEYLESS, NAME, BlockNotes, Recipe, Task, hand_over, observe_block
 from pipeline.plan import gates as rule
 from pipeline.plan.cells import Cells
 from pipeline.plan.copies import REMAINING, Decisions, Keys, copies_of, decide, rows_out
@@ -185,6 +185,8 @@ class _Builder:
                         break
                     for _, notes in workers.walk(observe_block, [task._replace(limit=left)]):
                         self.take(task, notes, blocks, rejects)
+            for gathered in workers.ask_each(hand_over):
+                self.people.gather(gathered)
             self.files["blocks.jsonl"] = blocks.close()
             self.files["rejects.jsonl"] = rejects.close()
 
@@ -219,7 +221,7 @@ class _Builder:
         self.warnings.update(notes.warnings)
         self.zone.update(notes.zone)
         self.cells.add(notes.cells)
-        self.people.take(block.part, first_row, notes)
+        self.people.take(task.number, block.part, first_row, notes)
         self.take_keys(notes)
         self.part_of.append(block.part)
         self.events += notes.events
@@ -300,7 +302,7 @@ class _Builder:
     def part_seal(self, part: Part, digest: Future[str]) -> PartSeal:
         return PartSeal(
             part.path, part.bytes, digest.result(), 0, 0, 0, 0, part.format, part.codecs, part.dialect,
-            part.file, part.member, part.mtime_ns,
+            part.file, part.member, part.mtime_ns, part.table,
         )  # fmt: skip
 
     def recount(self, part: PartSeal, index: int) -> PartSeal:

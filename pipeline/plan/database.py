@@ -20,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline.events.gathering import TextColumn
+
 MEMORY = "128MB"
 """DuckDB's own limit. The process grows by about 100 MB more, for what is under way and what Arrow hands over."""
 ROWS_AT_ONCE = 50_000
@@ -29,17 +31,18 @@ class Database:
     """One database in memory that spills into `scratch`. For one thread. Use as a context manager."""
 
     def __init__(self, scratch: Path) -> None:
-        self._connection = duckdb.connect(":memory:")
-        spill = str(scratch / "duckdb").replace("'", "''")
-        for setting in (
-            f"memory_limit = '{MEMORY}'",
-            f"temp_directory = '{spill}'",
-            "threads = 1",
-            "preserve_insertion_order = true",
-            "autoload_known_extensions = false",
-            "autoinstall_known_extensions = false",
-        ):
-            self._connection.execute(f"SET {setting}")
+        # Given at the start: a database that may use every processor takes memory for each as it opens.
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": MEMORY,
+                "temp_directory": str(scratch / "duckdb"),
+                "threads": 1,
+                "preserve_insertion_order": True,
+                "autoload_known_extensions": False,
+                "autoinstall_known_extensions": False,
+            },
+        )
 
     def __enter__(self) -> Database:
         return self
@@ -119,7 +122,27 @@ def blobs(values: Sequence[bytes]) -> pa.Array:
 
 def numbers(values: Sequence[int] | NDArray[Any]) -> pa.Array:
     """Whole numbers of 64 bits as a column."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.asarray(values, np.int64))])
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
+
+
+def number_column(column: bytes) -> pa.Array:
+    """A column of whole numbers as it was handed over."""
+    return pa.Array.from_buffers(pa.int64(), len(column) // 8, [None, pa.py_buffer(column)])
+
+
+def text_column(column: TextColumn) -> pa.Array:
+    """A column of texts as it was handed over."""
+    return _column(column, pa.string())
+
+
+def blob_column(column: TextColumn) -> pa.Array:
+    """A column of bytes as it was handed over."""
+    return _column(column, pa.binary())
+
+
+def _column(column: TextColumn, kind: pa.DataType) -> pa.Array:
+    length = len(column.offsets) // 4 - 1
+    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(column.offsets), pa.py_buffer(column.text)])
 
 
 def numbers_of(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:

@@ -8,23 +8,24 @@ before all others, and the first of them are one of each type in that order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
+from pipeline.counted import counted
 from pipeline.errors import UsageError
 from pipeline.events import Encoder
-from pipeline.events.sayings import SEEN, GroupSaid, Said
+from pipeline.events.gathering import SayingColumns
 from pipeline.identity import SEPARATOR, Hasher
 from pipeline.junk import is_junk
 from pipeline.plan.database import Database
 from pipeline.plan.latest import Final, Sayings
 from pipeline.plan.sealed import Gate
 from pipeline.schema import Draft
-from pipeline.validate import MAX_ID, WITHOUT_TIME
+from pipeline.validate import MAX_ID
 
 MOST_TYPES = 5
 MAX_KEY = 400
@@ -67,42 +68,32 @@ class Groups:
         self._sayings = Sayings(database, "group_sayings")
         self.types: Counter[str] = Counter()
 
-    def add(self, said: Iterable[GroupSaid]) -> None:
+    def add(self, said: SayingColumns) -> None:
         """Add what some rows say of groups."""
-        self._sayings.add(self._counted(said))
+        self._sayings.add(said)
 
-    def _counted(self, said: Iterable[GroupSaid]) -> Iterator[Said]:
-        for type_, key, time, events, name, kind, received, value in said:
-            self.types[type_] += events
-            owner = f"{type_}{SEPARATOR}{key}"
-            yield Said(owner, name, kind if name else SEEN, time, received, value)
-
-    def final(self, types: Types, hasher: Hasher, as_of: int, counts: GroupCounts) -> Iterator[SealedGroup]:
-        """One record per group of the chosen types: the first of each type, in their order, then all others.
-
-        A group of which no row tells a time lies 49 hours before `as_of` (µs UTC).
-        """
-        undated = as_of - WITHOUT_TIME
+    def final(self, types: Types, hasher: Hasher, counts: GroupCounts) -> Iterator[SealedGroup]:
+        """One record per group of the chosen types: the first of each type, in their order, then all others."""
         first: set[tuple[str, str]] = set()
         for type_ in types.chosen:
-            groups = self._of(type_, undated)
+            groups = self._of(type_)
             group = next((one for one in groups if not _refusal(*_names(one))), None)
             groups.close()
             if group is not None:
                 first.add(_names(group))
                 yield _sealed(group, hasher, counts)
         for type_ in types.chosen:
-            for group in self._of(type_, undated):
+            for group in self._of(type_):
                 code = _refusal(*_names(group))
                 if code:
                     counts.left_out[code] += 1
                 elif _names(group) not in first:
                     yield _sealed(group, hasher, counts)
         for type_ in types.left_out:
-            counts.left_out["other_type"] += sum(1 for _ in self._of(type_, undated))
+            counts.left_out["other_type"] += sum(1 for _ in self._of(type_))
 
-    def _of(self, type_: str, undated: int) -> Generator[Final, None, None]:
-        return self._sayings.final(undated, among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
+    def _of(self, type_: str) -> Generator[Final, None, None]:
+        return self._sayings.final(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
 
 
 def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> Types:
@@ -123,7 +114,7 @@ def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> Types:
 def group_types_gate(types: Types, found: Counter[str], *, named: bool) -> Gate | None:
     """More types than the service keeps stop a plan until `--group-types` chooses; what a choice leaves out warns."""
     if len(types.chosen) > MOST_TYPES:
-        shown = ", ".join(f"{one} ({found[one]} rows)" for one in types.chosen)
+        shown = ", ".join(f"{one} ({counted(found[one], 'row')})" for one in types.chosen)
         return Gate(
             "group_types",
             "stop",
@@ -131,7 +122,7 @@ def group_types_gate(types: Types, found: Counter[str], *, named: bool) -> Gate 
             " Choose them, in their order, with --group-types",
         )
     if named and types.left_out:
-        shown = ", ".join(f"{one} ({found[one]} rows)" for one in types.left_out)
+        shown = ", ".join(f"{one} ({counted(found[one], 'row')})" for one in types.left_out)
         return Gate("group_types", "warning", f"--group-types leaves out {shown}")
     return None
 

@@ -13,11 +13,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pipeline.events.sayings import ABSENT, SEEN, SET, SET_ONCE, UNSET, Said
-from pipeline.plan.database import Database, blobs, numbers, texts
+from pipeline.events.gathering import SayingColumns
+from pipeline.events.sayings import ABSENT, SEEN, SET, SET_ONCE, UNSET
+from pipeline.plan.database import Database, blob_column, number_column, text_column, texts
 
-_AT_ONCE = 50_000
-
+_IN_ORDER = itemgetter(1, 2, 3, 4, 5)
+"""Name, time, receive time; then, so that ties have one answer, kind and value."""
+_CLOSING = (None, None, 0, 0, SEEN, b"", ABSENT)
 Moves = Callable[[Sequence[str]], Sequence[str]]
 """Gives for each owner the one that its properties go to (`Identities.canonical`)."""
 
@@ -41,37 +43,34 @@ class Sayings:
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
         self._table = table
-        self._held: list[tuple[str, str, int, int, int, bytes]] = []
         self._create(table)
-        self.count = 0
 
-    def add(self, said: Iterable[Said]) -> None:
+    def add(self, said: SayingColumns) -> None:
         """Add what some rows say, in any order."""
-        held = self._held
-        for owner, name, kind, time, received, value in said:
-            held.append(
-                (
-                    owner, name, kind, ABSENT if time is None else time,
-                    ABSENT if received is None else received, value,
-                )
-            )  # fmt: skip
-        if len(held) > _AT_ONCE:
-            self._flush()
+        self._database.append(
+            self._table,
+            {
+                "owner": text_column(said.owner),
+                "name": text_column(said.name),
+                "kind": number_column(said.kind),
+                "time": number_column(said.time),
+                "received": number_column(said.received),
+                "latest": number_column(said.latest),
+                "value": blob_column(said.value),
+            },
+        )
 
-    def final(
-        self, undated: int, moves: Moves | None = None, among: tuple[str, str] | None = None
-    ) -> Generator[Final, None, None]:
-        """Each owner once, sorted. A row without a time counts as said at `undated`.
+    def final(self, moves: Moves | None = None, among: tuple[str, str] | None = None) -> Generator[Final, None, None]:
+        """Each owner once, sorted.
 
         `moves` hands properties to the person that an id belongs to. `among` asks only for owners from the first up
         to, not with, the second.
         """
-        self._flush()
         table = self._table if moves is None else self._moved(moves)
         where = "" if among is None else " WHERE owner >= {} AND owner < {}".format(*map(_quoted, among))
         sql = (
-            f"SELECT owner, name, kind, CASE WHEN time = {ABSENT} THEN {undated} ELSE time END AS moment,"
-            f" received, value FROM {table}{where} ORDER BY owner, name, moment, received"
+            f"SELECT owner, name, time, received, kind, value, latest FROM {table}{where}"
+            " ORDER BY owner, name, time, received"
         )
         rows = (row for batch in self._database.stream(sql, 10_000) for row in _tuples(batch))
         try:
@@ -94,50 +93,35 @@ class Sayings:
 
     def _create(self, table: str) -> None:
         self._database.run(
-            f"CREATE TABLE {table} (owner VARCHAR, name VARCHAR, kind BIGINT, time BIGINT, received BIGINT, value BLOB)"
-        )
-
-    def _flush(self) -> None:
-        if not self._held:
-            return
-        owners, names, kinds, times, received, values = zip(*self._held, strict=True)
-        self.count += len(self._held)
-        self._held.clear()
-        self._database.append(
-            self._table,
-            {
-                "owner": texts(owners),
-                "name": texts(names),
-                "kind": numbers(kinds),
-                "time": numbers(times),
-                "received": numbers(received),
-                "value": blobs(values),
-            },
+            f"CREATE TABLE {table} (owner VARCHAR, name VARCHAR, kind BIGINT, time BIGINT, received BIGINT,"
+            " latest BIGINT, value BLOB)"
         )
 
 
-def _end(owner: str, said: Iterable[tuple[Any, ...]]) -> Final:
+def _end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
     """Play what was said of one owner in its order."""
     final = Final(owner, 0, {}, {}, 0)
+    said = sorted(rows, key=_IN_ORDER)
     latest = ABSENT
     unset = 0
-    for name, rows in groupby(said, key=itemgetter(1)):
-        kind, value = SEEN, b""
-        for _, same in groupby(rows, key=itemgetter(3, 4)):
-            for _, _, one, at, _, text in sorted(same, key=itemgetter(2, 5)):
-                latest = max(latest, at)
-                if one in (SET, UNSET) or (one == SET_ONCE and kind in (SEEN, UNSET)):
-                    kind, value = one, text
-        if kind == SET:
-            final.set[name] = value
-        elif kind == SET_ONCE:
-            final.set_once[name] = value
-        unset += kind == UNSET
+    before: Any = None
+    kind, value = SEEN, b""
+    for _, name, _, _, one, text, spoken in (*said, _CLOSING):
+        if name != before:
+            if kind == SET:
+                final.set[before] = value
+            elif kind == SET_ONCE:
+                final.set_once[before] = value
+            unset += kind == UNSET
+            before, kind, value = name, SEEN, b""
+        if one in (SET, UNSET) or (one == SET_ONCE and kind in (SEEN, UNSET)):
+            kind, value = one, text
+        latest = max(latest, spoken)
     return final._replace(time=latest, unset=unset)
 
 
 def _tuples(batch: Any) -> Iterator[tuple[Any, ...]]:
-    return zip(*(batch.column(number).to_pylist() for number in range(6)), strict=True)
+    return zip(*(batch.column(number).to_pylist() for number in range(7)), strict=True)
 
 
 def _quoted(text: str) -> str:

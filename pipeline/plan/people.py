@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,16 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.events import Encoder, Mapper
+from pipeline.events.gathering import Gathered
 from pipeline.identified import Identified
 from pipeline.make import USER, BlockNotes
 from pipeline.plan.database import Database
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
 from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, Types, choose_types, encode_group, group_types_gate
-from pipeline.plan.identities.observed import KINDS, EarlierLink, Observed, Pair
+from pipeline.plan.identities.observed import EarlierLink, Observed
 from pipeline.plan.identities.outcome import Identities
 from pipeline.plan.identities.pair_file import add_pair_file
 from pipeline.plan.identities.resolve import resolve
-from pipeline.plan.identities.sightings import sight
+from pipeline.plan.identities.sightings import Sightings, sight
 from pipeline.plan.latest import Sayings
 from pipeline.plan.persons import PersonCounts, SealedPerson, encode_person, final_persons, parse_policy
 from pipeline.plan.profiles import seal_identified
@@ -41,6 +43,7 @@ from pipeline.plan.sealed import (
     PersonsSeal,
     ProfilesSeal,
 )
+from pipeline.plan.seen import EARLIER, earlier_pairs, write_seen
 from pipeline.plan.series import Series, new_links, unsettled
 from pipeline.schema import Limits, Options
 from pipeline.validate import Rules, check_size
@@ -92,25 +95,34 @@ class People:
         """Give memory and disk back."""
         self._database.close()
 
-    def take(self, part: int, first_row: int, notes: BlockNotes) -> None:
-        """Add what a block says. `first_row` is the number of its first row in its part, from 1."""
-        self._observed.add(
-            part,
-            (
-                Pair(one.anonymous, one.user, KINDS[one.kind], one.first, one.last, one.events, first_row + one.row)
-                for one in notes.pairs
-            ),
-        )
-        self._persons.add(notes.persons)
-        self._groups.add(notes.groups)
+    def take(self, number: int, part: int, first_row: int, notes: BlockNotes) -> None:
+        """Add what a block says. Blocks come by their numbers; `first_row` counts the rows of the part, from 1."""
+        self._observed.block(number, part, first_row)
+        self._groups.types.update(notes.group_types)
         self._promoted.update(notes.promoted)
+        if notes.gathered is not None:
+            self.gather(notes.gathered)
+
+    def gather(self, gathered: Gathered) -> None:
+        """Add what the rows of blocks that were taken say beside their events."""
+        self._observed.add_columns(gathered.pairs)
+        self._persons.add(gathered.persons)
+        self._groups.add(gathered.groups)
 
     def seal(self, chunks: Chunks, warnings: Counter[str], files: dict[str, str]) -> PeopleSeal:
         """Write the identities, groups and persons, and what tells who is identified. `chunks` gives key records."""
         if self._given.pair_file is not None:
             add_pair_file(self._observed, self._given.pair_file)
-        options = self._options
-        look = partial(sight, chunks=chunks(), user_bit=int(USER))
+        options, series = self._options, self._series
+        if series is not None:
+            write_seen(self._directory, self._observed, chunks(), files)
+            owed = series.most_merges is not None
+            self._observed.add(len(self._parts), earlier_pairs(self._directory, series.known, owed=owed))
+
+        def look(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> Sightings:
+            earlier = () if series is None else series.known.sightings(hashed)
+            return sight(hashed, order, chain(chunks(), earlier), int(USER))
+
         with resolve(
             self._observed,
             look,
@@ -136,7 +148,7 @@ class People:
             writer.write_all(links if self._series is None else new_links(links, self._series, warnings))
             files["identities.jsonl"] = writer.close()
         named = self._given.pair_file.name if self._given.pair_file is not None else ""
-        pairs = found.write(self._directory.pairs, self._parts, named)
+        pairs = found.write(self._directory.pairs, [*self._parts, EARLIER], named)
         files["identities.parquet"] = digest_file(self._directory.pairs)
         blast = found.blast_radius()
         return IdentitiesSeal(
@@ -155,7 +167,7 @@ class People:
         self._types = choose_types(found, options.group_types)
         encoder = Encoder(self._mapper.tool, options)
         with LinesWriter(self._directory.groups) as writer:
-            groups = self._groups.final(self._types, self._mapper.hasher, options.as_of, counts)
+            groups = self._groups.final(self._types, self._mapper.hasher, counts)
             writer.write_all(
                 self._new(
                     (
@@ -193,9 +205,8 @@ class People:
                 self._persons,
                 parse_policy(options.profile_policy),
                 self._mapper.hasher,
-                options.as_of,
                 counts,
-                moves=found.canonical,
+                moves=found.canonical if found.joins else None,
                 wanted=(lambda ids: wanted(ids).tolist()) if wanted is not None else None,
             )
             writer.write_all(

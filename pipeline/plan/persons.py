@@ -22,7 +22,7 @@ from pipeline.identity import SEPARATOR, Hasher
 from pipeline.junk import is_junk
 from pipeline.plan.latest import Final, Moves, Sayings
 from pipeline.schema import Draft
-from pipeline.validate import MAX_ID, WITHOUT_TIME
+from pipeline.validate import MAX_ID
 
 EVENTS = {"contract": "$identify", "posthog": "$set"}
 """By dialect: the event that updates a person. `$identify` has no `$anon_distinct_id` here and merges nobody."""
@@ -79,7 +79,6 @@ def final_persons(
     sayings: Sayings,
     policy: Policy,
     hasher: Hasher,
-    as_of: int,
     counts: PersonCounts,
     *,
     moves: Moves | None = None,
@@ -87,10 +86,9 @@ def final_persons(
 ) -> Iterator[SealedPerson]:
     """One record per person of whom something is said, by id; `counts` is filled on the way.
 
-    A row without a time is as old as the youngest event may be: 49 hours before `as_of` (µs UTC). `moves` gives the
-    id that each person keeps (`Identities.canonical`).
+    `moves` gives the id that each person keeps (`Identities.canonical`).
     """
-    for final in sayings.final(as_of - WITHOUT_TIME, moves):
+    for final in sayings.final(moves):
         code = _refusal(final.owner, wanted)
         if code:
             counts.left_out[code] += 1
@@ -102,8 +100,8 @@ def final_persons(
             continue
         counts.persons += 1
         counts.properties += len(written) + len(once)
-        counts.names.update(iter(final.set))
-        counts.names.update(iter(final.set_once))
+        for name in (*final.set, *final.set_once):
+            counts.names[name] += 1
         yield _sealed(final.owner, final.time, written, once, hasher)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pipeline.counted import counted
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.plan.directory import Directory, write_atomically
 from pipeline.schema import Dialect, Format, Limits, Options, Part
@@ -40,6 +41,7 @@ class PartSeal(msgspec.Struct, frozen=True):
     file: str
     member: str
     mtime_ns: int
+    table: str = ""
 
     def part(self, index: int, file: str | None = None) -> Part:
         return Part(
@@ -53,6 +55,7 @@ class PartSeal(msgspec.Struct, frozen=True):
             self.bytes,
             self.mtime_ns,
             self.digest,
+            self.table,
         )
 
 
@@ -243,19 +246,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """What the plan would do, in one counted line."""
         rows, events = self.rows, self.events
         others = [
-            f"{count:,} {what if count > 1 else what.removesuffix('s')}"
-            for phase, what in (("identities", "merges"), ("groups", "groups"), ("persons", "profiles"))
+            counted(count, what)
+            for phase, what in (("identities", "merge"), ("groups", "group"), ("persons", "profile"))
             if (count := events.phases.get(phase, 0))
         ]
         merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
+        read, skipped, rejected = counted(rows.read, "row"), f"{rows.skipped:,}", f"{rows.rejected:,} rejected"
         if not events.made:
-            return (
-                f"Plan: nothing to send; {rows.read:,} rows read, {rows.skipped:,} skipped, {rows.rejected:,} rejected."
-            )
-        return (
-            f"Plan: {events.phases.get('events', 0):,} events{merges} to send, {rows.skipped:,} rows skipped,"
-            f" {rows.rejected:,} rejected, of {rows.read:,} rows in {len(self.parts):,} parts."
-        )
+            return f"Plan: nothing to send; {read} read, {skipped} skipped, {rejected}."
+        sent = counted(events.phases.get("events", 0), "event")
+        skipped = f"{counted(rows.skipped, 'row')} skipped"
+        return f"Plan: {sent}{merges} to send, {skipped}, {rejected}, of {read} in {counted(len(self.parts), 'part')}."
 
 
 class _Format(msgspec.Struct):

@@ -30,7 +30,8 @@ class Profile:
         self.last: int | None = None
         self._names: list[str] = []
         self._times: list[int] = []
-        self._walls: list[tuple[int, int]] = []
+        self._walls: list[int] = []
+        self._received: list[int] = []
 
     def add(self, name: str | None, time: int | None, received: int | None) -> None:
         """Take one row. `time` is as the clock reads, `received` in UTC, both in µs."""
@@ -39,7 +40,8 @@ class Profile:
         if time is not None:
             self._times.append(time)
             if received is not None:
-                self._walls.append((time, received))
+                self._walls.append(time)
+                self._received.append(received)
         if len(self._names) >= CHUNK_ROWS or len(self._times) >= CHUNK_ROWS:
             self.flush()
 
@@ -65,10 +67,10 @@ class Profile:
             for month, count in months.items():
                 number = int(str(month))
                 self.months[f"{number // 100:04d}-{number % 100:02d}"] += int(count)
-        self.offsets.update(count_offsets(self._walls))
+        self.offsets.update(count_offsets(self._walls, self._received))
         if len(self.offsets) > 20 * MOST_MONTHS:  # only wrong clocks fill so many
             self.offsets = Counter(dict(self.offsets.most_common(10 * MOST_MONTHS)))
-        for held in (self._names, self._times, self._walls):
+        for held in (self._names, self._times, self._walls, self._received):
             held.clear()
 
     def month_counts(self) -> dict[str, int]:

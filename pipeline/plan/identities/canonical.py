@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.events.folding import NEVER
 from pipeline.plan.identities.numbering import marked
-from pipeline.plan.identities.observed import ALIAS, IDENTIFY, NAMED, NEVER, SETTLED
+from pipeline.plan.identities.observed import ALIAS, IDENTIFY, NAMED, SETTLED
 from pipeline.plan.identities.rules import Pairs
 
 _AT_ONCE = 200_000

@@ -26,6 +26,8 @@ T = TypeVar("T", bound=np.generic)
 
 JUNK, LONG, EMAIL = 1, 2, 4
 """What the text of an id says: names nobody; the service would change it; looks like an e-mail address."""
+_CLOSE = 30
+"""It costs less to read so many ids for nothing than to read twice."""
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 
@@ -109,9 +111,10 @@ class Numbering:
         where = np.searchsorted(self._seeded, hashed, sorter=self._order)
         where[where == len(self)] = 0
         near = self._order[where]
-        for index in np.flatnonzero(self._seeded[near] == hashed).tolist():
-            if self.text(int(near[index])) == ids[index]:
-                found[index] = near[index]
+        alike = np.flatnonzero(self._seeded[near] == hashed)
+        for index, number, text in zip(alike.tolist(), near[alike].tolist(), self.texts(near[alike]), strict=True):
+            if text == ids[index]:
+                found[index] = number
         return found
 
     def text(self, number: int) -> str:
@@ -119,12 +122,15 @@ class Numbering:
         return self._between(number, number + 1)[0]
 
     def texts(self, numbers: NDArray[np.int32]) -> list[str]:
-        """The ids of some numbers, in their order; where they lie close to each other, by few reads."""
-        low, high = int(numbers.min(initial=2**31 - 1)), int(numbers.max(initial=-1))
-        if high - low > 4 * len(numbers):
-            return [self.text(number) for number in numbers.tolist()]
-        near = self._between(low, high + 1) if len(numbers) else []
-        return [near[number - low] for number in numbers.tolist()]
+        """The ids of some numbers, in their order; those that lie close to each other are read together."""
+        different, where = np.unique(numbers, return_inverse=True)
+        breaks = np.flatnonzero(np.diff(different) > _CLOSE) + 1
+        near: list[str] = []
+        for some in np.split(different, breaks) if len(different) else ():
+            low = int(some[0])
+            read = self._between(low, int(some[-1]) + 1)
+            near += [read[number - low] for number in some.tolist()]
+        return [near[place] for place in where.tolist()]
 
     def _between(self, start: int, stop: int) -> list[str]:
         before = 8 if start else 0

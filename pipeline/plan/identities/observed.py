@@ -6,15 +6,20 @@ grow with the people of an export (law 8).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from pipeline.plan.database import Database, keep, numbers, texts
+from pipeline.events.folding import NEVER
+from pipeline.events.gathering import KINDS, PLACE_SHIFT, PairColumns
+from pipeline.plan.database import Database, keep, number_column, numbers, text_column, texts
 
-ROW, IDENTIFY, ALIAS, MERGE, NAMED, SETTLED, SETTLED_USER = 1, 2, 4, 8, 16, 32, 64
+ROW, IDENTIFY, ALIAS, MERGE = (KINDS[kind] for kind in ("row", "identify", "alias", "merge"))
+NAMED, SETTLED, SETTLED_USER = 16, 32, 64
 """What says that two ids are one person; the kinds of a pair are added up.
 
 ROW: an ordinary row bears a device's id and a user's. IDENTIFY: a record whose purpose is to say that `user` absorbs
@@ -23,9 +28,6 @@ are. MERGE: a record that says that two ids are equal, without order. NAMED: the
 plan merged them already, SETTLED_USER beside it where `user` was a user's id.
 """
 EARLIER = SETTLED | SETTLED_USER
-KINDS = {"row": ROW, "identify": IDENTIFY, "alias": ALIAS, "merge": MERGE}
-NEVER = 2**62
-"""Stands for "no time" where the earliest is looked for; the latest of nothing is its negative."""
 PART_SHIFT = 40
 NAMED_PART = (1 << 22) - 1
 """The part number of the operator's file."""
@@ -62,6 +64,33 @@ class Observed:
             " events BIGINT, place BIGINT)"
         )
         self._held: list[tuple[str, str, int, int, int, int, int]] = []
+        self._parts = array("q")
+        self._first_rows = array("q")
+
+    def block(self, number: int, part: int, first_row: int) -> None:
+        """Say where the next block lies: its part, and the number of its first row in that, from 1."""
+        assert number == len(self._parts)
+        self._parts.append(part)
+        self._first_rows.append(first_row)
+
+    def add_columns(self, pairs: PairColumns) -> None:
+        """Add what rows of known blocks show."""
+        places = np.frombuffer(pairs.places, np.int64)
+        block, row = places >> PLACE_SHIFT, places & ((1 << PLACE_SHIFT) - 1)
+        part = np.frombuffer(self._parts, np.int64)[block]
+        places = (part << PART_SHIFT) + np.frombuffer(self._first_rows, np.int64)[block] + row
+        self.database.append(
+            "observed",
+            {
+                "anonymous": text_column(pairs.anonymous),
+                "owner": text_column(pairs.user),
+                "kinds": number_column(pairs.kinds),
+                "first": number_column(pairs.first),
+                "last": number_column(pairs.last),
+                "events": number_column(pairs.events),
+                "place": numbers(places),
+            },
+        )
 
     def add(self, part: int, pairs: Iterable[Pair]) -> None:
         """Add what one block of a part shows."""

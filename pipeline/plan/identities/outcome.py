@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pipeline.events.folding import NEVER
 from pipeline.identity import SEPARATOR, Hasher
 from pipeline.plan.database import give_back, kept, numbers, numbers_of, texts
 from pipeline.plan.identities.numbering import Numbering, counts
-from pipeline.plan.identities.observed import EARLIER, NAMED_PART, NEVER, PART_SHIFT, SETTLED, EarlierLink
+from pipeline.plan.identities.observed import EARLIER, NAMED_PART, PART_SHIFT, SETTLED, EarlierLink
 from pipeline.plan.identities.rules import Decision, Pairs, Reason
 from pipeline.plan.links import BEFORE, SealedLink
 from pipeline.validate import WITHOUT_TIME
@@ -162,12 +163,20 @@ class Identities:
 
     def canonical(self, ids: Sequence[str]) -> list[str]:
         """The id that each id's person keeps: itself where no pair joins it to another."""
+        if not len(self._canonical):
+            return list(ids)
         found = self._numbering.find(ids)
-        kept = np.where(found < 0, -1, self._canonical[found]) if len(self._canonical) else found
-        return [
-            one if number < 0 or number == own else self._numbering.text(number)
-            for one, number, own in zip(ids, kept.tolist(), found.tolist(), strict=True)
-        ]
+        kept = self._canonical[found]
+        moved = np.flatnonzero((found >= 0) & (kept != found))
+        owners = list(ids)
+        for index, text in zip(moved.tolist(), self._numbering.texts(kept[moved]), strict=True):
+            owners[index] = text
+        return owners
+
+    @property
+    def joins(self) -> bool:
+        """Whether any person has several ids."""
+        return bool((self._canonical != np.arange(len(self._canonical), dtype=np.int32)).any())
 
     def identified(self) -> NDArray[np.uint64]:
         """xxh3-64 of every id that pairs make an identified one: users, and whoever is joined to another id."""

@@ -16,9 +16,10 @@ from typing import BinaryIO
 import msgspec
 
 from pipeline.errors import UsageError
+from pipeline.events.folding import NEVER
 from pipeline.junk import is_junk
 from pipeline.plan.database import ROWS_AT_ONCE, numbers, texts
-from pipeline.plan.identities.observed import NAMED, NAMED_PART, NEVER, PART_SHIFT, Observed
+from pipeline.plan.identities.observed import NAMED, NAMED_PART, PART_SHIFT, Observed
 from pipeline.validate import MAX_ID
 
 _FORM = "write anonymous_id,user_id as the first line and one pair a line below, or one JSON object a line"

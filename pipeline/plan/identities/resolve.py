@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.events.folding import NEVER
 from pipeline.plan.database import ROWS_AT_ONCE, give_back, kept, numbers_of
 from pipeline.plan.identities.canonical import canonical_ids
 from pipeline.plan.identities.clusters import components
 from pipeline.plan.identities.numbering import Numbering, counts, marked
 from pipeline.plan.identities.observed import (
     NAMED,
-    NEVER,
     ROW,
     SETTLED,
     SETTLED_USER,

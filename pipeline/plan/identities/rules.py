@@ -12,8 +12,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.events.folding import NEVER
 from pipeline.plan.identities.numbering import EMAIL, JUNK, LONG, counts
-from pipeline.plan.identities.observed import IDENTIFY, NAMED, NEVER, ROW, SETTLED, SETTLED_USER
+from pipeline.plan.identities.observed import IDENTIFY, NAMED, ROW, SETTLED, SETTLED_USER
 
 MAX_IDS_PER_PERSON = 50
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.identities.observed import NEVER
+from pipeline.events.folding import NEVER
 
 _AT_ONCE = 200_000
 
