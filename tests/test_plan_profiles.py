@@ -24,6 +24,7 @@ from pipeline.identified import Identified, hash_id
 from pipeline.identity import SEPARATOR, Hasher, namespace
 from pipeline.make import KEY
 from pipeline.plan.database import Database
+from pipeline.plan.event_ids import fold_ids
 from pipeline.plan.groups import (
     GroupCounts,
     Groups,
@@ -387,7 +388,8 @@ def identified(
     keys["person"] = [hash_id(one) for one, _ in events]
     keys["name"] = [7 | (USER_BIT if user else 0) for _, user in events]
     hashed = np.array([hash_id(one) for one in joined], np.uint64)
-    counts = seal_identified(place / "identified", place, [keys[:2], keys[2:]], hashed, USER_BIT)
+    ids = fold_ids([keys[:2], keys[2:]], place / "ids", at_once=2)
+    counts = seal_identified(place / "identified", ids, hashed)
     return Identified(place / "identified"), counts
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pipeline.events.gathering import KINDS
 from pipeline.identity import Hasher, namespace
 from pipeline.jobs.state import State
-from pipeline.plan import seen as seen_tables
 from pipeline.plan.database import Database
 from pipeline.plan.directory import Directory
+from pipeline.plan.event_ids import fold_ids
 from pipeline.plan.identities.numbering import hashes
 from pipeline.plan.identities.observed import EarlierLink, Observed, Pair
 from pipeline.plan.identities.resolve import resolve
@@ -59,7 +59,7 @@ class Series:
         with Database(place.scratch) as database:
             observed = Observed(database)
             observed.add(0, (Pair(p.anonymous, p.user, KINDS[p.kind], p.at, p.at, 1, 1) for p in pairs))
-            write_seen(place, observed, [keys], {})
+            write_seen(place, observed, fold_ids([keys], place.scratch / "ids"), {})
             observed.add(1, earlier_pairs(place, self.state.known, owed=False))
 
             def look(hashed: Any, order: Any) -> Sightings:
@@ -167,14 +167,10 @@ def test_sightings_are_folded_whatever_comes_in_which_piece(
     keys = np.zeros(len(rows), event_keys({}).dtype)
     keys["person"], keys["time"] = [row[0] for row in rows], [row[1] for row in rows]
     keys["name"] = [7 | (USER_BIT if row[2] else 0) for row in rows]
-    before, seen_tables.AT_ONCE = seen_tables.AT_ONCE, at_once
-    try:
-        with Database(place.scratch) as database:
-            chunks = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
-            write_seen(place, Observed(database), chunks, {})
-        found = [one for chunk in Seen(place).sightings() for one in chunk.tolist()]
-    finally:
-        seen_tables.AT_ONCE = before
+    with Database(place.scratch) as database:
+        chunks = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
+        write_seen(place, Observed(database), fold_ids(chunks, place.scratch / "ids", at_once), {})
+    found = [one for chunk in Seen(place).sightings() for one in chunk.tolist()]
     expected = {
         id: (min(at for one, at, _ in rows if one == id), USER_BIT * any(user for one, _, user in rows if one == id))
         for id, *_ in rows

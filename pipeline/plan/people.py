@@ -22,6 +22,7 @@ from pipeline.identified import Identified
 from pipeline.make import USER, BlockNotes
 from pipeline.plan.database import Database
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
+from pipeline.plan.event_ids import EventIds, fold_ids
 from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, Types, choose_types, encode_group, group_types_gate
 from pipeline.plan.identities.observed import EarlierLink, Observed
 from pipeline.plan.identities.outcome import Identities
@@ -53,7 +54,6 @@ SURELY_SMALL = 100_000
 MOST_NAMES = 200
 """So many names of properties are told in a plan, the most frequent."""
 T = TypeVar("T", SealedGroup, SealedPerson)
-Chunks = Callable[[], Iterator[NDArray[np.void]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +109,20 @@ class People:
         self._persons.add(gathered.persons)
         self._groups.add(gathered.groups)
 
-    def seal(self, chunks: Chunks, warnings: Counter[str], files: dict[str, str]) -> PeopleSeal:
-        """Write the identities, groups and persons, and what tells who is identified. `chunks` gives key records."""
+    def seal(self, chunks: Iterable[NDArray[np.void]], warnings: Counter[str], files: dict[str, str]) -> PeopleSeal:
+        """Write the identities, groups and persons, and what tells who is identified. `chunks` are key records."""
         if self._given.pair_file is not None:
             add_pair_file(self._observed, self._given.pair_file)
         options, series = self._options, self._series
+        ids = fold_ids(chunks, self._directory.scratch / "ids-of-events")
         if series is not None:
-            write_seen(self._directory, self._observed, chunks(), files)
+            write_seen(self._directory, self._observed, ids, files)
             owed = series.most_merges is not None
             self._observed.add(len(self._parts), earlier_pairs(self._directory, series.known, owed=owed))
 
         def look(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> Sightings:
             earlier = () if series is None else series.known.sightings(hashed)
-            return sight(hashed, order, chain(chunks(), earlier), int(USER))
+            return sight(hashed, order, chain(ids.chunks(), earlier), int(USER))
 
         with resolve(
             self._observed,
@@ -132,7 +133,7 @@ class People:
         ) as found:
             identities = self._seal_identities(found, warnings, files)
             groups = self._seal_groups(warnings, files)
-            profiles = self._seal_profiles(found, chunks, files)
+            profiles = self._seal_profiles(found, ids, files)
             persons = self._seal_persons(found, warnings, files)
         return PeopleSeal(identities, groups, persons, profiles)
 
@@ -185,11 +186,11 @@ class People:
         types += [GroupTypeSeal(one, found[one], False) for one in self._types.left_out]
         return GroupsSeal(writer.count, counts.properties, types, dict(sorted(counts.left_out.items())))
 
-    def _seal_profiles(self, found: Identities, chunks: Chunks, files: dict[str, str]) -> ProfilesSeal:
+    def _seal_profiles(self, found: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
         """Who has a profile; the table of them is only kept where others get none."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
-        counts = seal_identified(path, self._directory.scratch, chunks(), found.identified(), int(USER))
+        counts = seal_identified(path, ids, found.identified())
         if chosen:
             files["identified.bin"] = digest_file(path)
         looked_at = self._promoted.pop("", 0)

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -24,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.junk import is_junk
-from pipeline.make import USER
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.event_ids import EventIds
 from pipeline.plan.identities.numbering import hashes
 from pipeline.plan.identities.observed import Observed, Pair
 from pipeline.plan.sealed import Plan
@@ -36,8 +35,6 @@ SIGHTINGS, PAIRED = "sightings.bin", "paired.jsonl"
 EARLIER = "an earlier window"
 """Stands for the file and row of a pair that only other plans of the series saw."""
 AT_ONCE = 200_000
-_SPREAD_BITS = 6
-_BOUNDS = np.arange(1 << _SPREAD_BITS, dtype=np.uint64) << np.uint64(64 - _SPREAD_BITS)
 
 
 class SeenPair(NamedTuple):
@@ -61,11 +58,9 @@ class Known(Protocol):
         ...
 
 
-def write_seen(
-    directory: Directory, observed: Observed, chunks: Iterable[NDArray[np.void]], files: dict[str, str]
-) -> None:
-    """Write both tables, durably. `chunks` are key records in any order; `files` takes the digests."""
-    files[SIGHTINGS] = _write_sightings(directory.path / SIGHTINGS, directory.scratch / "sightings", chunks)
+def write_seen(directory: Directory, observed: Observed, ids: EventIds, files: dict[str, str]) -> None:
+    """Write both tables, durably. `files` takes the digests."""
+    files[SIGHTINGS] = _write_sightings(directory.path / SIGHTINGS, ids)
     with LinesWriter(directory.path / PAIRED) as writer:
         writer.write_all(pair for pair in _folded_pairs(observed) if pair.anonymous != pair.user and not _junk(pair))
         files[PAIRED] = writer.close()
@@ -142,51 +137,15 @@ def _junk(pair: SeenPair) -> bool:
     return is_junk(pair.anonymous) or is_junk(pair.user)
 
 
-def _write_sightings(path: Path, scratch: Path, chunks: Iterable[NDArray[np.void]]) -> str:
-    """Fold in memory; what is too much is spread over files by the first bits of the hash, each folded by itself."""
+def _write_sightings(path: Path, ids: EventIds) -> str:
     digest = hashlib.sha256()
     with path.open("wb") as table:
-        for ids in _all_folded(scratch, chunks):
-            digest.update(ids.tobytes())
-            ids.tofile(table)
+        for some in ids.chunks():
+            sightings = np.empty(len(some), SIGHTING)
+            for name in SIGHTING.names or ():
+                sightings[name] = some[name]
+            digest.update(sightings.tobytes())
+            sightings.tofile(table)
         table.flush()
         os.fsync(table.fileno())
     return digest.hexdigest()
-
-
-def _all_folded(scratch: Path, chunks: Iterable[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
-    """Each id once, sorted, in bounded arrays."""
-    names = [scratch / f"{number:02d}" for number in range(len(_BOUNDS))]
-    held = np.zeros(0, SIGHTING)
-    for chunk in chunks:
-        held = _folded(np.concatenate((held, _folded(chunk))))
-        if len(held) > AT_ONCE:
-            scratch.mkdir(exist_ok=True)
-            cuts = [*np.searchsorted(held["person"], _BOUNDS).tolist(), len(held)]
-            for name, (start, stop) in zip(names, pairwise(cuts), strict=True):
-                with name.open("ab") as file:
-                    held[start:stop].tofile(file)
-            held = held[:0]
-    if not scratch.exists():
-        yield held
-        return
-    cuts = [*np.searchsorted(held["person"], _BOUNDS).tolist(), len(held)]
-    for name, (start, stop) in zip(names, pairwise(cuts), strict=True):
-        ids = held[start:stop]
-        with name.open("rb") as file:
-            while len(some := np.fromfile(file, SIGHTING, AT_ONCE)):
-                ids = _folded(np.concatenate((ids, some)))
-        yield ids
-    shutil.rmtree(scratch)
-
-
-def _folded(records: NDArray[np.void]) -> NDArray[np.void]:
-    """Each id once, sorted, with the earliest time and its marks together."""
-    by = np.lexsort((records["time"], records["person"]))
-    ids, starts = np.unique(records["person"][by], return_index=True)
-    folded = np.zeros(len(ids), SIGHTING)
-    if len(ids):
-        folded["person"] = ids
-        folded["time"] = records["time"][by[starts]]
-        folded["name"] = np.bitwise_or.reduceat(records["name"][by] & USER, starts)
-    return folded
