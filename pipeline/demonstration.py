@@ -32,9 +32,11 @@ class Sample:
 _COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
 
 SAMPLES = (
-    Sample("mixpanel", ("mixpanel",), "mixpanel", zones=(("America/New_York", ""),)),
+    Sample("mixpanel", ("mixpanel", "mixpanel-people"), "mixpanel", zones=(("America/New_York", ""),)),
     Sample("amplitude", ("amplitude",), "amplitude"),
-    Sample("posthog", ("posthog",), "posthog"),
+    Sample("segment", ("segment/warehouse",), "segment-warehouse"),
+    Sample("rudderstack", ("rudderstack/lake",), "rudderstack-warehouse"),
+    Sample("posthog", ("posthog", "posthog-persons"), "posthog"),
     Sample("generic", ("generic",), "generic", settings=_COLUMNS),
 )
 

@@ -20,8 +20,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sample_data.generator import amplitude, generic, mixpanel, rejects, rudderstack, segment, service
-from sample_data.generator.spelling import lines
+from sample_data.generator import (
+    amplitude,
+    generic,
+    mixpanel,
+    mixpanel_people,
+    rejects,
+    rudderstack,
+    segment,
+    service,
+)
+from sample_data.generator.spelling import lines, row
 
 HERE = Path(__file__).resolve().parent
 
@@ -30,12 +39,15 @@ def files() -> dict[str, bytes]:
     """Every sample file: its path below `sample_data/`, and its bytes."""
     rows = mixpanel.rows()
     first, second = (lines([r.text for r in rows if r.file == name]) for name in (mixpanel.FIRST, mixpanel.SECOND))
-    exported = service.export()
+    exported, persons = service.export(), service.persons()
     return {
         f"mixpanel/{mixpanel.FIRST}": _gzipped(first),
         f"mixpanel/{mixpanel.SECOND}": second,
+        **{f"mixpanel-people/engage-{n}.json": lines([page]) for n, page in enumerate(mixpanel_people.pages())},
         "amplitude/export.zip": _zipped({name: _gzipped(lines(hour)) for name, hour in amplitude.members().items()}),
         "posthog/events-0.jsonl": lines(exported.lines),
+        "posthog-persons/persons-0.jsonl": lines([row(one) for one in persons[:6]]),
+        "posthog-persons/persons-1.parquet": _parquet(service.person_table(persons[6:]), rows=16),
         "posthog/events-1.parquet": _parquet(exported.table, rows=16),
         "generic/orders.csv": generic.table_text(),
         "generic/orders.parquet": _parquet(generic.table(), rows=25),
@@ -50,13 +62,12 @@ def files() -> dict[str, bytes]:
 def _segment() -> dict[str, bytes]:
     tables = segment.warehouse()
     found = {f"segment/archive/{name}": _gzipped(lines(day)) for name, day in segment.archive().items()}
-    for name in ("tracks", "order_completed", "plan_chosen", "aliases"):
-        found[f"segment/warehouse/{name}.csv"] = segment.table_text(tables[name])
+    named = {"identifies": "identifies/000000000000", "groups": "prod.groups_2023-04-21", "screens": "screens/part-0"}
+    for name in ("tracks", "order_completed", "plan_chosen", "aliases", *named):
+        found[f"segment/warehouse/{named.get(name, name)}.csv"] = segment.table_text(tables[name])
     for name in ("lamp_switched", "invoice_paid", "pages", "users"):
         found[f"segment/warehouse/{name}.parquet"] = _parquet(segment.table(tables[name]), rows=25)
-    return found | {
-        f"segment/{name}/{name}.csv": segment.table_text(tables[name]) for name in ("identifies", "groups", "screens")
-    }
+    return found
 
 
 def _rudderstack() -> dict[str, bytes]:

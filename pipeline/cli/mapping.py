@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pipeline.cli import options
+from pipeline.counted import counted
 from pipeline.errors import UsageError
 
 
@@ -57,7 +58,7 @@ def check(names: tuple[str, ...]) -> int:
 
     for name in names:
         found = load(name)
-        click.echo(f"{name}: good ({len(found.cases)} cases)")
+        click.echo(f"{name}: good ({counted(len(found.cases), 'case')})")
     return 0
 
 
@@ -88,7 +89,7 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         options.emit({"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "results": results})
     else:
-        click.echo(f"{total - failed} cases passed, {failed} failed")
+        click.echo(f"{counted(total - failed, 'case')} passed, {failed} failed")
     return 7 if failed else 0
 
 

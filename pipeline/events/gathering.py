@@ -21,7 +21,7 @@ from pipeline.events.sayings import ABSENT, SEEN, Heard, Saying, condense, json_
 from pipeline.identity import SEPARATOR
 from pipeline.schema import GroupUpdate, Link, Note
 
-KINDS = {"row": 1, "identify": 2, "alias": 4, "merge": 8}
+KINDS = {"row": 1, "identify": 2, "alias": 4, "merge": 8, "person": 128}
 """What may say that two ids are one person; the kinds of a pair are added up."""
 PLACE_SHIFT = 32
 """A place is the number of a block, shifted by so much, and a row in it, from 0."""

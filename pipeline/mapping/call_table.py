@@ -3,8 +3,9 @@
 A row of such a table does not say which table it is of, and its custom columns stand among the model's own. The
 decoder gives, of one row, one row with
 
-* `table`: tracks, pages, aliases, users or rudder_discards where the columns leave no doubt, or whatever table the
-  row names itself; an event's own table counts as tracks;
+* `table`: whatever table the row names itself, else tracks if it has the column `event_text`, else that of the
+  setting, else aliases, pages, users or rudder_discards where the columns leave no doubt; an event's own table counts
+  as tracks;
 * `columns`: an object of the custom columns, that is of properties or traits; absent where there are none;
 * `context_traits`: an object of the columns `context_traits_…`;
 * the model's columns and the other `context_…` under their names in small letters, blank ones left out; times that
@@ -24,8 +25,9 @@ from msgspec import Raw
 from pipeline import values
 from pipeline.instants import format_utc
 from pipeline.mapping.decoders import Decode
-from pipeline.mapping.kinds import YES, Field, verb
+from pipeline.mapping.kinds import TEXT, YES, Field, verb
 from pipeline.mapping.language import Call
+from pipeline.schema import Options
 from pipeline.values import BadValue, Record, Value
 
 MODEL = frozenset(
@@ -53,10 +55,17 @@ decoder = partial(verb, "decoder")
     "a row of a warehouse table: its custom columns go into `columns`, and `table` says which it is, if it can be told",
     call_table=Field(YES, "yes", True),
     staged=Field(YES, "whether rows may stand in `data`, with their table's name in `metadata`"),
+    setting=Field(TEXT, "the --set name that names the table of rows that do not name it themselves"),
 )
-def call_table(call: Call) -> Decode:
+def call_table(call: Call, options: Options) -> Decode:
     staged = call.given.get("staged") == "yes"
-    return lambda row: [decoded(*(unwrapped(row) if staged else (row, "")))]
+    table = options.settings.get(call.given.get("setting", ""), "").lower()
+
+    def decode(row: Record) -> list[Record]:
+        inside, named = unwrapped(row) if staged else (row, "")
+        return [decoded(inside, named, table)]
+
+    return decode
 
 
 def unwrapped(row: Record) -> tuple[Record, str]:
@@ -69,8 +78,8 @@ def unwrapped(row: Record) -> tuple[Record, str]:
     return inside, (values.text(about.get("table")) or "").lower()
 
 
-def decoded(row: Record, named: str) -> Record:
-    """One row as the decoder gives it; `named` is its table's name where that is known."""
+def decoded(row: Record, named: str, asked: str = "") -> Record:
+    """One row as the decoder gives it; `named` is its table's name as it says itself, `asked` as people say."""
     if "ID" in row or "ROW_ID" in row:
         row = {name.lower(): value for name, value in row.items()}
     columns: Record = {}
@@ -90,7 +99,7 @@ def decoded(row: Record, named: str) -> Record:
             made[name] = _instant(made[name])
     if "_timestamp" in made:
         made["timestamp"] = made.pop("_timestamp")
-    table = _named(named, made) or _told(made, columns)
+    table = _named(named, made) or _told(made, columns, asked)
     if table == "rudder_discards":
         return {"table": table, **made, **columns}
     for name in OWN.get(table, ()):
@@ -114,10 +123,13 @@ def _named(name: str, made: Record) -> str:
     return "tracks" if "event" in made or "event_text" in made else ""
 
 
-def _told(made: Record, columns: Record) -> str:
-    """The table, told by its columns where they leave no doubt; else ""."""
+def _told(made: Record, columns: Record, asked: str) -> str:
+    """The table of a row that does not name it: what people say, but for what only an event has; else told by its
+    columns where they leave no doubt; else ""."""
     if "event_text" in made:
         return "tracks"
+    if table := _named(asked, made):
+        return table
     if all(name in columns for name in DISCARDS[:2] + DISCARDS[3:]):
         return "rudder_discards"
     if list(columns) == ["previous_id"]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from pipeline.identity import SEPARATOR
 from pipeline.instants import format_utc
 from pipeline.mapping.compiler import compile_mapping
 from pipeline.mapping.language import Case, Mapping
+from pipeline.mapping.table_names import SETTING, table_of
 from pipeline.schema import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
 from pipeline.schema import Outcome as Made
 from pipeline.values import NULL, Record, Value, raw
@@ -47,6 +48,9 @@ def run_case(mapping: Mapping, case: Case) -> Outcome:
     """Run one case. Raises UsageError when its settings do not fit the mapping."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = Options(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
+    if case.path and mapping.table_from_path is not None:
+        table = table_of(mapping, options, case.path.split("/"), read_row(case.row))
+        options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
     made = compile_mapping(mapping, options).observe_row(read_row(case.row))
     outcomes = made if isinstance(made, list) else [made]
     wanted = case.gives

@@ -63,6 +63,7 @@ class Read:
     spreads: list[str] = field(default_factory=list)
     groups: dict[str, str] = field(default_factory=dict)
     groups_open: str = ""
+    own_groups: bool = False
     rules: bool = False
 
 
@@ -97,7 +98,9 @@ def read_changes(code: Code, mapping: Mapping) -> Read:
         read.groups = _read(code, groups.types)
         for name in filter(None, code.options.settings.get(groups.setting, "").split(",")):
             read.groups[name] = code.present(Call("ref", {"ref": name}, mapping.event.place)).name
-        if groups.open is not None:
+        if groups.open is not None and groups.open.given.get("ref") == "$groups":
+            read.own_groups = True
+        elif groups.open is not None:
             read.groups_open = code.present(groups.open).name
     rules = [
         (number, rule)
@@ -186,7 +189,10 @@ def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
     for name, key in properties.hash.items():
         hashed = verbs.keyed_hash(code, key)
         code.line(f"if (v := text_of(p.get({name!r}))) is not None: p[{name!r}] = {hashed}(v)")
-    _write_groups(code, read)
+    if read.own_groups:
+        _write_own_groups(code)
+    else:
+        _write_groups(code, read)
     if not code.open_row and properties.rest != "drop":
         prefix = "" if properties.rest == "keep" else properties.rest or f"{mapping.tool}_"
         if code.members:
@@ -282,6 +288,19 @@ def references(given: object) -> set[str]:
     return set()
 
 
+def _write_own_groups(code: Code) -> None:
+    """Rows that have `$groups` as the service wants it keep it, but for types that were not chosen."""
+    chosen = frozenset(code.options.group_types)
+    with code.block("if '$groups' in p:"):
+        code.line(f"left = own_groups(p, {code.const(chosen)})")
+        _tell_left_out(code)
+
+
+def _tell_left_out(code: Code) -> None:
+    if code.observing:
+        code.line("if left: w += (('left_out_group', 'of no type that was chosen: ' + left),)")
+
+
 def _write_groups(code: Code, read: Read) -> None:
     if not read.groups and not read.groups_open:
         return
@@ -295,5 +314,4 @@ def _write_groups(code: Code, read: Read) -> None:
         code.line("if d: add_groups(d, p)")
         return
     code.line(f"left = add_groups(d, p, {code.const(chosen)}) if d else ''")
-    if code.observing:
-        code.line("if left: w += (('left_out_group', 'of no type that was chosen: ' + left),)")
+    _tell_left_out(code)

@@ -12,18 +12,25 @@ from pipeline.mapping.language import Call, Clock, Mapping
 from pipeline.mapping.timeformat import TimeFormat
 from pipeline.schema import Fault
 
+START_OF_TIME = -62_135_596_800 * SECOND
+"""The first instant of the year 1."""
 END_OF_TIME = 253_402_300_800 * SECOND
 """The first instant of the year 10000."""
 
 
 def write_clocks(code: Code, mapping: Mapping) -> None:
-    """Write `received`, `time` and `wall`. `time` may be a Fault; `received` that cannot be read, or lies outside
-    the years 1970 to 9999, is absent: it proves nothing, and no event is lost for it."""
+    """Write `received`, `time` and `wall`.
+
+    `time` may be a Fault, as it is outside the years 1 to 9999; `received` that cannot be read, or lies outside the years
+    1970 to 9999, is absent: it proves nothing, and no event is lost for it.
+    """
     _write(code, "received", mapping.received)
     if mapping.received:
         code.line(f"if received is not None and not 0 <= received < {END_OF_TIME}: received = None")
     code.line("wall = None")
     _write(code, "time", mapping.time)
+    with code.block(f"if time.__class__ is int and not {START_OF_TIME} <= time < {END_OF_TIME}:"):
+        code.line(f"time = {code.const(_NO_YEAR)}")
 
 
 def _write(code: Code, target: str, clocks: Sequence[Clock]) -> None:
@@ -71,6 +78,7 @@ def _write_clock(code: Code, target: str, clock: Clock) -> None:
                     _write_zone(code, target, clock)
 
 
+_NO_YEAR = Fault("bad_timestamp", "the time lies outside the years 1 to 9999")
 _NO_ZONE = Fault("bad_timestamp", "a time without an offset; name the zone of its clock with --timezone")
 
 
@@ -129,5 +137,5 @@ def _write_zone(code: Code, target: str, clock: Clock) -> None:
         with code.block("else:"):
             with code.block("try:"):
                 code.line(f"{target}, {doubt} = to_utc(read, {received})")
-                code.line(f"if {doubt}: w += (({doubt}, f'{{read}} microseconds on the wall clock'),)")
+                code.line(f"if {doubt}: w += (({doubt}, f'{{format_utc(read)[:-1]}} on the wall clock'),)")
             code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")

@@ -137,6 +137,8 @@ class Code:
             return known
         if call.verb == "first":
             return self._first_text(call)
+        if call.verb == "when":
+            return self._when_text(call)
         local = self.value(call)
         if local.holds == "text":
             return local
@@ -169,6 +171,15 @@ class Code:
         for other in others:
             with self.block(f"if {name} is None:"):
                 self.line(f"{name} = {self.text(other).name}")
+        return Local(name, "text")
+
+    def _when_text(self, call: Call) -> Local:
+        name = self.local("t")
+        with self.block(f"if {self.test(call.given['when'])}:"):
+            self.line(f"{name} = {self.text(call.given['then']).name}")
+        with self.block("else:"):
+            otherwise = call.given.get("else")
+            self.line(f"{name} = {self.text(otherwise).name if otherwise else None}")
         return Local(name, "text")
 
     def test(self, call: Call) -> str:

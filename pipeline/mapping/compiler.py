@@ -20,9 +20,9 @@ import msgspec
 
 from pipeline import identity, schema, values
 from pipeline.errors import UsageError
-from pipeline.instants import BadTime, ZoneClock, read_iso
+from pipeline.instants import BadTime, ZoneClock, format_utc, read_iso
 from pipeline.junk import is_junk
-from pipeline.mapping import changes, ids, notes, runtime, verbs
+from pipeline.mapping import changes, groups, ids, notes, runtime, verbs
 from pipeline.mapping.clocks import write_clocks
 from pipeline.mapping.code import Code
 from pipeline.mapping.kinds import FAMILIES
@@ -46,7 +46,8 @@ class Mapper:
     says that Drafts carry `wall`, so the zone can be
     proved; `hash_fingerprint` tells which secret hashed, "" when none did; `source` is the compiled text.
     `map_members` does the same for rows that are `pipeline.native` Members; None where there is no such part, or it
-    does not suit the mapping. `observe_row` and `observe_members` give the same events with their notes, for a plan.
+    does not suit the mapping. `observe_row` and `observe_members` give the same events with their notes, for a plan;
+    `unsets` says whether a note may take a property of a person away.
     """
 
     tool: str
@@ -60,6 +61,7 @@ class Mapper:
     observe_row: MapRow
     map_members: MapRow | None = None
     observe_members: MapRow | None = None
+    unsets: bool = False
 
 
 def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
@@ -74,7 +76,7 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
     map_members = _for_members(mapping, options, clock, map_row, observing=False)
     observe_members = _for_members(mapping, options, clock, observe_row, observing=True)
     if mapping.decoder is not None:
-        decode = FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder)
+        decode = FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder, options)
         map_row, observe_row = _decoded(decode, map_row), _decoded(decode, observe_row)
     space = identity.namespace(mapping.tool, options.settings.get("source", ""))
     if _as_importer(mapping, options):
@@ -91,6 +93,7 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
         observe_row=observe_row,
         map_members=map_members,
         observe_members=observe_members,
+        unsets=mapping.person is not None and mapping.person.unset is not None,
     )
 
 
@@ -161,33 +164,37 @@ _NAMES: dict[str, Any] = {
     "Raw": msgspec.Raw,
     "Skip": schema.Skip,
     "TRUNCATED": runtime.TRUNCATED,
-    "add_groups": runtime.add_groups,
+    "add_groups": groups.add_groups,
     "clean_uuid": runtime.clean_uuid,
     "decode_int": msgspec.json.Decoder(int).decode,
     "decode_object": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
     "decode_text": msgspec.json.Decoder(str).decode,
     "encode": runtime.encode,
     "epoch_of": runtime.epoch_of,
-    "group_update": runtime.group_update,
-    "group_updates": runtime.group_updates,
+    "format_utc": format_utc,
+    "group_update": groups.group_update,
+    "group_updates": groups.group_updates,
     "is_junk": is_junk,
     "item_of": runtime.item_of,
     "links_of": runtime.links_of,
     "members_of": runtime.members_of,
     "names_of": runtime.names_of,
     "opened": runtime.opened,
+    "own_groups": groups.own_groups,
+    "person_number": runtime.person_number,
     "read_form": runtime.read_form,
     "read_iso": read_iso,
     "renamed": runtime.renamed,
     "session_of": runtime.session_of,
     "text_of": runtime.text_of,
     "url_part": runtime.url_part,
+    "with_pair": runtime.with_pair,
 }
 """The names that the text of a mapper knows."""
 
 
 def _check_settings(mapping: Mapping, options: Options) -> None:
-    known = (*_ALWAYS_KNOWN, *mapping.settings)
+    known = tuple(dict.fromkeys((*_ALWAYS_KNOWN, *mapping.settings)))
     for name in options.settings:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

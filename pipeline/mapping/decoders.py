@@ -1,6 +1,6 @@
 """The named decoders: what turns one odd row into plain ones, before any other section sees it.
 
-Adding one is adding one function: it gets its arguments and gives a function from a record to records.
+Adding one is adding one function: it gets its arguments and the options, and gives a function from a record to records.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeAlias
 from pipeline import values
 from pipeline.mapping.kinds import TEXT, Field, verb
 from pipeline.mapping.language import Call
+from pipeline.schema import Options
 from pipeline.values import BadValue, Record
 
 Decode: TypeAlias = Callable[[Record], list[Record]]
@@ -25,7 +26,7 @@ decoder = partial(verb, "decoder")
     explode=Field(TEXT, "the column with the list", True),
     prefix=Field(TEXT, "a beginning for the names of the row's other columns"),
 )
-def explode(call: Call) -> Decode:
+def explode(call: Call, _options: Options) -> Decode:
     column = call.given["explode"]
     prefix = call.given.get("prefix", "")
 

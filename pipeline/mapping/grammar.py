@@ -35,12 +35,14 @@ LINK = Section(
     language.LinkRule,
     {
         "kind": Field(
-            Choice(("identify", "alias", "merge")),
-            "identify: a device joins a user; alias: two ids of a person; merge: the same, without order",
+            Choice(("identify", "alias", "merge", "person")),
+            "identify: a device joins a user; alias: two ids of a person; merge: the same, without order;"
+            " person: `distinct_id` is the tool's number of a person, never an id, and `other` an id of that person",
             True,
         ),
         "distinct_id": Field(VALUE, "the id that stays"),
         "other": Field(VALUE, "the id that is absorbed"),
+        "version": Field(VALUE, "for kind person: of rows about one id, the one with the greatest number counts"),
         "of": Field(VALUE, "instead of these two: a list of ids, all of one person"),
         "when": Field(CONDITION, "only rows of which this holds"),
     },
@@ -53,6 +55,18 @@ PAIR = Section(
     {
         "user": Field(VALUE, "the id of a user", True),
         "anonymous": Field(VALUES, "other ids, such as a device's: the first that is there and is not the user's"),
+    },
+)
+
+TABLE_FROM_PATH = Section(
+    "table_from_path",
+    language.TableFromPath,
+    {
+        "known": Field(NAMES, "the tables: a file of another one stops the plan", True),
+        "told": Field(VALUE, "where a decoded row has its table, if its columns or a setting tell it", True),
+        "unless": Field(VALUES, "references by which rows tell their table whatever their file is called"),
+        "has": Field(VALUES, "of no table's name, but with one of these: a file of the table `else`"),
+        "else": Field(TEXT, "the table of such files", into="otherwise"),
     },
 )
 
@@ -229,6 +243,7 @@ CASE = Section(
         "settings": Field(TEXTS, "as given with --set"),
         "zones": Field(NAMES, "as given with --timezone"),
         "dialect": Field(Choice(("contract", "posthog")), "the target's spelling"),
+        "path": Field(TEXT, "the file that the row stands in, with its folders (`table_from_path`)"),
     },
     placed=True,
 )
@@ -253,6 +268,9 @@ MAPPING = Section(
         "settings": Field(TEXTS, "--set names this mapping takes, and what each means"),
         "tables": Field(TableOf(TEXTS), "lookup tables, by name"),
         "decoder": Field(Verbs("decoder"), "what turns one odd row into plain ones"),
+        "table_from_path": Field(
+            TABLE_FROM_PATH, "how the table of a file is told by its folders and name, as if by --set table=NAME"
+        ),
         "event": Field(VALUE, "the event's name", True),
         "events": Field(TableOf(EVENT_RULE), "what becomes of single event names"),
         "unlisted": Field(Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`"),

@@ -49,6 +49,12 @@ def _links(code: Code, rule: LinkRule) -> str:
     assert rule.other is not None
     into = code.text(rule.distinct_id).name
     other = code.text(rule.other).name
+    if rule.kind == "person":
+        version = code.text(rule.version).name if rule.version is not None else "None"
+        into = f"person_number({into}, {version})"
+        sound = f"{other} and not is_junk({other})"
+        code.line(f"{name} = [Link('person', {into}, {other}, {time})] if {sound} and {into} else None")
+        return name
     sound = "" if into == "who" else f" and ({into} == who or not is_junk({into}))"
     test = f"{into} and {other} and {into} != {other}{sound} and not is_junk({other})"
     code.line(f"{name} = [Link({rule.kind!r}, {into}, {other}, {time})] if {test} else None")

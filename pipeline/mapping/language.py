@@ -39,6 +39,17 @@ class Recognise:
 
 
 @dataclass(frozen=True, slots=True)
+class TableFromPath:
+    """How the table that a file's rows are of is told by its path, for `--set table=NAME` (`mapping.table_names`)."""
+
+    known: tuple[str, ...]
+    told: Call
+    unless: tuple[Call, ...] = ()
+    has: tuple[Call, ...] = ()
+    otherwise: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Clock:
     """One place a time may stand, and how it is written.
 
@@ -76,14 +87,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class LinkRule:
-    """When a row says that two ids are one person. `kind` is identify, alias or merge.
+    """When a row says that two ids are one person. `kind` is identify, alias, merge or person.
 
-    `of` is a list of ids that are all of one person, instead of `distinct_id` and `other`.
+    `of` is a list of ids that are all of one person, instead of `distinct_id` and `other`. Of a `person`, `distinct_id`
+    is the tool's number and `version` tells which row about an id is the latest.
     """
 
     kind: str
     distinct_id: Call | None = None
     other: Call | None = None
+    version: Call | None = None
     of: Call | None = None
     when: Call | None = None
 
@@ -228,6 +241,7 @@ class Case:
     settings: Map[str, str] = field(default_factory=dict)
     zones: tuple[str, ...] = ()
     dialect: str = "contract"
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +257,7 @@ class Mapping:
     settings: Map[str, str] = field(default_factory=dict)
     tables: Map[str, Map[str, str]] = field(default_factory=dict)
     decoder: Call | None = None
+    table_from_path: TableFromPath | None = None
     events: Map[str, EventRule] = field(default_factory=dict)
     unlisted: str = "keep"
     skip: tuple[SkipRule, ...] = ()

@@ -45,6 +45,20 @@ class MembersCode(Code):
         self.line(f"{local} = {table}.text({name!r})")
         return self.remember(("text", ref), Local(local, "text"))
 
+    def present(self, call: Call) -> Local:
+        if call.verb != "ref":
+            return super().present(call)
+        ref = call.given["ref"]
+        if known := self.known(("given", ref)):
+            return known
+        table, name = self._place(ref)
+        if table is None or ref in self.numbers or self.known(("ref", ref)) or name == self.opened_column:
+            return super().present(call)
+        self._touch(ref, table, name)
+        local = self.local("v")
+        self.line(f"{local} = {table}.given({name!r})")
+        return self.remember(("given", ref), Local(local, "value"))
+
     def column(self, call: Call) -> str:
         """The column of the row that a value is as it stands; "" when it is anything else."""
         if call.verb != "ref":

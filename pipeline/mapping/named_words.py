@@ -1,4 +1,4 @@
-"""Verbs for what the operator names in a word, for objects made of a name, and for rows that cannot be understood."""
+"""Verbs for what the operator names in a word, for whole objects, for ranks, and for rows that cannot be understood."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from functools import partial
 from msgspec import Raw
 
 from pipeline.mapping.code import Code, Local
-from pipeline.mapping.kinds import TEXT, VALUE, Field, verb
+from pipeline.mapping.kinds import TEXT, VALUE, VALUES, YES, Field, verb
 from pipeline.mapping.language import Call
 from pipeline.mapping.runtime import encode
 from pipeline.values import Value
 
 value = partial(verb, "value")
+RANK_DIGITS = 10
 
 
 @value(
@@ -42,6 +43,36 @@ def keyed(code: Code, call: Call) -> Local:
 def one_member(name: str, value: Value) -> Raw:
     """`{name: value}` as JSON text."""
     return Raw(encode({name: value}))
+
+
+@value(
+    "opened",
+    "the object that `properties: open` names, with all that is in it",
+    opened=Field(YES, "yes", True),
+)
+def opened(code: Code, call: Call) -> Local:
+    name = code.local()
+    code.line(f"{name} = {'p.as_dict()' if code.members else 'dict(p)'}")
+    return Local(name, "value")
+
+
+@value(
+    "rank",
+    "whole numbers as one, greater where an earlier of them is; missing when one of them is no such number",
+    rank=Field(VALUES, "the numbers, the weightiest first, each below 10,000,000,000", True),
+)
+def rank(code: Code, call: Call) -> Local:
+    name = code.local()
+    parts = ", ".join(code.text(part).name for part in call.given["rank"])
+    code.line(f"{name} = {code.const(ranked)}({parts})")
+    return Local(name, "value")
+
+
+def ranked(*numbers: str | None) -> Raw | None:
+    """The numbers one after the other, each in ten digits."""
+    if not all(one and one.isascii() and one.isdecimal() and len(one) <= RANK_DIGITS for one in numbers):
+        return None
+    return Raw(str(int("".join(f"{int(one or 0):0{RANK_DIGITS}d}" for one in numbers))).encode())
 
 
 @value(

@@ -93,10 +93,10 @@ def write_updates(code: Code, mapping: Mapping) -> None:
                 elif rule.profiles is not None:
                     _write_profiles(code, rule.profiles, mapping.event.place)
                 else:
-                    _write_group(code, rule)
+                    _write_group(code, rule, mapping.pair is not None)
 
 
-def _write_group(code: Code, rule: EventRule) -> None:
+def _write_group(code: Code, rule: EventRule, paired: bool) -> None:
     group = rule.group
     assert group is not None
     if group.open is not None:
@@ -105,6 +105,8 @@ def _write_group(code: Code, rule: EventRule) -> None:
         kind, key = (code.text(call).name if call is not None else "None" for call in (group.type, group.key))
         held = code.present(group.set).name if group.set is not None else "None"
         code.line(f"updates = group_update({kind}, {key}, {held}, time, received, w)")
+    if paired and code.observing:
+        code.line("if note is not None: updates = with_pair(updates, who, note, time, received)")
     code.line("return updates if more is None else [*updates, *more]")
 
 

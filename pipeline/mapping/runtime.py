@@ -26,6 +26,11 @@ Warnings: TypeAlias = tuple[tuple[str, str], ...]
 
 TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were left out"),)
 
+LONGEST_VERSION = 18
+"""Digits of the version of a row about a person: it is counted in 64 bits."""
+LONGEST_ID = 200
+"""Characters of a distinct_id: the service cuts a longer one (service-behaviour 1.7), so it is never sent."""
+
 encode = msgspec.json.Encoder().encode
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -262,49 +267,36 @@ def _spellings(texts: frozenset[str]) -> frozenset[bytes]:
     return frozenset({encode(text) for text in texts} | bare)
 
 
-def add_groups(found: dict[str, Value], properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
-    """Set `$groups`: the first key of each type; a list of keys stays whole as the property `<type>_ids`.
-
-    So do the keys of a type that is not among `chosen`: the service would give it a place of its own for good. Gives
-    the names of those types, with commas.
-    """
-    firsts: dict[str, str] = {}
-    left: list[str] = []
-    for kind, value in found.items():
-        key = text_of(item_of(value, 0))
-        if key is None or not key.strip():
-            continue
-        if chosen and kind not in chosen:
-            properties.setdefault(f"{kind}_ids", value)
-            left.append(kind)
-            continue
-        firsts[kind] = key
-        listed = values.items(value)
-        if listed is not None and (len(listed) > 1 or listed[0] is not value):
-            properties.setdefault(f"{kind}_ids", value)
-    if firsts:
-        properties["$groups"] = Raw(encode(firsts))
-    return ", ".join(left)
+def with_pair(
+    updates: list[GroupUpdate | Skip], who: str | None, note: Note, time: int | Fault | None, received: int | None
+) -> list[Any]:
+    """The updates of a group, and after them the two ids of the member who is named: they are one person here as on
+    any other row. An id that no row could be sent with says nothing and spoils nothing."""
+    if note.anonymous is None or not isinstance(updates[0], GroupUpdate):
+        return updates
+    if not _can_be_sent(who):
+        return updates
+    return [*updates, PersonUpdate(who, time, Note(note.user, note.anonymous), received)]
 
 
-def group_updates(
-    value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
-) -> list[GroupUpdate | Skip]:
-    """One update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
-    updates: list[GroupUpdate | Skip] = []
-    for kind, keyed in (opened(value) or {}).items():
-        for key, held in (opened(keyed) or {}).items():
-            updates += group_update(kind, key, held, time, received, warnings)
-    return updates or [Skip("empty_group_update")]
+def person_number(number: str | None, version: str | None) -> str | None:
+    """A tool's number of a person behind the version of the row that names it; None where there is no number."""
+    if not number or number.isspace():
+        return None
+    known = version is not None and _is_count(version, LONGEST_VERSION)
+    return f"{version if known else 0}{identity.SEPARATOR}{number}"
 
 
-def group_update(
-    kind: str | None, key: str | None, value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
-) -> list[GroupUpdate | Skip]:
-    """The update of one group. Raises BadValue where its properties are no object."""
-    if not kind or not key or kind.isspace() or key.isspace():
-        return [Skip("empty_group_update")]
-    return [GroupUpdate(kind, key, time, opened(value) or {}, received, warnings)]
+def _is_count(text: str, digits: int) -> bool:
+    """Whether a text is a whole number of up to so many plain digits."""
+    return text.isascii() and text.isdecimal() and len(text) <= digits
+
+
+def _can_be_sent(who: str | None) -> bool:
+    """Whether an id names somebody, and is no longer than the service takes nor changed by it."""
+    if not who:
+        return False
+    return not is_junk(who) and len(who) <= LONGEST_ID and "\0" not in who
 
 
 def links_of(kind: str, value: Value, time: int | None) -> list[Link]:
@@ -333,16 +325,29 @@ class Profiles:
     def __call__(
         self, each: Value, id: Value, properties: Value, time: int | Fault | None, received: int | None
     ) -> list[PersonUpdate | Skip]:
-        """The updates of a list of profiles, or of the one that the row itself is. Raises BadValue."""
+        """The updates of a list of profiles, or of the one that the row itself is. Raises BadValue.
+
+        In a list, a profile of an id that no row could be sent with is left out with a warning: one such id among a
+        thousand is no reason to lose the others. A list of nothing else is as bad as a row of one.
+        """
         if each is None:
             return [self._update(id, properties, time, received)]
-        opened_ones = [opened(one) or {} for one in values.items(each) or []]
-        updates = [self._update(one.get(self._id), one.get(self._properties), time, received) for one in opened_ones]
-        return updates or [Skip("empty_page")]
+        good: list[PersonUpdate | Skip] = []
+        bad: list[PersonUpdate | Skip] = []
+        left: list[str | None] = []
+        for one in map(opened, values.items(each) or []):
+            held = one or {}
+            update = self._update(held.get(self._id), held.get(self._properties), time, received)
+            if _can_be_sent(update.distinct_id):
+                good.append(update)
+            else:
+                bad.append(update)
+                left.append(text_of(held.get(self._id)))
+        if good and bad:
+            good[0].warnings = tuple(("left_out_profile", f"of nobody: {id!r}"[:100]) for id in left)  # type: ignore[union-attr]
+        return good or bad or [Skip("empty_page")]
 
-    def _update(
-        self, id: Value, properties: Value, time: int | Fault | None, received: int | None
-    ) -> PersonUpdate | Skip:
+    def _update(self, id: Value, properties: Value, time: int | Fault | None, received: int | None) -> PersonUpdate:
         who = text_of(id)
         held = self._spread(properties)
         junk = bool(who) and is_junk(who)  # type: ignore[arg-type]

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipeline import values
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapping import runtime
 from pipeline.mapping.compiler import Mapper, compile_mapping
-from pipeline.mapping.language import Call, Mapping
+from pipeline.mapping.language import Mapping
 from pipeline.mapping.loader import parse
+from pipeline.mapping.references import find, members
 from pipeline.schema import Options
-from pipeline.values import Record, Value
+from pipeline.values import Record
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -79,31 +78,7 @@ def fits(mapping: Mapping, record: Record) -> bool:
     clause = mapping.recognise
     if clause is None:
         return False
-    held = record if mapping.properties.open is None else _members(_find(mapping.properties.open, record, {}))
-    return all(_there(call, record, held) for call in clause.has) and not any(
-        _there(call, record, held) for call in clause.lacks
+    held = record if mapping.properties.open is None else members(find(mapping.properties.open, record))
+    return all(find(call, record, held) is not None for call in clause.has) and not any(
+        find(call, record, held) is not None for call in clause.lacks
     )
-
-
-def _there(call: Call, record: Record, held: Record) -> bool:
-    if call.verb == "first":
-        return any(_there(one, record, held) for one in call.given["first"])
-    return _find(call, record, held) is not None
-
-
-def _find(call: Call, record: Record, held: Record) -> Value:
-    ref = str(call.given.get("ref", ""))
-    if not ref.startswith("/"):
-        return held.get(ref)
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in ref[1:].split("/")]
-    found: Value = record.get(steps[0])
-    for step in steps[1:]:
-        found = _members(found).get(step)
-    return found
-
-
-def _members(value: Value) -> Record:
-    try:
-        return runtime.opened(value) or {}
-    except values.BadValue:
-        return {}

@@ -21,7 +21,7 @@ _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then, so that ties have one answer, kind and value."""
 _CLOSING = (None, None, 0, 0, SEEN, b"", ABSENT)
 Moves = Callable[[Sequence[str]], Sequence[str]]
-"""Gives for each owner the one that its properties go to (`Identities.canonical`)."""
+"""Gives for each owner the one that its properties go to (`Identities.owners`)."""
 
 
 class Final(NamedTuple):

@@ -207,7 +207,7 @@ class People:
                 parse_policy(options.profile_policy),
                 self._mapper.hasher,
                 counts,
-                moves=found.canonical if found.joins else None,
+                moves=found.owners if found.moves else None,
                 wanted=(lambda ids: wanted(ids).tolist()) if wanted is not None else None,
             )
             writer.write_all(

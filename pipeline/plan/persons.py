@@ -86,7 +86,7 @@ def final_persons(
 ) -> Iterator[SealedPerson]:
     """One record per person of whom something is said, by id; `counts` is filled on the way.
 
-    `moves` gives the id that each person keeps (`Identities.canonical`).
+    `moves` gives the id that a profile under each id is sent to (`Identities.owners`).
     """
     for final in sayings.final(moves):
         code = _refusal(final.owner, wanted)

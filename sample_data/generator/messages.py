@@ -164,7 +164,9 @@ TABLES = {"page": "pages", "screen": "screens", "identify": "identifies", "group
 def tables(calls: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The calls as rows of tables: `tracks` without custom columns, a table for each event, `users`, and the rest."""
     found: dict[str, list[dict[str, Any]]] = {}
-    users: dict[str, dict[str, Any]] = {}
+    # A user of before these calls has a profile and nothing else.
+    old = {"email": "user-0@lumen.example", "tier": "free", "received_at": "2022-11-02T09:00:00.000Z"}
+    users: dict[str, dict[str, Any]] = {"user-0": {"id": "user-0", **old}}
     for call in calls:
         common = {"id": call["messageId"], "anonymous_id": call["anonymousId"]}
         if call["userId"] is not None:

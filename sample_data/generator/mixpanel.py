@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from sample_data.generator.spelling import hexes, letters, row, spelled, uuid4
 
 ZONE = ZoneInfo("America/New_York")
+SEED = 20211107
 FIRST = "2021-03-14_2021-11-06.jsonl.gz"
 SECOND = "2021-11-07_2021-11-07.jsonl"
 
@@ -50,6 +51,11 @@ class Person:
     device: str
     platform: str
     place: tuple[str, str, str]
+
+
+def people(seed: int = SEED) -> list[Person]:
+    """The people of the project; the same for the same seed."""
+    return _people(Random(seed))
 
 
 def _people(rng: Random) -> list[Person]:
@@ -186,7 +192,7 @@ def _ids(person: Person) -> dict[str, Any]:
     return ids
 
 
-def rows(seed: int = 20211107) -> list[Row]:
+def rows(seed: int = SEED) -> list[Row]:
     """All rows of both files, in file order, the same for the same seed."""
     rng = Random(seed)
     people = _people(rng)

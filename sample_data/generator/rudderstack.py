@@ -28,7 +28,14 @@ APP = {"library": {"name": "rudder-ios-library", "version": "1.13.0"}}
 SERVER = {"library": {"name": "RudderLabs Ruby SDK", "version": "2.0.0"}}
 _GATEWAY = timezone(timedelta(hours=5, minutes=30))
 _STAGED = ("tracks", "order_completed", "plan_chosen", "pages", "screens", "identifies", "users", "groups", "aliases")
-_LAKE = ("tracks", "lamp_switched", "invoice_paid", "pages", "aliases", "users")
+_LAKE = (
+    "tracks", "order_completed", "plan_chosen", "lamp_switched", "invoice_paid", "pages", "screens", "identifies",
+    "users", "groups", "aliases", "rudder_discards",
+)  # fmt: skip
+DISCARDED = {
+    "row_id": "ajs-next-1", "column_name": "total", "column_value": "n/a", "table_name": "invoice_paid",
+    "received_at": "2023-04-20T21:41:00.000Z", "uuid_ts": "2023-04-21T03:00:00.000Z",
+}  # fmt: skip
 _TIMES = ("timestamp", "original_timestamp", "sent_at", "received_at")
 
 
@@ -84,16 +91,14 @@ def staging(seed: int = 5) -> list[str]:
         for one in warehouse(seed).get(name, []):
             about = {"table": name, "columns": dict.fromkeys(one, "string"), "receivedAt": one["received_at"]}
             lines.append(row({"data": one, "metadata": about, "userId": ""}))
-    discarded = {"row_id": "ajs-next-1", "column_name": "total", "column_value": "n/a", "table_name": "invoice_paid",
-                 "received_at": "2023-04-20T21:41:00.000Z", "uuid_ts": "2023-04-21T03:00:00.000Z"}  # fmt: skip
-    about = {"table": "rudder_discards", "columns": dict.fromkeys(discarded, "string")}
-    return [*lines, row({"data": discarded, "metadata": about, "userId": ""})]
+    about = {"table": "rudder_discards", "columns": dict.fromkeys(DISCARDED, "string")}
+    return [*lines, row({"data": DISCARDED, "metadata": about, "userId": ""})]
 
 
 def lake(seed: int = 5) -> dict[str, pa.Table]:
     """Tables of the data lake: path to table, with every time as microseconds since 1970."""
     made: dict[str, pa.Table] = {}
-    for name, rows in warehouse(seed).items():
+    for name, rows in (warehouse(seed) | {"rudder_discards": [DISCARDED]}).items():
         if name not in _LAKE:
             continue
         counted = [{_renamed(key): _microseconds(key, value) for key, value in one.items()} for one in rows]

@@ -1,7 +1,7 @@
 """Segment: the S3 archive (gzip of JSON lines, a folder for each day they were received) and warehouse tables.
 
 A folder is named by the midnight of its day in milliseconds. The warehouse's tables are the same calls: some as CSV
-of BigQuery's and Redshift's kind, some as Parquet; `identifies` and `groups` do not tell by themselves what they are.
+of BigQuery's and Redshift's kind, some as Parquet; of `identifies`, `groups` and `screens` only their path tells.
 """
 
 from __future__ import annotations

@@ -30,12 +30,73 @@ COLUMNS = pa.schema(
 )
 
 
+START = datetime(2023, 4, 20, 14, 30, tzinfo=UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class Export:
     """What the two files hold: JSON lines, and a table."""
 
     lines: list[str]
     table: pa.Table
+
+
+def _who(rng: Random) -> tuple[list[str], list[str]]:
+    """The anonymous ids of four people, and the ids of their persons."""
+    anonymous = [uuid7(rng, int(START.timestamp() * 1000) + n) for n in range(4)]
+    return anonymous, [uuid4(rng) for _ in range(4)]
+
+
+def persons(seed: int = 15) -> list[dict[str, Any]]:
+    """The persons of the same project: a row for each id of each, and one more for each later version.
+
+    Ada's person took in an id through the API alone; the second one was renamed; an id went from the third person to
+    the fourth; one person was deleted; one never did anything (export-formats 15).
+    """
+    anonymous, uuids = _who(Random(seed))
+    made = [
+        _person(f"person-{who}@lumen.example", uuids[who], {"tier": "pro", "seats": who}) for who in range(len(uuids))
+    ]
+    made += [_person(one, uuids[who], {"tier": "pro", "seats": who}) for who, one in enumerate(anonymous)]
+    ada = {"tier": "pro", "seats": 0, "name": "Ada", "spent": spelled("49.10")}
+    return [
+        *made,
+        _person("crm-0001", uuids[0], {"tier": "pro", "seats": 0}),
+        _person("person-1@lumen.example", uuids[1], {"tier": "team", "seats": 40}, version=3),
+        _person("person-1@lumen.example", uuids[1], {"tier": "team", "seats": 10}, version=2),
+        _person("person-0@lumen.example", uuids[0], ada, version=1),
+        _person("kiosk-7", uuids[2], {"tier": "old", "seats": 2}, version=9),
+        _person("kiosk-7", uuids[3], {"tier": "pro", "seats": 3}, id_version=1),
+        _person("gone@lumen.example", "0187a000-0000-4000-8000-000000000009", {}, version=101, deleted=True),
+        _person("quiet@lumen.example", "0187a000-0000-4000-8000-00000000000a", {"tier": "free"}),
+    ]
+
+
+def _person(
+    distinct_id: str,
+    person: str,
+    properties: dict[str, Any],
+    *,
+    version: int = 0,
+    id_version: int = 0,
+    deleted: bool = False,
+) -> dict[str, Any]:
+    return {
+        "team_id": 2,
+        "distinct_id": distinct_id,
+        "person_id": person,
+        "properties": properties,
+        "person_distinct_id_version": id_version,
+        "person_version": version,
+        "created_at": START.isoformat(timespec="microseconds"),
+        "is_deleted": deleted,
+    }
+
+
+def person_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Such rows as Parquet has them, the properties as JSON text."""
+    columns = {name: [_cell(one, name) for one in rows] for name in rows[0]}
+    return pa.table(columns)
 
 
 def export(seed: int = 15) -> Export:
@@ -49,9 +110,8 @@ def export(seed: int = 15) -> Export:
 
 
 def _events(rng: Random) -> list[dict[str, Any]]:
-    start = datetime(2023, 4, 20, 14, 30, tzinfo=UTC)
-    anonymous = [uuid7(rng, int(start.timestamp() * 1000) + n) for n in range(4)]
-    persons = [uuid4(rng) for _ in range(4)]
+    start = START
+    anonymous, persons = _who(rng)
     events = []
     for number in range(48):
         at = start + timedelta(seconds=41 * number, microseconds=rng.randrange(1_000_000))

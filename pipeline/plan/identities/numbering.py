@@ -102,8 +102,8 @@ class Numbering:
         where = np.searchsorted(self._seeded, hashes(ids, self._seed), sorter=self._order)
         return np.asarray(self._order[where])
 
-    def find(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The numbers of any ids, -1 for one that no pair names."""
+    def find(self, ids: Sequence[str], among: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
+        """The numbers of any ids, -1 for one that no pair names; with `among` for those that it does not mark, too."""
         found = np.full(len(ids), -1, np.int32)
         if not len(self):
             return found
@@ -111,7 +111,7 @@ class Numbering:
         where = np.searchsorted(self._seeded, hashed, sorter=self._order)
         where[where == len(self)] = 0
         near = self._order[where]
-        alike = np.flatnonzero(self._seeded[near] == hashed)
+        alike = np.flatnonzero((self._seeded[near] == hashed) & (True if among is None else among[near]))
         for index, number, text in zip(alike.tolist(), near[alike].tolist(), self.texts(near[alike]), strict=True):
             if text == ids[index]:
                 found[index] = number

@@ -18,14 +18,15 @@ from pipeline.events.folding import NEVER
 from pipeline.events.gathering import KINDS, PLACE_SHIFT, PairColumns
 from pipeline.plan.database import Database, keep, number_column, numbers, text_column, texts
 
-ROW, IDENTIFY, ALIAS, MERGE = (KINDS[kind] for kind in ("row", "identify", "alias", "merge"))
+ROW, IDENTIFY, ALIAS, MERGE, PERSON = (KINDS[kind] for kind in ("row", "identify", "alias", "merge", "person"))
 NAMED, SETTLED, SETTLED_USER = 16, 32, 64
 """What says that two ids are one person; the kinds of a pair are added up.
 
 ROW: an ordinary row bears a device's id and a user's. IDENTIFY: a record whose purpose is to say that `user` absorbs
 `anonymous`. ALIAS: a record that says that `user` is kept and `anonymous` another id of the same person, whoever they
 are. MERGE: a record that says that two ids are equal, without order. NAMED: the operator says so. SETTLED: an earlier
-plan merged them already, SETTLED_USER beside it where `user` was a user's id.
+plan merged them already, SETTLED_USER beside it where `user` was a user's id. PERSON: `anonymous` is an id of the
+person that `user` numbers (`schema.Link`); none is left once pairs are folded.
 """
 EARLIER = SETTLED | SETTLED_USER
 PART_SHIFT = 40
@@ -127,6 +128,7 @@ class Observed:
         The earliest place is the least of (time, part, row), packed into one number so that ties have one answer.
         """
         self.flush()
+        self._join_by_persons()
         self.database.run(
             "CREATE TABLE pairs AS SELECT anonymous, owner, bit_or(kinds) AS kinds, min(first) AS first,"
             " max(last) AS last, CAST(sum(events) AS BIGINT) AS events,"
@@ -135,6 +137,29 @@ class Observed:
             " FROM observed GROUP BY anonymous, owner ORDER BY anonymous, owner"
         )
         self.database.drop("observed")
+
+    def _join_by_persons(self) -> None:
+        """Make pairs of ids of what rows say of ids and numbered persons: a star around one id of each person.
+
+        Of several rows about an id the one of the latest version counts. The middle is a user's id where one is known,
+        so that two users of one person meet, else the least.
+        """
+        if not self.database.number(f"SELECT count(*) FROM observed WHERE kinds = {PERSON}"):
+            return
+        self.database.run(
+            "INSERT INTO observed WITH told AS (SELECT *, CAST(split_part(owner, chr(31), 1) AS BIGINT) AS version"
+            f" FROM observed WHERE kinds = {PERSON}),"
+            " said AS (SELECT anonymous AS id, arg_max(substr(owner, strpos(owner, chr(31)) + 1), (version, owner))"
+            "  AS person, min(first) AS first, max(last) AS last, CAST(sum(events) AS BIGINT) AS events,"
+            "  min(place) AS place FROM told GROUP BY anonymous),"
+            " users AS (SELECT DISTINCT owner AS id FROM observed"
+            f"  WHERE kinds & {ROW | IDENTIFY | NAMED | SETTLED_USER} <> 0),"
+            " near AS (SELECT said.*, first_value(said.id)"
+            "  OVER (PARTITION BY person ORDER BY users.id IS NULL, said.id) AS middle"
+            "  FROM said LEFT JOIN users ON users.id = said.id)"
+            f" SELECT id, middle, {MERGE}, first, last, events, place FROM near WHERE id <> middle"
+        )
+        self.database.run(f"DELETE FROM observed WHERE kinds = {PERSON}")
 
     def keep(self, path: Path) -> int:
         """Move table `pairs` to a file of PAIRS, out of the database's memory; how many there are."""

@@ -79,6 +79,7 @@ class Identities:
         joined: NDArray[np.bool_],
         users: NDArray[np.bool_],
         canonical: NDArray[np.int32],
+        owners: NDArray[np.int32],
         earliest: NDArray[np.int64],
         doubtful: dict[tuple[str, str], EarlierLink],
     ) -> None:
@@ -90,6 +91,7 @@ class Identities:
         self._joined = joined
         self._users = users
         self._canonical = canonical
+        self._owners = owners
         self._earliest = earliest
         self._doubtful = doubtful
         self._absorbed = self._links()
@@ -163,20 +165,26 @@ class Identities:
 
     def canonical(self, ids: Sequence[str]) -> list[str]:
         """The id that each id's person keeps: itself where no pair joins it to another."""
-        if not len(self._canonical):
+        return self._texts_in(self._canonical, ids)
+
+    def owners(self, ids: Sequence[str]) -> list[str]:
+        """The id that a profile under each id is sent to: `canonical`, or the user of an id that is never alone."""
+        return self._texts_in(self._owners, ids)
+
+    def _texts_in(self, table: NDArray[np.int32], ids: Sequence[str]) -> list[str]:
+        if not len(table):
             return list(ids)
-        found = self._numbering.find(ids)
-        kept = self._canonical[found]
-        moved = np.flatnonzero((found >= 0) & (kept != found))
+        found = self._numbering.find(ids, _moved(table))
+        moved = np.flatnonzero(found >= 0)
         owners = list(ids)
-        for index, text in zip(moved.tolist(), self._numbering.texts(kept[moved]), strict=True):
+        for index, text in zip(moved.tolist(), self._numbering.texts(table[found[moved]]), strict=True):
             owners[index] = text
         return owners
 
     @property
-    def joins(self) -> bool:
-        """Whether any person has several ids."""
-        return bool((self._canonical != np.arange(len(self._canonical), dtype=np.int32)).any())
+    def moves(self) -> bool:
+        """Whether any profile belongs to another id than its own."""
+        return bool(_moved(self._owners).any())
 
     def identified(self) -> NDArray[np.uint64]:
         """xxh3-64 of every id that pairs make an identified one: users, and whoever is joined to another id."""
@@ -260,6 +268,11 @@ class Identities:
             for number in _greatest(degree, most)
             if degree[number] > 1
         )
+
+
+def _moved(table: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which ids another one stands for."""
+    return np.asarray(table != np.arange(len(table), dtype=np.int32))
 
 
 def _greatest(found: NDArray[np.uint32], most: int) -> list[int]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipeline.events.folding import NEVER
 from pipeline.plan.database import ROWS_AT_ONCE, give_back, kept, numbers_of
 from pipeline.plan.identities.canonical import canonical_ids
-from pipeline.plan.identities.clusters import components
+from pipeline.plan.identities.clusters import components, in_order
 from pipeline.plan.identities.numbering import Numbering, counts, marked
 from pipeline.plan.identities.observed import (
     NAMED,
@@ -64,11 +64,12 @@ def resolve(
         roots = components(pairs, reasons == 0, users)
     joined = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     canonical = canonical_ids(pairs, joined, roots, users, sightings.earliest)
+    owners = _owners(pairs, reasons, joined, canonical)
     give_back()
     decisions = _decide(pairs, reasons, joined, users, roots)
     give_back()
     return Identities(
-        told, numbering, pairs, decisions, reasons, joined, users, canonical, sightings.earliest, doubtful
+        told, numbering, pairs, decisions, reasons, joined, users, canonical, owners, sightings.earliest, doubtful
     )
 
 
@@ -110,6 +111,19 @@ def _too_large(pairs: Pairs, reasons: NDArray[np.uint8], roots: NDArray[np.int32
     sizes = counts(roots, len(roots))
     inside = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     return np.asarray(inside & ((pairs.kinds & (NAMED | SETTLED)) == 0) & (sizes[roots[pairs.user]] > most + 1))
+
+
+def _owners(
+    pairs: Pairs, reasons: NDArray[np.uint8], joined: NDArray[np.bool_], canonical: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """By id: the id that owns a profile under it, which is that of its person; where no event bears the id without a
+    user, as with the label of a Mixpanel cluster, there is nothing to merge, and it is the first such user's."""
+    owners = canonical.copy()
+    places = in_order(pairs, reasons == Reason.NEVER_ALONE)[::-1]
+    alone = ~(marked(pairs.anonymous[joined], len(owners)) | marked(pairs.user[joined], len(owners)))
+    places = places[alone[pairs.anonymous[places]]]
+    owners[pairs.anonymous[places]] = canonical[pairs.user[places]]
+    return owners
 
 
 def _decide(

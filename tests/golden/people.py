@@ -1,0 +1,90 @@
+"""Who is who at the local service once a sample was sent to it: its persons and groups, as golden files.
+
+python -m tests.golden.people
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from pipeline import workflow
+from pipeline.config import Secret
+from pipeline.service import Keyring, LocalService
+from pipeline.service.keys import Project
+from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
+
+HERE = Path(__file__).parent / "people"
+NAMES = (
+    "mixpanel-people",
+    "amplitude",
+    "posthog",
+    "posthog-persons",
+    "segment",
+    "segment-warehouse",
+    "rudderstack",
+    "rudderstack-staging",
+    "rudderstack-lake",
+)
+"""The samples whose people are held to a golden file: all that have any ids to join, profiles or groups."""
+
+
+KEYS = Keyring(tuple(Project(number, name, f"phc_test{number}") for number, name in enumerate(NAMES, 1)), {})
+"""A project for each sample, so that one service does for all."""
+
+
+def send(name: str, service: LocalService) -> None:
+    """Plan a sample as `tests.golden.samples` does, and apply the plan to its project of a local service of KEYS."""
+    sample = GOLDEN[name]
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch) / "plan"
+        workflow.plan_export(
+            workflow.PlanRequest(
+                sources=[str(SAMPLES / file) for file in sample.files],
+                directory=place,
+                as_of=AS_OF,
+                workers=0,
+                **sample.asked,
+            )
+        )
+        plan, directory = workflow.load_plan(place)
+        request = workflow.ApplyRequest(service.url, Secret(f"phc_test{_project(name)}"), workers=0)
+        outcome = workflow.apply_plan(plan, directory, request)
+        assert outcome.balanced, outcome
+
+
+def people(name: str, service: LocalService) -> str:
+    """A line for each person, by its ids, and for each group, by type and key; properties by name."""
+    project = _project(name)
+    persons = [
+        {"ids": one.distinct_ids, "identified": one.is_identified, "properties": dict(sorted(one.properties.items()))}
+        for one in service.persons(project)
+    ]
+    groups = [
+        {"group": [one.index, one.type, one.key], "properties": dict(sorted(one.properties.items()))}
+        for one in service.groups(project)
+    ]
+    return b"".join(msgspec.json.encode(one) + b"\n" for one in [*persons, *groups]).decode()
+
+
+def _project(name: str) -> int:
+    return NAMES.index(name) + 1
+
+
+def path_of(name: str) -> Path:
+    return HERE / f"{name}.jsonl"
+
+
+def regenerate() -> None:
+    """Write every golden file again."""
+    HERE.mkdir(exist_ok=True)
+    with LocalService(keys=KEYS) as service:
+        for name in NAMES:
+            send(name, service)
+            path_of(name).write_text(people(name, service), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    regenerate()
