@@ -92,7 +92,7 @@ def _one(sample: Sample, folder: Path) -> Step:
     machine.write_report(directory, plan)
     done = workflow.rehearse(plan, directory)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
-    machine.write_report(directory, plan, applied, verified)
+    machine.write_report(directory, plan, rehearsal=applied, rehearsed=verified)
     return Step(
         sample.name,
         plan.sentence,

@@ -53,6 +53,10 @@ class UsageError(BackcastError):
     exit_code = 2
 
 
+class UnfitExport(UsageError):
+    """A file of the export is not what the command line says of it; of a job, that one window cannot be planned."""
+
+
 class WrongFile(UsageError):
     """A file that a person wrote is wrong at one place."""
 

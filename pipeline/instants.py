@@ -7,7 +7,6 @@ any machine. A *wall* time is the reading of a local clock, counted as if that c
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from pipeline.errors import UsageError
+from pipeline.zone_hints import zone_hint
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -33,7 +33,12 @@ RECEIVED_TOLERANCE = 60 * SECOND
 
 UNITS = {"s": SECOND, "ms": 1_000, "us": 1}
 """Microseconds in one of each unit; `ns` and `auto` are handled apart."""
+UNIT_NAMES = {
+    "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "auto": "seconds or milliseconds",
+}  # fmt: skip
 
+WITHOUT_OFFSET = "a time without an offset; name the zone of its clock with --timezone"
+"""Why a time is none, where only the operator can know its zone."""
 QUARTER = 15 * MINUTE
 """Offsets are remembered by the quarter of an hour."""
 _CACHED = 1 << 16
@@ -158,7 +163,7 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
         elif _NUMBER.fullmatch(text):
             value = Decimal(text)
         else:
-            raise BadTime(f"not a number of {unit}: {text[:60]!r}")
+            raise BadTime(f"not a number of {UNIT_NAMES[unit]} since 1970: {text[:60]!r}")
     if unit == "auto":
         unit = "s" if -MILLISECONDS_FROM <= value <= MILLISECONDS_FROM else "ms"
     if unit == "ns":
@@ -239,11 +244,7 @@ def zone_names() -> frozenset[str]:
 def zone(name: str) -> ZoneInfo:
     """The zone's rules, from the `tzdata` package and never from the host. Raises UsageError when unknown."""
     if name not in zone_names():
-        near = difflib.get_close_matches(name, zone_names(), n=1, cutoff=0.4)
-        raise UsageError(
-            f"there is no time zone {name!r}",
-            hint=f"did you mean {near[0]!r}?" if near else "use an IANA name such as Europe/Berlin",
-        )
+        raise UsageError(f"there is no time zone {name!r}", hint=zone_hint(name, zone_names()))
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
         return ZoneInfo.from_file(rules, key=name)
 

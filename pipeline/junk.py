@@ -6,6 +6,8 @@ thousands of strangers (service-behaviour 1.7). So such an id is passed over for
 
 from __future__ import annotations
 
+import msgspec
+
 _ANY_CASE = (
     "anonymous",
     "guest",
@@ -35,8 +37,19 @@ _SPELLINGS.update(dict.fromkeys(_quoted(_ANY_CASE), _ALWAYS))
 
 
 def is_junk(text: str) -> bool:
-    """Whether an id is blank, one of the service's refused words (quoted or not), or the nil UUID."""
+    """Whether an id is blank, a word that the service refuses (quoted or not), the nil UUID, or a JSON object or list.
+
+    The last is what a tracker writes that is given a whole user for an id: another spelling of `[object Object]`.
+    """
     spellings = _SPELLINGS.get(text.lower())
     if spellings is None:
-        return not text or text.isspace()
+        return not text or (((head := text[0]) in "[{" or head.isspace()) and (text.isspace() or _is_nested(text)))
     return not spellings or text in spellings
+
+
+def _is_nested(text: str) -> bool:
+    """Whether a text is a JSON object or list."""
+    try:
+        return isinstance(msgspec.json.decode(text.encode()), (dict, list))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False

@@ -20,7 +20,7 @@ from pipeline.batch import Batch, Envelope, pack, pack_runs
 from pipeline.errors import StalePlan
 from pipeline.events import Encoder, Events, Mapper, make_events
 from pipeline.events.gathering import Gathered, Gathering
-from pipeline.events.promoted import promoted
+from pipeline.events.promoted import Promoting, Said, promoted
 from pipeline.extract import rows as read_rows
 from pipeline.identified import Identified, without_profiles
 from pipeline.identity import content_key
@@ -155,6 +155,7 @@ class Maker:
             unsets=self.mapper.unsets,
             excluded=recipe.excluded,
         )
+        self.promoting = Promoting()
 
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows: those of a table are read as `--set table=NAME` would have them read."""
@@ -165,16 +166,19 @@ class Maker:
             mapper = self._mappers[part.table] = self.recipe.compile(replace(options, settings=settings))
         return mapper
 
-    def events(self, task: Task, *, observe: bool) -> tuple[Events, Callable[[int], bytes]]:
+    def events(
+        self, task: Task, *, observe: bool, gathering: Gathering | None = None
+    ) -> tuple[Events, Callable[[int], bytes]]:
         """The events of a block before the tables, and a way to a row's canonical content."""
         part = self.recipe.parts[task.block.part]
         mapper = self.mapper_of(part)
         members = mapper.map_members is not None
         rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members)
-        self.gathering.begin(task.number)
+        if gathering is not None:
+            gathering.begin(task.number)
         made = make_events(
             rows, mapper, self.encoder, self.rules,
-            part=part.path, limit=task.limit, observe=observe, gathering=self.gathering,
+            part=part.path, limit=task.limit, observe=observe, gathering=gathering,
         )  # fmt: skip
         return made, rows.canonical
 
@@ -221,9 +225,9 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
 
     What the rows say beside their events stays with the maker until there is enough of it (`hand_over`).
     """
-    made, _ = maker.events(task, observe=True)
-    keys = _keys(made, task.number)
     gathering = maker.gathering
+    made, _ = maker.events(task, observe=True, gathering=gathering)
+    keys = _keys(made, task.number)
     return BlockNotes(
         made.rows,
         made.mapped,
@@ -247,6 +251,21 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
 def hand_over(maker: Maker) -> Gathered:
     """What this process still holds of what the rows of its blocks say beside their events."""
     return maker.gathering.take()
+
+
+def hear_promoted(maker: Maker, task: Task) -> list[tuple[str, list[Said]]] | None:
+    """Read a block of a plan once more, now that its copies are decided: what is sent of it promotes properties.
+
+    Gives what this process heard of all its blocks where there is enough of it; the rest stays (`rest_promoted`).
+    """
+    made, _ = maker.sealed(task, observe=True)
+    maker.promoting.hear(made, {(copy.row, copy.nth) for copy in task.copies if copy.code})
+    return maker.promoting.take() if maker.promoting.full else None
+
+
+def rest_promoted(maker: Maker) -> list[tuple[str, list[Said]]]:
+    """What this process still holds of what it heard."""
+    return maker.promoting.take()
 
 
 def make_batches(maker: Maker, task: Task) -> Made:

@@ -82,10 +82,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The parts of one export, in a fixed order, and what was noticed while finding them."""
+    """The parts of one export, in a fixed order, and what was noticed while finding them.
+
+    `sizes` are the bytes of each part: of an archive's member, its own.
+    """
 
     parts: tuple[Part, ...]
     notes: tuple[Notice, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 class Notice(NamedTuple):
@@ -104,9 +108,10 @@ class BrokenRow(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """A row (or one event of it) that the mapping leaves out, with its code."""
+    """A row (or one event of it) that the mapping leaves out, with its code; with a `detail` it is a warning too."""
 
     code: str
+    detail: str = ""
 
 
 class Fault(NamedTuple):
@@ -224,6 +229,7 @@ class Options:
 
     `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
     half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
+    `promoted_properties` is `final` or, where they are left alone, UNSET, which leaves no trace in a plan.
     """
 
     as_of: int
@@ -244,3 +250,4 @@ class Options:
     max_ids_per_person: int = 50
     identities: str = ""
     group_types: tuple[str, ...] = ()
+    promoted_properties: str | msgspec.UnsetType = msgspec.UNSET

@@ -120,8 +120,29 @@ def test_a_dry_run_packs_all_of_it_and_leaves_no_trace(tmp_path: Path) -> None:
     with serving(scripted(Reply())) as server:
         outcome = run(directory, server.url, dry_run=True)
         assert server.asked == []
-    assert (outcome.dry_run, outcome.balanced, outcome.counts.batches_sent) == (True, True, 6)
+    counts = outcome.counts
+    assert (outcome.dry_run, outcome.balanced, counts.would_send, counts.accepted) == (True, True, 50, 0)
+    assert (counts.batches_made, counts.batches_sent) == (6, 0)
     assert not list(directory.glob("ledger*"))
+
+
+def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
+    """Half sent: it packs the other half, and the ledger is not a byte different; all sent: nothing is left."""
+    directory = planned(tmp_path, 60, files=1)
+    with serving(scripted(Reply(), Reply(), Reply(503), Reply(401))) as server:
+        run(directory, server.url, pace=ONE_AT_A_TIME)
+        before = (directory / "ledger.sqlite").read_bytes()
+        dry = run(directory, server.url, dry_run=True)
+        assert (dry.counts.already_settled, dry.counts.would_send, dry.unsent) == (20, 40, 0)
+        assert (dry.counts.batches_made, dry.counts.in_doubt, dry.balanced) == (4, 0, True)
+        assert (directory / "ledger.sqlite").read_bytes() == before
+        assert len(server.asked) == 4
+        with pytest.raises(BrokenLedger, match="belongs to target"):
+            run(directory, "http://127.0.0.1:1", dry_run=True)
+    with serving(scripted(Reply()), port=server.port) as server:
+        run(directory, server.url)
+        dry = run(directory, server.url, dry_run=True)
+    assert (dry.counts.already_settled, dry.counts.would_send, dry.counts.batches_made) == (60, 0, 0)
 
 
 def test_a_request_never_holds_one_uuid_twice(tmp_path: Path) -> None:

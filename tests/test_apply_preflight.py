@@ -1,4 +1,4 @@
-"""What `apply` looks at before it sends: whose the capture key is, which project, and functions that would fire."""
+"""`apply` looks at its target as `preflight` does before it sends: what it says, and what keeps it from sending."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answers import answering
 from deliveries import planned
 from management_service import ALL, Asking, asking, key_with
+from scripted_server import Said
+
+from pipeline.service import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -67,11 +71,63 @@ def test_the_line_comes_before_anything_is_sent(tmp_path: Path) -> None:
 def test_the_object_says_whether_the_key_is_proved(tmp_path: Path, personal: str, proved: bool) -> None:
     """With --json stdout is one object, and what the first line says is a field of it."""
     with asking() as ask:
-        done = applied(planned(tmp_path, 5), ask.service.url, "--json", personal=personal)
+        done = applied(planned(tmp_path, 5), afar(ask), "--json", personal=personal)
     found = json.loads(done.stdout)["capture_key"]
     assert found["proved"] is proved
     assert found["detail"].startswith("The capture key is that of project A (1)." if proved else UNPROVED)
+    assert found["detail"] in done.stderr.splitlines()[0]
     assert A not in done.stdout + done.stderr
+
+
+def test_apply_names_the_project_when_it_can(tmp_path: Path) -> None:
+    """With a personal key the first line is whose the capture key is, and what could not be checked follows."""
+    directory = planned(tmp_path, 5)
+    with asking() as ask:
+        asked = backcast("apply", str(directory), "--to", afar(ask), "--workers", "0", personal=ALL)
+        assert ask.service.count() == 0
+        done = applied(directory, afar(ask), personal=ALL)
+        assert ask.service.count() == 5
+    assert (asked.returncode, done.returncode) == (2, 0)
+    assert "project A" in asked.stderr
+    assert done.stdout.splitlines()[0] == "The capture key is that of project A (1)."
+    assert "could not check: paid_plan" in done.stderr
+
+
+@pytest.mark.parametrize("case", ["function", "key", "old"])
+def test_apply_sends_nothing_to_a_target_that_is_not_ready(tmp_path: Path, case: str) -> None:
+    """A function that would fire, a key of another project, a project that drops old events: exit 4, nothing landed."""
+    directory = planned(tmp_path, 5)
+    with asking(Settings(drop_events_older_than=86400 if case == "old" else None)) as ask:
+        if case == "function":
+            ask.made(**FUNCTION)
+        personal = "phx_test_b" if case == "key" else ALL  # it reaches the other project alone
+        done = applied(directory, ask.service.url, personal=personal)
+        dry = applied(directory, ask.service.url, "--dry-run", personal=personal)
+        assert ask.service.count() == 0
+    assert done.returncode == 4
+    lines = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["Error", "Try"]
+    assert "nothing was sent" in lines[0]
+    assert dry.returncode == 0
+
+
+@pytest.mark.parametrize("status", [500, 404, 302])
+def test_apply_goes_on_where_management_does_not_answer(tmp_path: Path, status: int) -> None:
+    """What nobody can tell keeps nobody from sending."""
+    taken, broken = Said(200, b'{"status": "Ok"}'), Said(status, b"{}")
+    with answering(lambda asked: taken if asked.method == "POST" else broken) as service:
+        assert applied(planned(tmp_path, 5), service.url, personal=ALL).returncode == 0
+    assert service.asked[-1].path == "/batch/"
+    assert "/api/projects/" in service.asked[0].path
+
+
+def test_a_host_that_is_away_is_no_stop(tmp_path: Path) -> None:
+    """Nobody there: what could not be checked is said, and the run waits for the host as long as --retry-for says."""
+    directory = planned(tmp_path, 5)
+    done = applied(directory, "http://127.0.0.1:1", "--retry-for", "1s", personal=ALL)
+    assert done.returncode == 6
+    assert done.stdout.startswith(UNPROVED)
+    assert "Error: http://127.0.0.1:1 settled nothing in" in done.stderr
 
 
 def test_a_dry_run_says_nothing_of_the_key(tmp_path: Path) -> None:

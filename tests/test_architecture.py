@@ -14,10 +14,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "native", "schema", "identity", "config", "values", "junk", "printable", "counted", "instants",
-    "offsets", "extract", "mapping", "validate", "events", "batch", "survey", "ledger", "identified", "make",
-    "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs", "workflow", "demonstration",
-    "cli",
+    "errors", "native", "schema", "identity", "config", "values", "junk", "printable", "counted", "zone_hints",
+    "instants", "offsets", "extract", "mapping", "validate", "events", "batch", "survey", "ledger", "identified",
+    "make", "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs", "workflow",
+    "demonstration", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deliveries import Reply, planned, scripted, serving, uuid
+from commands import generic
+from deliveries import Reply, export, planned, scripted, serving, uuid
 
 from pipeline.service import LocalService
 
@@ -42,8 +43,23 @@ def test_a_dry_run_needs_no_key_and_no_network(call: Any, tmp_path: Path, monkey
     monkeypatch.delenv("BACKCAST_PROJECT_KEY")
     directory = planned(tmp_path, 20, target="eu")
     said = call("apply", directory, "--to", "eu", "--dry-run", "--json")
-    assert (said.code, said.json["dry_run"], said.json["events"]["accepted"]) == (0, True, 20)
+    assert (said.code, said.json["dry_run"], said.json["batches"]["sent"]) == (0, True, 0)
+    assert said.json["events"] == NOTHING | {"made": 20, "would_send": 20}
     assert not (directory / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize(("columns", "width"), [("60", 60), ("", 110), ("0", 110), ("wide", 110)])
+def test_what_is_piped_is_as_wide_as_columns_says(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    """A table that could be wider keeps to COLUMNS, or to 110 of them."""
+    monkeypatch.setenv("COLUMNS", columns)
+    said = call("plan", *export_of(tmp_path / ("a-long-name-" * 12)), "-o", tmp_path / "plan")
+    assert 50 < max(map(len, said.out.splitlines())) <= width
+
+
+def export_of(folder: Path) -> list[object]:
+    return [export(folder, 3), *generic()]
 
 
 def test_apply_without_a_key_is_a_usage_error(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -424,6 +424,17 @@ def completed(shell: str, words: str, incomplete: str) -> subprocess.CompletedPr
         ("backcast hog-functions re", "re", {"rearrange"}),
         ("backcast recordings list --to ", "", {"us", "eu"}),
         ("backcast projects list --per", "--per", {"--personal-key-file"}),
+        ("backcast apply plan --to ", "", {"us", "eu"}),
+        ("backcast apply plan --phases g", "g", {"groups"}),
+        ("backcast apply plan --phases groups,p", "groups,p", {"groups,persons"}),
+        ("backcast plan x --for e", "e", {"eu"}),
+        ("backcast plan x --dialect p", "p", {"posthog"}),
+        ("backcast plan x --profile-policy o", "o", {"overwrite"}),
+        ("backcast plan x -m mixp", "mixp", {"mixpanel"}),
+        ("backcast plan x --timezone America/New_", "America/New_", {"America/New_York"}),
+        ("backcast mapping show segment-w", "segment-w", {"segment-warehouse"}),
+        ("backcast rehearse plan --fault poi", "poi", {"poison"}),
+        ("backcast rejects plan --code bad_js", "bad_js", {"bad_json"}),
     ],
 )
 def test_commands_and_options_are_completed(shell: str, words: str, incomplete: str, found: set[str]) -> None:

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from commands import SAMPLES, generic, process
 from deliveries import Reply, add, export, planned, scripted, serving
 
@@ -32,7 +33,7 @@ def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) 
     assert said.json["format"] == "backcast.rehearse/1"
     apply, verify = said.json["apply"], said.json["verify"]
     fields = {"format", "digest", "dry_run", "balanced", "seconds", "batches", "events", "phases", "held"}
-    assert fields == set(apply)
+    assert fields | {"to", "ended"} == set(apply)
     assert {"made", "accepted", "refused", "in_doubt", "already_settled"} <= set(apply["events"])
     assert {"made", "sent", "retried", "split"} == set(apply["batches"])
     assert {"match", "missing", "extra", "duplicated", "different"} == set(verify["cells"])
@@ -98,6 +99,25 @@ def test_rejects_come_as_csv_and_by_code(call: Any, tmp_path: Path) -> None:
     assert "missing_distinct_id" in table
 
 
+def test_a_code_that_no_row_was_rejected_with_is_a_usage_error(call: Any, tmp_path: Path) -> None:
+    """It says which codes there are, or the nearest one."""
+    directory = broken(call, tmp_path)
+    said = call("rejects", directory, "--code", "nonsense")
+    assert (said.code, said.out) == (2, "")
+    assert "bad_json, missing_distinct_id" in said.two_lines[1]
+    assert "did you mean 'bad_json'" in call("rejects", directory, "--code", "bad_jsn").two_lines[1]
+
+
+def test_the_table_of_rejects_shows_a_row_of_each_code(call: Any, tmp_path: Path) -> None:
+    """On a terminal as on the page; tables without examples have no column for them."""
+    source = export(tmp_path / "export", 3, files=1)
+    add(source / "part-0.jsonl", b'{"event":"x",\n')
+    shown = call("plan", source, *generic(), "-o", tmp_path / "plan", "--until", "2023-03-01").out.splitlines()
+    heads = [line.split() for line in shown]
+    assert ["Skipped", "count", "what", "it", "means"] in heads
+    assert "part-0.jsonl, row 4" in " ".join(" ".join(shown).split())
+
+
 def test_an_output_that_cannot_be_made_is_a_usage_error(call: Any, tmp_path: Path) -> None:
     """A plan directory below a file is exit 2, with another place to try."""
     (tmp_path / "file").touch()
@@ -147,3 +167,35 @@ def test_survey_prints_one_object(call: Any) -> None:
     """`survey --json` is pure JSON."""
     said = call("survey", SAMPLES / "mixpanel", "--json")
     assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
+
+
+def test_an_instant_that_is_to_come_is_refused(call: Any, tmp_path: Path) -> None:
+    """It would make recent events, which are billed as live ones, old."""
+    said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / "plan", "--as-of", "2999-01-01")
+    assert said.code == 2
+    assert "2999-01-01T00:00:00Z lies in the future (--as-of)" in said.two_lines[0]
+    assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize("until", ["2023-01-01", "2022-12-31"])
+def test_a_window_that_holds_nothing_is_refused(call: Any, tmp_path: Path, until: str) -> None:
+    """--since comes before --until."""
+    window = ("--since", "2023-01-01", "--until", until)
+    said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / "plan", *window)
+    assert said.code == 2
+    assert "--since 2023-01-01T00:00:00Z is not before --until" in said.two_lines[0]
+
+
+def test_files_of_several_tools_are_named_one_by_one(call: Any, tmp_path: Path) -> None:
+    """Each with what it looks like; they are to be planned apart."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    mixpanel = {"event": "a", "properties": {"time": 1600000000, "distinct_id": "u"}}
+    amplitude = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "device_id": "d"}
+    for name, one in (("a", mixpanel), ("b", amplitude), ("c", {"order": 1})):
+        (folder / f"{name}.jsonl").write_text(json.dumps(one) + "\n")
+    said = call("plan", folder, "-o", tmp_path / "plan")
+    assert said.code == 2
+    for told in ("a.jsonl looks like mixpanel", "b.jsonl looks like amplitude", "c.jsonl looks like none we know"):
+        assert told in said.two_lines[0]
+    assert "one by one" in said.two_lines[1]

@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import httpx
 import pytest
 import trustme
 from deliveries import KEY, planned, run
+from raw_server import raw, read_request
 
 from pipeline.config import Secret
 from pipeline.deliver.apply import Pace
@@ -27,46 +27,6 @@ pytestmark = pytest.mark.slow
 
 DRIP = 0.02
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status":"Ok"}'
-
-
-@contextlib.contextmanager
-def raw(talk: Callable[[socket.socket], None], receive: int = 0) -> Iterator[str]:
-    """A server that hands each connection to a function, one after another; `receive` bounds its buffer, in bytes."""
-    listening = socket.socket()
-    if receive:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            with connection, contextlib.suppress(OSError):
-                connection.settimeout(20)
-                talk(connection)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join()
-
-
-def read_request(connection: socket.socket) -> None:
-    """Everything up to the end of the body."""
-    had = b""
-    while b"\r\n\r\n" not in had:
-        had += connection.recv(65_536)
-    head, _, body = had.partition(b"\r\n\r\n")
-    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-    while len(body) < length:
-        body += connection.recv(65_536)
 
 
 @contextlib.contextmanager

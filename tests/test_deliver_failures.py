@@ -8,8 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -31,6 +29,7 @@ from deliveries import (
     send,
     serving,
 )
+from raw_server import raw, read_request
 from tls_servers import Authority, serving_tls
 
 from pipeline import workflow
@@ -40,47 +39,6 @@ from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import Refused, Unfinished
 
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def raw(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that takes a connection, hands it to a function, and closes it."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    over = threading.Event()
-
-    def serve() -> None:
-        while not over.is_set():
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            with connection:
-                connection.settimeout(20)
-                try:
-                    talk(connection)
-                except OSError:
-                    continue
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        over.set()
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join(30)
-
-
-def read_request(connection: socket.socket) -> None:
-    """Everything up to the end of the body."""
-    had = b""
-    while b"\r\n\r\n" not in had:
-        had += connection.recv(65_536)
-    head, _, body = had.partition(b"\r\n\r\n")
-    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-    while len(body) < length:
-        body += connection.recv(65_536)
 
 
 # -- nobody there ------------------------------------------------------------------------------------------

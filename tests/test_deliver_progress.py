@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
-from deliveries import KEY, Asked, Reply, planned, serving
+from deliveries import AT_ONCE, KEY, Asked, Reply, planned, run, serving
 
 from pipeline.cli.progress import EVERY, Sending
-from pipeline.deliver.outcome import Counts
+from pipeline.deliver.outcome import Counts, Pace
+from pipeline.deliver.retry import Patience
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +92,60 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         clock.now += 1_000
         progress(counted(accepted=5))
     assert capsys.readouterr().err == ""
+
+
+def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    """After ten seconds of nothing but failures one line says why and until when; another comes ten minutes later."""
+    clock = Clock()
+    trouble = "no connection: [Errno 111] Connection refused \x1b[31m"
+    with Sending(10, quiet=True, clock=clock) as progress:
+        for second in range(1_300):
+            clock.now = 100.0 + second
+            progress(counted(trouble=trouble, idle=float(second), patience=3600.0 - second))
+        first, *others = capsys.readouterr().err.splitlines()
+        progress(counted(idle=4_000.0))
+        progress(counted(trouble=trouble, accepted=5, idle=1.0))
+    assert re.fullmatch(
+        r"Nothing settled for 10s; last failure: no connection: \[Errno 111\] Connection refused \\x1b\[31m\."
+        r" Trying on until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \(--retry-for\)",
+        first,
+    )
+    assert [line.split(";")[0] for line in others] == ["Nothing settled for 10m10s", "Nothing settled for 20m10s"]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
+    """What progress is told: the failure, the seconds without anything, and those that are left of the budget."""
+    seen: list[tuple[str, float, float]] = []
+    pace = Pace(2, Patience(seconds=1.0, first=0.05, most=0.1))
+    directory = planned(tmp_path, 10, files=1)
+    run(
+        directory, "http://127.0.0.1:1", pace=pace,
+        progress=lambda counts: seen.append((counts.trouble, counts.idle, counts.patience)),
+    )  # fmt: skip
+    failing = [(idle, patience) for trouble, idle, patience in seen if trouble]
+    assert failing
+    assert all("no connection" in trouble for trouble, _, _ in seen if trouble)
+    assert max(idle for idle, _ in failing) > 0.3
+    assert all(abs(idle + patience - 1.0) < 0.01 for idle, patience in failing if idle < 1)
+
+
+def test_in_flight_never_exceeds_the_limit(tmp_path: Path) -> None:
+    """Batches that wait for a free sender are not in flight."""
+    seen: list[tuple[int, int]] = []
+    directory = planned(tmp_path, 200, files=1, batch=2)
+
+    def slow(asked: Asked) -> Reply:
+        time.sleep(0.01)
+        return Reply()
+
+    with serving(slow) as server:
+        run(
+            directory, server.url, pace=Pace(3, AT_ONCE),
+            progress=lambda counts: seen.append((counts.in_flight, counts.limit)),
+        )  # fmt: skip
+    assert max(flying for flying, _ in seen) > 1
+    assert all(flying <= limit for flying, limit in seen)
 
 
 class Slow:

@@ -51,20 +51,20 @@ def patiently(
 def test_a_batch_takes_exactly_retries_plus_one_requests(tries: int) -> None:
     """A limit of n retries makes n + 1 requests, all of the same bytes."""
     script = Script(RETRY)
-    assert sent(script, tries=tries) == Sent(RETRY, tries + 1, True)
+    assert sent(script, tries=tries) == Sent(RETRY, tries + 1, True, True)
     assert script.bodies == [b"body"] * (tries + 1)
 
 
 def test_retries_end_with_the_first_answer_that_settles() -> None:
     """Two failures and a success are three requests."""
-    assert sent(Script(RETRY, RETRY, SETTLED)) == Sent(SETTLED, 3, True)
+    assert sent(Script(RETRY, RETRY, SETTLED)) == Sent(SETTLED, 3, True, True)
 
 
 @pytest.mark.parametrize("answer", [Answer.SETTLED, Answer.POISON, Answer.TOO_LARGE, Answer.STOP])
 def test_an_answer_that_decides_is_asked_for_once(answer: Answer) -> None:
     """Success, 400, 413 and refusals are never retried."""
     script = Script(Receipt(answer, 0, taken=False))
-    assert sent(script) == Sent(Receipt(answer, 0, taken=False), 1, False)
+    assert sent(script) == Sent(Receipt(answer, 0, taken=False), 1, False, False)
     assert len(script.bodies) == 1
 
 
@@ -77,9 +77,9 @@ def test_an_answer_from_somebody_in_between_is_asked_for_three_times() -> None:
 def test_doubt_is_remembered_over_tries() -> None:
     """A lost answer makes the batch doubtful, also when the next try is turned away untouched."""
     turned_away = Receipt(Answer.STOP, 401, taken=False)
-    assert sent(Script(RETRY, turned_away)) == Sent(turned_away, 2, True)
+    assert sent(Script(RETRY, turned_away)) == Sent(turned_away, 2, True, True)
     limited = Receipt(Answer.RETRY, 429, taken=False)
-    assert sent(Script(limited, turned_away)) == Sent(turned_away, 2, False)
+    assert sent(Script(limited, turned_away)) == Sent(turned_away, 2, False, True)
 
 
 def test_the_time_budget_ends_the_retries() -> None:

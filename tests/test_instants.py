@@ -28,6 +28,7 @@ from pipeline.instants import (
     zone,
     zone_names,
 )
+from pipeline.zone_hints import CITIES
 
 NOON = 1_609_329_600 * SECOND  # 2020-12-30T12:00:00Z
 NEW_YORK = (("America/New_York", ""),)
@@ -287,3 +288,38 @@ def test_a_wall_time_beyond_the_calendar_is_no_time() -> None:
 def test_days_hours_and_moments_agree() -> None:
     """The constants are what their names say."""
     assert moment_of(DAY + HOUR) == datetime(1970, 1, 1) + timedelta(days=1, hours=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("PST", "'America/Los_Angeles'"),
+        ("pdt", "'America/Los_Angeles'"),
+        ("CEST", "'Europe/Berlin'"),
+        ("JST", "'Asia/Tokyo'"),
+        ("UTC+8", "'Etc/GMT-8'; its sign is the other way round"),
+        ("GMT-03:00", "'Etc/GMT+3'"),
+        ("+0800", "'Etc/GMT-8'"),
+        ("UTC+5:30", "an offset, no zone"),
+        ("UTC+0", "'Etc/UTC'"),
+        ("UTC+25", "an offset, no zone"),
+        ("europe/berlin", "did you mean 'Europe/Berlin'?"),
+        ("Berlin", "did you mean 'Europe/Berlin'?"),
+        ("New York", "did you mean 'America/New_York'?"),
+        ("Europe/Berln", "did you mean 'Europe/Berlin'?"),
+        ("XST", "such as Europe/Berlin"),
+        ("", "such as Europe/Berlin"),
+    ],
+)
+def test_an_unknown_zone_is_answered_with_one_of_the_same_offset(name: str, hint: str) -> None:
+    """Or with none: a zone that only looks alike would shift years of history."""
+    with pytest.raises(UsageError) as caught:
+        zone(name)
+    assert hint in caught.value.hint
+
+
+def test_every_zone_that_an_abbreviation_leads_to_is_one() -> None:
+    """And keeps its time: the abbreviation is one that the zone uses, where its rules tell it."""
+    for short, city in CITIES.items():
+        names = {datetime(2023, month, 1, tzinfo=zone(city)).tzname() for month in (1, 7)}
+        assert short in names or len(short) == 2 or all(name is not None and name[0] in "+-" for name in names), short

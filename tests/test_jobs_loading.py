@@ -10,6 +10,7 @@ from jobs_at_work import write_job
 from pipeline.errors import JobError, MappingError, UsageError
 from pipeline.instants import DAY, HOUR
 from pipeline.jobs import load_job
+from pipeline.mapping import load as load_mapping
 
 WHOLE = """\
 job: nightly-mixpanel
@@ -159,3 +160,15 @@ def test_an_error_in_the_mapping_names_the_mapping(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("format: backcast.mapping/1\ntool: shop\nevnt: /e\n")
     with pytest.raises(MappingError, match=r"mine\.yaml:3:1"):
         load_job(write_job(tmp_path, "eu", mapping="mine.yaml"))
+
+
+def test_promoted_properties_are_never_final_in_a_job(tmp_path: Path) -> None:
+    """Neither by the job's own word nor by its mapping's: a window that comes late would overwrite newer values."""
+    said = LEAST.replace("{properties: none}", "{properties: none, promoted: final}")
+    with pytest.raises(JobError, match="would overwrite newer ones"):
+        loaded(tmp_path, said)
+    assert loaded(tmp_path, said.replace("promoted: final", "promoted: leave"))
+    mapping = load_mapping("generic").text.replace("\nproperties:\n", "\npersons: {promoted: final}\nproperties:\n")
+    (tmp_path / "own.yaml").write_text(mapping, "utf-8")
+    with pytest.raises(JobError, match=r"own\.yaml says `promoted: final`"):
+        loaded(tmp_path, LEAST.replace("mapping: mixpanel", "mapping: own.yaml"))

@@ -34,3 +34,15 @@ def test_other_spellings_are_ids(text: str) -> None:
 def test_blank_and_nil_are_junk(text: str) -> None:
     """Blank text of any length and the nil UUID name nobody."""
     assert is_junk(text)
+
+
+@pytest.mark.parametrize("text", ['{"a":1}', "{}", "[]", '["u-1"]', " [1]", '{"a":{"b":[1]}}', "\n{}"])
+def test_an_object_or_a_list_is_junk(text: str) -> None:
+    """A tracker was given a whole user for an id."""
+    assert is_junk(text)
+
+
+@pytest.mark.parametrize("text", ["{u-1}", "[u-1]", "[", "{", " u-1", "{{1}}", "[1] ada", "[" * 100_000])
+def test_brackets_that_are_no_json_are_part_of_an_id(text: str) -> None:
+    """However odd."""
+    assert not is_junk(text)

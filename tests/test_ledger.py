@@ -41,7 +41,7 @@ def begun(ledger: Ledger, place: Place = PLACE, size: int = 100) -> None:
 def begin_twice(ledger: Ledger) -> None:
     """Begin, settle and begin again, which is refused."""
     ledger.begin(PLACE, 100)
-    ledger.settle(PLACE, 1, 200)
+    ledger.settle(PLACE, 200)
     ledger.begin(PLACE, 100)
 
 
@@ -81,12 +81,14 @@ def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
     begun(ledger, Place("events", 2, 0, 0))
     begun(ledger, Place("events", 3, 0, 6))
     with ledger.moment():
-        ledger.split(PLACE, HALVES, 1, 400, "bad")
-        ledger.settle(Place("events", 1, 0, 4), 1, 200)
-        ledger.refuse(Place("events", 2, 0, 0), "u", 1, 400, "bad")
-    ledger.finish("stopped", 4, 0, 1)
+        for place in (PLACE, Place("events", 2, 0, 0)):
+            ledger.failed(place, 1, "2024-01-01T00:00:00.000Z", 0.1, 400, "bad")
+        ledger.split(PLACE, HALVES, 400, "bad")
+        ledger.settle(Place("events", 1, 0, 4), 200)
+        ledger.refuse(Place("events", 2, 0, 0), "u", 400, "bad")
+    ledger.finish("stopped")
     begun(ledger, Place("groups", 0, 0, 2))
-    expected = Totals(5, 1, 10, 7, 4, 0, 1, "stopped", {"events": PhaseTotals(5, 1, 7), "groups": PhaseTotals(0, 0, 3)})
+    expected = Totals(5, 1, 10, 7, 3, 0, 1, "stopped", {"events": PhaseTotals(5, 1, 7), "groups": PhaseTotals(0, 0, 3)})
     assert ledger.totals() == expected
     assert read_totals(path) == expected
 
@@ -95,7 +97,7 @@ def test_the_halves_of_a_split_batch_wait(ledger: Ledger, path: Path) -> None:
     """A split leaves the batch and its two halves, which are not in doubt: nothing of them left."""
     begun(ledger)
     with ledger.moment():
-        ledger.split(PLACE, HALVES, 1, 400, "bad")
+        ledger.split(PLACE, HALVES, 400, "bad")
     assert states(path) == [(0, 4, "waiting"), (0, 9, "split"), (5, 9, "waiting")]
 
 
@@ -103,7 +105,7 @@ def test_a_waiting_batch_can_be_begun(ledger: Ledger, path: Path) -> None:
     """Beginning turns a waiting row into a begun one."""
     begun(ledger)
     with ledger.moment():
-        ledger.withhold(PLACE, 1, 401, "no")
+        ledger.withhold(PLACE)
     assert states(path) == [(0, 9, "waiting")]
     begun(ledger)
     assert states(path) == [(0, 9, "begun")]
@@ -114,7 +116,7 @@ def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path, end: s
     """Beginning a settled or split batch is refused before anything is sent."""
     begun(ledger)
     with ledger.moment():
-        ledger.settle(PLACE, 1, 200) if end == "settle" else ledger.split(PLACE, HALVES, 1, 400, "")
+        ledger.settle(PLACE, 200) if end == "settle" else ledger.split(PLACE, HALVES, 400, "")
     before = states(path)
     with pytest.raises(BrokenLedger):
         begun(ledger)
@@ -126,7 +128,7 @@ def test_no_event_that_settled_is_begun_in_another_batch(ledger: Ledger, path: P
     """A batch that was cut differently and holds settled events is refused; its neighbours are not."""
     begun(ledger)
     with ledger.moment():
-        ledger.settle(PLACE, 1, 200)
+        ledger.settle(PLACE, 200)
     with pytest.raises(BrokenLedger):
         begun(ledger, place)
     assert states(path) == [(0, 9, "settled")]
@@ -138,7 +140,7 @@ def test_a_refused_event_is_kept_with_its_uuid(ledger: Ledger, path: Path) -> No
     """A refusal is a row that a person can query: place, uuid, status, reason."""
     begun(ledger, Place("events", 3, 7, 7))
     with ledger.moment():
-        ledger.refuse(Place("events", 3, 7, 7), "some-uuid", 2, 400, "no name")
+        ledger.refuse(Place("events", 3, 7, 7), "some-uuid", 400, "no name")
     with closing(sqlite3.connect(path)) as database, database:
         rows = database.execute("select * from refused_events").fetchall()
     assert rows == [("events", 3, 7, "some-uuid", 400, "no name")]
@@ -155,7 +157,7 @@ def test_places_are_read_by_state_in_order(ledger: Ledger, path: Path) -> None:
     for place in places:
         begun(ledger, place)
         with ledger.moment():
-            ledger.settle(place, 1, 200)
+            ledger.settle(place, 200)
     assert list(read_places(path, "settled")) == [places[3], places[2], places[1], places[0]]
     assert list(read_places(path, "begun")) == []
 
@@ -188,7 +190,9 @@ def test_is_held_tells_a_writer_from_none(ledger: Ledger, path: Path) -> None:
 @pytest.mark.parametrize(("plan", "target"), [("other", "there"), ("plan", "elsewhere")])
 def test_a_ledger_of_another_plan_or_target_is_refused(path: Path, plan: str, target: str) -> None:
     """A ledger belongs to one plan digest and one target; the refusal lets go of the lock."""
-    Ledger(path).open("plan", "1", "there").close()
+    opened = Ledger(path).open("plan", "1", "there")
+    begun(opened)
+    opened.close()
     with pytest.raises(BrokenLedger, match="belongs to"):
         Ledger(path).open(plan, "1", target)
     Ledger(path).open("plan", "1", "there").close()
@@ -280,13 +284,13 @@ def test_every_begun_event_is_in_exactly_one_count(steps: list[tuple[int, str]])
             opened.begin(place, 1)
             match step:
                 case "settle":
-                    opened.settle(place, 1, 200)
+                    opened.settle(place, 200)
                 case "refuse":
-                    opened.refuse(place, "u", 1, 400, "")
+                    opened.refuse(place, "u", 400, "")
                 case "doubt":
-                    opened.doubt(place, 1, None, "")
+                    opened.failed(place, 1, "", 0.1, None, "")
                 case _:
-                    opened.withhold(place, 1, 401, "")
+                    opened.withhold(place)
         ended[block] = step
     totals = opened.totals()
     found = [list(ended.values()).count(step) for step in ("settle", "refuse", "doubt")]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,12 +14,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from pipeline.errors import UsageError
 from pipeline.extract import open_source
 from pipeline.make import Maker
 from pipeline.mapping import recognise
 from pipeline.plan.reading import task_of, tasks
+from pipeline.report.machine import plan_object
+from pipeline.report.terminal import show_plan
+from pipeline.report.wording import mapping_of
 from pipeline.workflow import PlanRequest, load_plan, plan_export, recipe_for
 from pipeline.workflow.choosing import guess_mapping
 from pipeline.workflow.sealed import differences
@@ -271,6 +277,17 @@ def test_no_row_fits_two_of_the_four() -> None:
         assert recognise({**row, **own}) == ["rudderstack-warehouse"]
 
 
+def test_tables_that_neither_tools_columns_tell_are_asked_about(tmp_path: Path) -> None:
+    """Both keep the same model; a folder that fits both is an error that names them."""
+    row = {"id": "m-1", **{name: value for name, value in CALL.items() if name != "uuid_ts"}}
+    told = {"context_library_name": "analytics", "event_text": "Seen"}
+    for name, value in told.items():
+        assert recognise({**row, name: value}) == ["rudderstack-warehouse", "segment-warehouse"]
+        assert recognise({**row, name: value, "LOADED_AT": "2023-04-20"}) == ["segment-warehouse"]
+    with pytest.raises(UsageError, match="rudderstack-warehouse, segment-warehouse"):
+        guess_mapping(open_source([str(table(tmp_path / "pages.csv", [row | told]))]))
+
+
 def test_a_mixture_of_two_tools_is_an_error(tmp_path: Path) -> None:
     """Half a source of each is nothing that could be guessed."""
     lines = [{"type": "track", "messageId": f"m-{n}", "timestamp": "2023-04-20T14:30:00Z"} for n in range(4)]
@@ -280,9 +297,23 @@ def test_a_mixture_of_two_tools_is_an_error(tmp_path: Path) -> None:
         guess_mapping(open_source([str(tmp_path / "mixed.jsonl")]))
 
 
+def test_a_part_tells_the_table_that_its_path_told(tmp_path: Path) -> None:
+    """And says nothing where its rows tell it themselves."""
+    row = {"id": "m-1", **CALL}
+    (tmp_path / "identifies").mkdir()
+    files = [table(tmp_path / "identifies" / "0.csv", [row]), table(tmp_path / "tracks.csv", TRACKS)]
+    plan, _ = planned(tmp_path / "plan", files)
+    parts: Any = plan_object(plan, "plan")["parts"]
+    assert {one["path"]: one.get("table") for one in parts} == {"identifies/0.csv": "identifies", "tracks.csv": None}
+    held = io.StringIO()
+    show_plan(Console(file=held, width=120), plan)
+    assert re.search(r"part +table +rows", held.getvalue())
+
+
 def test_a_plan_remembers_the_mapping_that_was_recognised(tmp_path: Path) -> None:
     """Two mappings have one tool; the plan is held against the one it was made with."""
     plan, _ = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
     assert (plan.tool, plan.mapping.name) == ("segment", "segment-warehouse")
+    assert mapping_of(plan) == "segment-warehouse (segment)"
     _, directory = load_plan(tmp_path / "plan")
     assert differences(plan, recipe_for(plan, directory))[0] == []

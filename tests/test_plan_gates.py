@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.errors import UsageError
 from pipeline.plan.gates import parse_allowed, rejects_gate, zero_events_gate
-from tests.tiny import make_plan, row, write
+from tests.tiny import THEN, make_plan, row, write
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,9 @@ from tests.tiny import make_plan, row, write
 )
 def test_so_many_rejects_are_allowed_and_no_more(text: str, rejected: int, read: int, stops: bool) -> None:
     """A number, or a percentage of all rows that is exact at its border."""
-    assert (rejects_gate(rejected, read, parse_allowed(text)) is not None) == stops
+    gate = rejects_gate(rejected, read, parse_allowed(text))
+    assert (gate is not None and gate.level == "stop") == stops
+    assert (gate is None) == (rejected == 0)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "%", "1e3", "101%", "5 rows", "١٢", "1,5%"])
@@ -54,14 +57,65 @@ def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
     assert [(gate.name, gate.level) for gate in strict.plan.gates] == [("max_rejects", "stop")]
     assert (strict.plan.verdict, strict.plan.ready) == ("not-ready", False)
     lax = make_plan(tmp_path / "lax", [file], allowed=parse_allowed("2"))
-    assert (lax.plan.gates, lax.plan.ready, lax.plan.rejects) == ([], True, {"bad_json": 1, "missing_distinct_id": 1})
+    assert (lax.plan.verdict, lax.plan.rejects) == ("warnings", {"bad_json": 1, "missing_distinct_id": 1})
+    assert [(gate.name, gate.level, gate.detail) for gate in lax.plan.gates] == [
+        ("rejects", "warning", "2 of 3 rows (66.67%) cannot be sent; 2 may be")
+    ]
+
+
+def test_a_gate_names_what_would_help_many_of_the_rows(call: Any, tmp_path: Path) -> None:
+    """Times without an offset need their zone, and that is said where the plan is refused."""
+    times = ["2021-01-01 10:00:00", "2021-01-01 11:00:00", "yesterday"]
+    rows = [{"event": "a", "who": "u", "at": time} for time in times]
+    settings = {"event": "event", "distinct_id": "who", "timestamp": "at"}
+    words = [word for name, column in settings.items() for word in ("--set", f"{name}={column}")]
+    source = write(tmp_path / "a.jsonl", rows)
+    said = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan", "--json")
+    details = {gate["name"]: gate["detail"] for gate in said.json["gates"]}
+    assert "--timezone Area/City" in details["max_rejects"]
+    source = write(tmp_path / "b.jsonl", [*rows, *[{"event": "a", "who": "", "at": "2021-01-01T00:00:00Z"}] * 5])
+    said = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan", "--json")
+    assert "--timezone" not in said.json["gates"][0]["detail"]
+
+
+def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
+    """Each is an event of its own, and a person is asked whether that is right."""
+    seen = {"event": "Seen", "id": "u", "at": THEN}
+    first = write(tmp_path / "a.jsonl", [seen, {**seen, "id": "v"}, seen])
+    second = write(tmp_path / "b.jsonl", [row(key="k"), row(key="k"), seen])
+    made = make_plan(tmp_path / "plan", [first, second])
+    assert (made.plan.verdict, made.plan.warnings) == ("warnings", {"identical_rows": 2})
+    example = made.plan.examples["identical_rows"]
+    assert (example.part, example.row) == ("a.jsonl", 3)
+    assert "--collapse-identical" in example.detail
+    collapsed = make_plan(tmp_path / "collapsed", [first, second], collapse_identical=True)
+    assert collapsed.plan.warnings == {}
+
+
+def test_events_from_before_there_were_tools_are_told(tmp_path: Path) -> None:
+    """A time of 0, or seconds read as milliseconds, is found here and not at the service."""
+    old = [row(key="a", at=0), row(key="b", at=253_402_300_799_000), row(key="c", at=1_104_537_599_999_999)]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), *old])])
+    assert (made.plan.verdict, made.plan.warnings) == ("warnings", {"old_timestamp": 3})
+    example = made.plan.examples["old_timestamp"]
+    assert (example.part, example.row) == ("a.jsonl", 2)
+    assert "1970-01-01T00:00:00Z" in example.detail
+    exact = make_plan(tmp_path / "exact", [write(tmp_path / "b.jsonl", [row(key="k", at=1_104_537_600_000_000)])])
+    assert exact.plan.warnings == {}
+
+
+def test_the_sentence_adds_up(tmp_path: Path) -> None:
+    """The rows it names are the rows that were read."""
+    rows = [row(key="a"), row(key="b"), row(key="b"), {"skip": "not_wanted"}, row(id="")]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)])
+    assert made.plan.sentence == "Plan: 2 events to send, from 2 of 5 rows in 1 part; 2 skipped, 1 rejected."
 
 
 def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
     """Its files, its window or its mapping are the wrong ones."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row()])], until=0)
     assert [gate.name for gate in made.plan.gates] == ["zero_events"]
-    assert made.plan.sentence == "Plan: nothing to send; 1 row read, 1 skipped, 0 rejected."
+    assert made.plan.sentence == "Plan: nothing to send, from 0 of 1 row in 1 part; 1 skipped, 0 rejected."
 
 
 def test_some_event_passes_the_gate() -> None:

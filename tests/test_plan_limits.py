@@ -86,7 +86,7 @@ def test_one_file_given_twice_is_read_once_with_a_warning(tmp_path: Path) -> Non
     other = write(tmp_path / "other.jsonl", [row(), row()])
     made = make_plan(tmp_path / "plan", [one, other])
     assert (made.plan.events.made, len(made.plan.parts)) == (2, 1)
-    assert (made.plan.warnings, made.plan.verdict) == ({"same_file": 1}, "warnings")
+    assert (made.plan.warnings, made.plan.verdict) == ({"identical_rows": 1, "same_file": 1}, "warnings")
     assert made.plan.notices == [("same_file", "other.jsonl", "the same bytes as one.jsonl; read once")]
 
 

@@ -170,18 +170,18 @@ def test_the_digest_depends_on_what_would_be_sent(tmp_path: Path) -> None:
         (
             EventCounts(1_234_567, {"identities": 4_567, "events": 1_230_000}),
             RowCounts(1_300_000, 1_230_000, 60_000, 10_000),
-            "Plan: 1,230,000 events and 4,567 merges to send, 60,000 rows skipped, 10,000 rejected,"
-            " of 1,300,000 rows in 2 parts.",
+            "Plan: 1,230,000 events and 4,567 merges to send, from 1,230,000 of 1,300,000 rows in 2 parts;"
+            " 60,000 skipped, 10,000 rejected.",
         ),
         (
             EventCounts(5, {"identities": 0, "events": 5}),
             RowCounts(5, 5, 0, 0),
-            "Plan: 5 events to send, 0 rows skipped, 0 rejected, of 5 rows in 2 parts.",
+            "Plan: 5 events to send, from 5 of 5 rows in 2 parts; 0 skipped, 0 rejected.",
         ),
         (
             EventCounts(0, {"identities": 0, "events": 0}),
             RowCounts(7, 0, 4, 3),
-            "Plan: nothing to send; 7 rows read, 4 skipped, 3 rejected.",
+            "Plan: nothing to send, from 0 of 7 rows in 2 parts; 4 skipped, 3 rejected.",
         ),
     ],
 )
@@ -347,16 +347,16 @@ def test_a_plan_that_was_applied_is_never_replaced(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before
 
 
-def test_a_plan_that_fails_halfway_leaves_no_plan(tmp_path: Path) -> None:
-    """Neither the new one nor the old one, whose tables are no longer there; nor anything spilled."""
+def test_a_plan_that_fails_halfway_leaves_the_older_one(tmp_path: Path) -> None:
+    """As it was, and nothing beside it."""
     made = planned(tmp_path)
+    before = {path.name: path.read_bytes() for path in made.directory.path.iterdir()}
     whole = gzip.compress(b"".join(msgspec.json.encode(row(key=str(n))) + b"\n" for n in range(20_000)))
     broken = tmp_path / "broken.jsonl.gz"
     broken.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UnreadableExport):
         make_plan(made.directory.path, [broken])
-    assert not made.directory.plan.exists()
-    assert not made.directory.scratch.exists()
+    assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before
 
 
 def test_a_plan_is_read_by_its_words(tmp_path: Path) -> None:

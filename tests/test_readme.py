@@ -60,13 +60,13 @@ def test_every_marked_block_runs_as_it_stands(tmp_path: Path, environment: dict[
     quick, sending, library = said
     assert "looks like mixpanel" in quick
     assert "not ready: the clock of this project stood at UTC-8, not UTC" in quick
-    assert "Plan: 4 events to send, 1 row skipped, 0 rejected, of 5 rows in 1 part." in quick
+    assert "Plan: 4 events to send, from 4 of 5 rows in 1 part; 1 skipped, 0 rejected." in quick
     assert "Proved: every event that was settled was found once." in quick
     assert "State: planned" in quick
     assert re.search(r"Dry run.*accepted +4\b.*accepted +4\b.*already settled +4\b", sending, re.S)
     assert "Proved: every event that was settled was found once." in sending
     assert library.splitlines() == [
-        "Plan: 4 events to send, 1 row skipped, 0 rejected, of 5 rows in 1 part.",
+        "Plan: 4 events to send, from 4 of 5 rows in 1 part; 1 skipped, 0 rejected.",
         "4 events in 1 batch",
     ]
 

@@ -1,7 +1,5 @@
 """The service's own SDKs send into the local service, and everything lands as they meant it.
 
-pytestmark = pytest.mark.slow
-
 They are posthog-python and posthog-node as their registries give them, each in a process of its own.
 """
 
@@ -28,6 +26,8 @@ from scripted_server import Said
 from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
 from pipeline.service.switches import preset
+
+pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parent / "real_clients"
 TRACKED = [

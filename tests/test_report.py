@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pipeline.errors import UnsafePlan
+from pipeline.ledger import Course
 from pipeline.plan.sealed import Example, Gate, MappingSeal, Plan
 from pipeline.report import terminal
-from pipeline.report.contents import gather
+from pipeline.report.contents import Results, gather
 from pipeline.report.html import render, years
 from pipeline.report.machine import plan_object, write_report
 from pipeline.report.mask import masked
@@ -108,10 +109,11 @@ def test_the_golden_report_is_what_the_small_plan_gives() -> None:
 def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> None:
     """Verifying after a rehearsal leaves the rehearsal in the report; another plan starts afresh."""
     directory = plan_directory(tmp_path)
-    write_report(directory, small_plan(), REHEARSAL)
+    write_report(directory, small_plan(), rehearsal=REHEARSAL)
     write_report(directory, small_plan(), verification=VERIFICATION)
     kept = json.loads(directory.report_json.read_bytes())
     assert (kept["rehearsal"]["events"]["accepted"], kept["verification"]["proved"]) == (12, True)
+    assert (kept["rehearsed"], kept["applied"]) == (None, None)
     write_report(directory, small_plan(blocks=3))
     fresh = json.loads(directory.report_json.read_bytes())
     assert (fresh["rehearsal"], fresh["verification"]) == (None, None)
@@ -235,7 +237,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     "said",
     [
         "Not ready: apply refuses this plan",
-        "Plan: 10 events and 2 merges to send, 2 rows skipped, 2 rejected, of 14 rows in 2 parts.",
+        "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 parts; 2 skipped, 2 rejected.",
         "stop: max_rejects 2 of 14 rows (14.29%) cannot be sent; 0 may be What to do: look at them with",
         "identities merges of two ids into one person; they cannot be undone 2",
         "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
@@ -264,11 +266,59 @@ def test_the_page_says(tmp_path: Path, said: str) -> None:
 
 
 def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
-    """Rehearsal and verification are on the page once they were made."""
-    report = gather(plan_directory(tmp_path), small_plan(), REHEARSAL, VERIFICATION)
-    text = Page(render(report)).text
-    assert "Balanced: 12 events made, 12 accepted, 0 refused, 0 in doubt" in text
-    assert "Proved: every event was found once." in text
+    """Rehearsal, sending and verification are on the page once they were made, each with its place and its time."""
+    there, first, last = "https://eu.example", "2024-05-01T10:00:00Z", "2024-05-02T11:30:00Z"
+    results = Results(
+        msgspec.structs.replace(REHEARSAL, ended="2024-04-30T09:00:00Z"),
+        msgspec.structs.replace(VERIFICATION, at="2024-04-30T09:00:01Z"),
+        StatusResult(
+            digest="d", state="done", batches=BatchCounts(4, 4, 0, 0), events=SentCounts(12, 11, 1),
+            course=Course(there, 2, first, last),
+        ),
+        VerifyResult(
+            cells=CellCounts(match=4), events=FoundCounts(11, 11, others=5, copies=3), proved=True, to=there,
+            at="2024-05-03T08:00:00Z",
+        ),
+    )  # fmt: skip
+    text = Page(render(gather(plan_directory(tmp_path), small_plan(), results))).text
+    rehearsal, _, rest = text.partition(" Sending ")
+    sending, _, verification = rest.partition(" Verification ")
+    assert "Rehearsed against the embedded local service at 2024-04-30T09:00:00Z" in rehearsal
+    assert "Balanced: 12 events made, 12 accepted, 0 refused, 0 in doubt" in rehearsal
+    assert "Proved: every event was found once." in rehearsal
+    assert f"Applied to {there} in 2 runs, the first begun at {first}, the last one ended at {last}" in sending
+    assert "Done: 11 events accepted, 1 refused" in sending
+    assert f"What landed at {there} was compared with the ledger at 2024-05-03T08:00:00Z." in verification
+    assert "3 more copies were accepted, equal to another in uuid" in verification
+    assert "5 events are there that this plan did not send." in verification
+
+
+def test_a_verification_tells_copies_from_duplicates() -> None:
+    """A copy that collapses stands in no row of differences, and is told in words; a duplicate does."""
+    result = VerifyResult(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
+    lines = printed(terminal.show_verification, result).splitlines()
+    assert ["duplicated", "0", "0"] in [line.split() for line in lines]
+    assert any(line.startswith("7 more copies were accepted, equal to another in uuid") for line in lines)
+    wrong = FoundCounts(9, 9, extra=2, duplicated=2)
+    result = VerifyResult(cells=CellCounts(match=2, duplicated=1), events=wrong, proved=False)
+    lines = printed(terminal.show_verification, result).splitlines()
+    assert {("extra", "0", "0"), ("duplicated", "1", "2")} <= {tuple(line.split()) for line in lines}
+    assert not any("copies" in line for line in lines)
+
+
+def test_a_dry_run_says_what_it_would_do() -> None:
+    """Packed, left to send and settled before; nothing is called sent, accepted or balanced."""
+    result = msgspec.structs.replace(
+        REHEARSAL, dry_run=True, events=SentCounts(12, already_settled=5, would_send=7), batches=BatchCounts(made=3)
+    )
+    shown = printed(terminal.show_apply, result)
+    assert {("would", "send", "7"), ("already", "settled", "5")} <= {tuple(one.split()) for one in shown.splitlines()}
+    assert "3 batches packed, 0 sent" in shown
+    assert "Nothing was sent. The same command without --dry-run would send 7 events in 3 batches." in shown
+    assert "accepted" not in shown
+    assert "Balanced" not in shown
+    result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
+    assert printed(terminal.show_apply, result).splitlines()[-1] == "Nothing is left to send."
 
 
 def test_values_of_rows_are_masked_on_the_page(tmp_path: Path) -> None:
@@ -414,3 +464,19 @@ def test_a_survey_shows_hostile_text_as_text() -> None:
     assert ("\x1b" in shown, "[red]" in re.sub(r"\s", "", shown)) == (False, True)
     assert "looks like mixpanel or segment" in shown
     assert shown.splitlines()[-1] == found.sentence[-len(shown.splitlines()[-1]) :]
+
+
+def test_a_survey_folds_examples_before_names() -> None:
+    """On 80 columns a field's name stays whole, and the hours say what they are."""
+    name = "properties.$initial_referrer_dom"
+    found = Survey(
+        tool="mixpanel", candidates={"mixpanel": 1}, rows=3, sampled=True,
+        parts=[PartSurvey("a.jsonl", "jsonl", "JSON lines", (), 9, 3, False)],
+        fields=[FieldSurvey(name, {"text": 3, "integer in text": 12}, 3, 0.0, ["x" * 40] * 3, "")],
+        fields_left_out=0, events={"a": 3}, events_left_out=0, time_field="at", time_unit="s",
+        first="2021-01-01T00:00:00", last="2021-01-01T00:00:00", hours=(3, *[0] * 23), months={"2021-01": 3},
+        unread_times=0, zone=ZoneSurvey("r", [], [], "Too few rows."), broken={}, warnings={}, notices=[],
+    )  # fmt: skip
+    shown = printed(show_survey, found, width=80)
+    assert name in shown
+    assert shown.splitlines()[shown.splitlines().index("00 3 " + "█" * 40) - 1].strip() == "hour of day, rows"

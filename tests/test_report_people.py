@@ -31,7 +31,7 @@ from pipeline.plan.identities.rules import Decision, Reason
 from pipeline.plan.sealed import Plan
 from pipeline.printable import printable
 from pipeline.report import terminal
-from pipeline.report.contents import gather
+from pipeline.report.contents import Results, gather
 from pipeline.report.html import render
 from pipeline.report.machine import write_report
 from pipeline.report.pairs import some_pairs
@@ -442,7 +442,7 @@ def test_the_plan_of_a_library_has_the_same_pages(tmp_path: Path) -> None:
 def test_a_rehearsal_is_counted_phase_by_phase(tmp_path: Path) -> None:
     """The page shows what became of merges, groups, events and profiles on their own."""
     phases = {"identities": SentCounts(2, 2), "events": SentCounts(10, 7, 1, 2, 0, 3)}
-    report = gather(plan_directory(tmp_path), small_plan(), msgspec.structs.replace(REHEARSAL, phases=phases))
+    report = gather(plan_directory(tmp_path), small_plan(), Results(msgspec.structs.replace(REHEARSAL, phases=phases)))
     assert Page(render(report)).tables["Rehearsal"][1:] == [
         ["identities", "2", "0", "0", "0", "0"],
         ["events", "7", "1", "2", "0", "3"],

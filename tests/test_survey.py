@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -358,3 +359,22 @@ def test_printable_text_is_short_and_drives_nothing(text: str, limit: int) -> No
     shown = printable(text, limit)
     assert len(shown) <= limit
     assert not any(one in shown for one in "\x00\x1b\n\r\u202e\u2028\x9b")
+
+
+def test_a_field_that_is_named_for_times_may_hold_some_that_are_none(tmp_path: Path) -> None:
+    """Files glued together repeat their header, and some times are cut; the others are still times."""
+    times = ["2021-01-01T00:00:00Z"] * 10 + ["timestamp", "timestamp", "2021-01", "soon"]
+    rows = [f"a,u-{number},{time}" for number, time in enumerate(times)]
+    (tmp_path / "a.csv").write_text("\n".join(["event,distinct_id,timestamp", *rows]) + "\n")
+    found = survey(open_source([str(tmp_path / "a.csv")]))
+    assert (found.time_field, found.unread_times) == ("timestamp", 4)
+
+
+def test_each_member_of_an_archive_has_its_own_size(tmp_path: Path) -> None:
+    """Not the archive's."""
+    contents = {"a.jsonl": b'{"event":"a"}\n', "b.jsonl": b'{"event":"b"}\n' * 9}
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    found = survey(open_source([str(tmp_path / "export.zip")]))
+    assert [part.bytes for part in found.parts] == [len(content) for content in contents.values()]

@@ -1,4 +1,4 @@
-"""Verify tells an import from what others send to the same project, by its provenance, and explains what is extra."""
+"""Verify tells an import from what others send to the same project, which it counts apart and explains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from deliveries import planned, run, uuid
+from deliveries import Asked, Reply, passed_on, planned, run, serving, uuid
 
 from pipeline import cli, workflow
 from pipeline.config import Secret
@@ -65,15 +65,16 @@ def test_what_others_send_is_no_difference(tmp_path: Path, asked: dict[str, Any]
     assert (whole.proved, whole.events["extra"], whole.scope) == (False, 8, {})
 
 
-def test_extra_events_with_the_mark_are_counted_by_name_and_day(tmp_path: Path) -> None:
+def test_others_with_the_mark_are_counted_by_name_and_day(tmp_path: Path) -> None:
     """Another import of the same tool: each name and day with its count, the most first."""
     directory = planned(tmp_path, 30)
     with LocalService() as service:
         applied(directory, service)
         live(service, 6, analytics_source="generic")
         found = verify(directory, service)
-    assert not found.proved
-    assert found.events["extra"] == 6
+    assert found.proved
+    assert (found.events["found"], found.events["others"], found.events["extra"]) == (30, 6, 0)
+    assert found.cells["match"] == 3
     assert [(one.event, one.day, one.count) for one in found.extras] == [
         ("Step 0", "2023-01-02", 2), ("Step 1", "2023-02-02", 2), ("Step 2", "2023-03-02", 1),
         ("Step 3", "2023-04-02", 1),
@@ -88,6 +89,44 @@ def test_two_imports_of_one_tool_are_told_apart_by_their_names(tmp_path: Path) -
         for one in (first, second):
             applied(one, service)
         assert (verify(first, service).proved, verify(second, service).proved) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("marks", "others"), [({}, 50), ({"provenance": False}, 57), ({"name": "first"}, 0)], ids=["tool", "none", "named"]
+)
+def test_a_second_import_of_the_same_tool_is_no_difference(
+    tmp_path: Path, marks: dict[str, Any], others: int, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Other events of the same days and names, sent by another plan, beside live ones and copies of ours: exit 0."""
+    first = planned(tmp_path / "first", 60, batch=10, **marks)
+    second = planned(tmp_path / "second", 50, settings=OTHER)
+    with LocalService() as service:
+        lost: list[bytes] = []
+
+        def answer(asked: Asked) -> Reply:
+            reply = passed_on(service.url, asked.body)
+            if lost:
+                return reply
+            lost.append(asked.body)
+            return Reply(0)
+
+        with serving(answer) as server:
+            assert run(first, server.url, key=service.capture_key).balanced
+        applied(second, service)
+        live(service, 7)
+        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
+        words = ["verify", str(first), "--to", service.url, "--workers", "0"]
+        assert cli.run([*words, "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert cli.run(words) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
+        assert cli.run(words) == 7
+    assert (said["events"]["found"], said["events"]["others"], said["events"]["copies"]) == (60, others, 10)
+    assert "Proved: every event that was settled was found once." in shown
+    assert "10 more copies were accepted, equal to another in uuid" in shown
+    assert (f"{others} events are there that this plan did not send" in shown) == bool(others)
 
 
 OTHER = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp"}
@@ -107,20 +146,20 @@ def test_an_event_of_the_import_that_lost_its_mark_is_missing(tmp_path: Path) ->
 def test_without_provenance_the_whole_project_is_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command says so, and whose the extra events may be; its object has the same."""
+    """The command says so, and whose the other events may be; its object has the same."""
     directory = planned(tmp_path, 20, provenance=False)
     with LocalService() as service:
         applied(directory, service)
         live(service, 1)
         monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
         words = ["verify", str(directory), "--to", service.url, "--workers", "0"]
-        assert cli.run(words) == 7
+        assert cli.run(words) == 0
         shown = capsys.readouterr().out
-        assert cli.run([*words, "--json"]) == 7
+        assert cli.run([*words, "--json"]) == 0
         said = json.loads(capsys.readouterr().out)
-    assert "extra events" in shown
+    assert "not of this plan" in shown
     assert "2023-01-02" in shown
-    assert "All of the project was looked at, also what others sent to it." in shown
+    assert "All of the project was looked at, also what others sent to it." in " ".join(shown.split())
     assert (said["scope"], said["extras"]) == ({}, [{"event": "Step 0", "day": "2023-01-02", "count": 1}])
 
 

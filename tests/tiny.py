@@ -25,6 +25,7 @@ from pipeline.plan.build import Request, build
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.gates import Allowed
 from pipeline.plan.links import SealedLink
+from pipeline.plan.making import making
 from pipeline.plan.reading import Planned, find_parts, recipe_of, task_of, tasks
 from pipeline.plan.sealed import MappingSeal, Plan, load
 from pipeline.schema import Draft, Fault, Limits, Link, Options, Outcome, Skip
@@ -167,8 +168,8 @@ def make_plan(
     chosen = Options(**{"as_of": AS_OF, **options})
     recipe = Recipe(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
     place = Directory(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    build(Request(source, recipe, MappingSeal("tiny", "0" * 64, "tiny"), place, workers, "", allowed))
+    with making(place) as work:
+        build(Request(source, recipe, MappingSeal("tiny", "0" * 64, "tiny"), work, workers, "", allowed))
     return Made(load(place), place, frozenset(excluded))
 
 

@@ -12,17 +12,21 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import options
+from pipeline.cli import completing, options
 from pipeline.cli.options import console
 from pipeline.cli.preflight import before_sending
 from pipeline.cli.progress import Sending
 from pipeline.errors import UsageError
+from pipeline.printable import printable
+
+MOST_SAID = 1_000
+"""Characters of a warning that are shown."""
 
 
 @click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
 @options.directory
 @options.target
-@click.option("--dry-run", is_flag=True, help="Make and pack every request, and send none.")
+@click.option("--dry-run", is_flag=True, help="Make and pack every request that is left, and send none.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.project_key_file
 @options.personal_key_file
@@ -32,6 +36,7 @@ from pipeline.errors import UsageError
 @click.option(
     "--phases",
     metavar="LIST",
+    shell_complete=completing.phases,
     help="Send only these, as identities,groups; always in the order of the plan."
     "  [default: identities,groups,events,persons]",
 )
@@ -105,9 +110,9 @@ def apply(
     from pipeline.deliver.capture import address_of, is_loopback
     from pipeline.deliver.retry import Patience
     from pipeline.plan.phases import PHASES
-    from pipeline.report import terminal
+    from pipeline.report import machine, terminal
     from pipeline.report.preflight_view import key_standing
-    from pipeline.report.results import apply_result
+    from pipeline.report.results import apply_result, status_result
 
     address = address_of(to)
     pace = Pace(
@@ -142,17 +147,24 @@ def apply(
             plan, place, request, interrupted=interrupted, progress=progress,
             warn=lambda line: click.echo(f"Warning: {line}", err=True), workers=ready,
         )  # fmt: skip
-    result = apply_result(outcome) if found is None else apply_result(outcome, key_standing(found))
+    if found is None:
+        result = apply_result(outcome, to=address)
+    else:
+        result = apply_result(outcome, key_standing(found), to=address)
     with options.output():
         if as_json:
             options.emit(result)
         else:
             terminal.show_apply(console(), result)
+    if not dry_run:
+        problem = machine.add_applied(place, plan, status_result(plan, workflow.status(plan, place)))
+        if problem:
+            click.echo(f"Warning: {printable(problem, MOST_SAID)}", err=True)
     if outcome.problem is not None:
         raise outcome.problem
     if not outcome.balanced:
         return 6
-    return 5 if outcome.counts.refused else 0
+    return 5 if outcome.counts.refused and not dry_run else 0
 
 
 def _confirm(phases: Mapping[str, int], address: str, sentence: str) -> None:

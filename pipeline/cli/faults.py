@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline.cli import completing
 from pipeline.counted import counted
 from pipeline.errors import UsageError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 script = click.option(
     "--fault", "faults", multiple=True, metavar="FAULT",
-    help="Misbehave so; several are met in turn. See below.",
+    help="Misbehave so; several are met in turn. See below.", shell_complete=completing.faults,
 )  # fmt: skip
 seed = click.option(
     "--fault-seed", default=0, show_default=True, metavar="N",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.cli import options
+from pipeline.cli import completing, options
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +105,11 @@ def reaching(project: bool = True) -> Callable[[Callable[..., Any]], Callable[..
                 made
             )
         return click.option(
-            "--to", required=True, metavar="us|eu|URL", help="The service to speak to.", shell_complete=_targets
+            "--to",
+            required=True,
+            metavar="us|eu|URL",
+            help="The service to speak to.",
+            shell_complete=completing.targets,
         )(made)
 
     return decorate
@@ -114,10 +118,6 @@ def reaching(project: bool = True) -> Callable[[Callable[..., Any]], Callable[..
 def truth(ctx: click.Context, parameter: click.Parameter, value: str | None) -> bool | None:
     """`true` or `false` as what it says; None where the option was not given."""
     return None if value is None else value == "true"
-
-
-def _targets(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in ("us", "eu") if name.startswith(incomplete)]
 
 
 def print_json(value: object) -> None:

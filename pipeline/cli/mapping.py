@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import options
+from pipeline.cli import completing, options
 from pipeline.counted import counted
 from pipeline.errors import UsageError
 
@@ -33,7 +33,7 @@ def list_(as_json: bool) -> int:
 
 
 @mapping.command(epilog="Example: backcast mapping show mixpanel > mine.yaml")
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=completing.mappings)
 @click.option("--compiled", is_flag=True, help="Show what it compiles to instead.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the mapping.")
 def show(name: str, compiled: bool, settings: tuple[str, ...]) -> int:
@@ -63,7 +63,7 @@ def check(names: tuple[str, ...]) -> int:
 
 
 @mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
-@click.argument("names", metavar="NAME|FILE...", nargs=-1)
+@click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=completing.mappings)
 @options.as_json
 def test(names: tuple[str, ...], as_json: bool) -> int:
     """Run the cases inside mapping files (all shipped ones when none is named). Exit 7 when a case fails."""

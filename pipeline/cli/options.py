@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pipeline.cli import completing
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,8 +31,13 @@ source_root = click.option(
     "--source-root", type=click.Path(path_type=Path, file_okay=False), default=None, metavar="DIR",
     help="Where the export lies now, if it moved since the plan.",
 )  # fmt: skip
-target = click.option("--to", required=True, metavar="us|eu|URL", help="The service to speak to.")
-api = click.option("--api", metavar="us|eu|URL", help="Where the management API is.  [default: where --to is]")
+target = click.option(
+    "--to", required=True, metavar="us|eu|URL", help="The service to speak to.", shell_complete=completing.targets
+)
+api = click.option(
+    "--api", metavar="us|eu|URL", help="Where the management API is.  [default: where --to is]",
+    shell_complete=completing.targets,
+)  # fmt: skip
 project = click.option("--project", metavar="ID", help="The project's id.  [default: the one of the capture key]")
 project_key_file = click.option(
     "--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY."
@@ -101,14 +107,16 @@ def let_go_of_stdout() -> None:
 
 
 def console() -> Console:
-    """Where people read: stdout, as wide as their terminal, 110 columns elsewhere."""
+    """Where people read: stdout, as wide as their terminal; elsewhere as wide as COLUMNS says, or 110 columns."""
     from rich.console import Console
 
     class Terminal(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return Terminal(width=None if sys.stdout.isatty() else 110, highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    told = int(columns) if columns.isdecimal() and int(columns) else 110
+    return Terminal(width=None if sys.stdout.isatty() else told, highlight=False)
 
 
 def emit(value: object) -> None:

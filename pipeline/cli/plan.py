@@ -6,14 +6,20 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import options
+from pipeline.cli import completing, options
 from pipeline.cli.options import console
 from pipeline.cli.progress import Reading
 
 
 @click.command(epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.option("--mapping", "-m", metavar="NAME|FILE", help="A shipped mapping or a file; recognised when left out.")
+@click.option(
+    "--mapping",
+    "-m",
+    metavar="NAME|FILE",
+    help="A shipped mapping or a file; recognised when left out.",
+    shell_complete=completing.mappings,
+)
 @click.option(
     "--output",
     "-o",
@@ -23,7 +29,14 @@ from pipeline.cli.progress import Reading
     type=click.Path(path_type=Path),
     help="Where the plan is written.",
 )
-@click.option("--for", "target", default="", metavar="us|eu|URL", help="The intended target; fixes the dialect.")
+@click.option(
+    "--for",
+    "target",
+    default="",
+    metavar="us|eu|URL",
+    help="The intended target; fixes the dialect.",
+    shell_complete=completing.targets,
+)
 @click.option("--dialect", type=click.Choice(["contract", "posthog"]), help="Override the target's dialect.")
 @click.option("--since", metavar="TIME", help="Only events at or after this time (UTC).")
 @click.option("--until", metavar="TIME", help="Only events before this time (UTC).")
@@ -32,6 +45,7 @@ from pipeline.cli.progress import Reading
     "zones",
     multiple=True,
     metavar="ZONE[@DATE]",
+    shell_complete=completing.zones,
     help="IANA zone of a tool that writes local times; repeat with @DATE where it changed.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the mapping.")
@@ -63,7 +77,15 @@ from pipeline.cli.progress import Reading
 @click.option(
     "--profile-policy",
     metavar="fill-only|overwrite|prefix=TEXT",
+    shell_complete=completing.policies,
     help="How they meet a live profile.  [default: the mapping's, else fill-only]",
+)
+@click.option(
+    "--promoted-properties",
+    type=click.Choice(["leave", "final"]),
+    help="Event properties that the service copies to persons ($browser, utm_source, …): leave it what arrives last, or"
+    " final: first values go out before all events, as $set_once of $initial_…, and last ones after them, as $set under"
+    " every policy, since events overwrite these anyway. Reads the export twice.  [default: the mapping's, else leave]",
 )
 @click.option(
     "--persons",
@@ -105,7 +127,8 @@ def plan(
     since: str | None, until: str | None, zones: tuple[str, ...], settings: tuple[str, ...],
     exclude_ids: Path | None, limit: int | None, max_rejects: str, allow_recent: bool, collapse_identical: bool,
     name: str, no_provenance: bool, max_batch_events: int, max_batch_bytes: int,
-    person_properties: str | None, profile_policy: str | None, persons: str, max_ids_per_person: int,
+    person_properties: str | None, profile_policy: str | None, promoted_properties: str | None, persons: str,
+    max_ids_per_person: int,
     identities: Path | None, group_types: str, earlier: tuple[Path, ...], as_of: str | None,
     workers: int | None, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
@@ -143,6 +166,7 @@ def plan(
         as_of=options.instant(as_of, "--as-of"),
         person_properties=person_properties,
         profile_policy=profile_policy,
+        promoted_properties=promoted_properties,
         persons=persons,
         max_ids_per_person=max_ids_per_person,
         identities=identities,

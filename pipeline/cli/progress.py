@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
     from pipeline.deliver.apply import Counts
 
 EVERY = 30.0
+SILENT = 10.0
+"""Seconds of nothing but failures after which a quiet run says what it waits for."""
+SILENT_EVERY = 600.0
+"""Seconds from one such line to the next."""
 NOW_SECONDS = 10.0
 """The rate of now is that of this many seconds."""
 MOST_TROUBLE = 60
 """Characters of the last failure that the line shows."""
+MOST_SAID = 300
 
 
 class _Line:
@@ -117,6 +123,7 @@ class Sending(_Line):
         self._planned = total
         self._refused_before: int | None = None
         self._lately: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._waited: float | None = None
 
     def __enter__(self) -> Sending:
         super().__enter__()
@@ -124,6 +131,7 @@ class Sending(_Line):
 
     def __call__(self, counts: Counts) -> None:
         if self._quiet:
+            self._say_waiting(counts)
             return
         if self._refused_before is None:
             self._refused_before = counts.refused
@@ -132,6 +140,22 @@ class Sending(_Line):
         done = counts.already_settled + counts.accepted + counts.refused
         total = self._planned - counts.aside
         self.show(done, lambda: self._detail(counts, ended, total - done), about=counts.phase, total=total)
+
+    def _say_waiting(self, counts: Counts) -> None:
+        """One line, and another one rarely, while nothing comes of anything: silence would look like work."""
+        if not counts.trouble or counts.idle < SILENT:
+            return
+        now = self._clock()
+        if self._waited is not None and now - self._waited < SILENT_EVERY:
+            return
+        self._waited = now
+        until = datetime.now().astimezone() + timedelta(seconds=counts.patience)
+        print(
+            f"Nothing settled for {_long(counts.idle)}; last failure: {printable(counts.trouble, MOST_SAID)}. Trying on"
+            f" until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _remember(self, ended: int) -> None:
         now = self._clock()

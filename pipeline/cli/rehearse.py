@@ -45,7 +45,7 @@ def rehearse(
     for line in misbehaviour.told(done.faults):
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
-    machine.write_report(place, plan, applied, verified)
+    machine.write_report(place, plan, rehearsal=applied, rehearsed=verified)
     with options.output():
         if as_json:
             options.emit({"format": "backcast.rehearse/1", "apply": applied, "verify": verified})

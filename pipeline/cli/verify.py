@@ -29,6 +29,7 @@ def verify(
     Two sets of (uuid, event, distinct_id, timestamp) are compared exactly. Exit 7 when they differ.
     """
     from pipeline import config, workflow
+    from pipeline.deliver.capture import address_of
     from pipeline.report import machine, terminal
     from pipeline.report.results import verify_result
 
@@ -42,7 +43,7 @@ def verify(
     found = workflow.verify_plan(
         plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=source_root
     )
-    result = verify_result(found)
+    result = verify_result(found, to=address_of(to))
     with options.output():
         if as_json:
             options.emit(result)

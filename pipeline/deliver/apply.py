@@ -102,6 +102,7 @@ class Apply:
         self._children: list[Piece] = []
         self._doubted: set[Place] = set()
         self._troubled: dict[Place, str] = {}
+        self._since: dict[Place, float] = {}
         self._flying = 0
         self._in_order = False
         self._gate = Gate(Pacing(pace.concurrency, pace.rate))
@@ -141,7 +142,9 @@ class Apply:
 
     def _finish(self, before: Totals, seconds: float) -> Outcome:
         counts, now = self.counts, self.ledger.totals()
-        counts.wind_up(before, now)
+        counts.wind_up(before, now, self.ledger.batches_begun())
+        if self.dry_run:
+            counts.only_would()
         problem = self._problem
         if self.interrupted.is_set() and (problem is None or isinstance(problem, Unfinished)):
             # Workers die with the terminal's whole group; the person's wish came first.
@@ -155,7 +158,7 @@ class Apply:
         if outcome.balanced and isinstance(known, Interrupted | Unfinished):
             outcome = replace(outcome, problem=None)  # nothing was left to stop
         said = "failed" if problem and not known else "stopped" if outcome.problem or not outcome.balanced else "done"
-        self.ledger.finish(said, counts.batches_sent, counts.batches_retried, counts.batches_split)
+        self.ledger.finish(said)
         if problem is not None and known is None:
             raise problem
         return outcome
@@ -229,7 +232,6 @@ class Apply:
     def _send(self, phase: str, number: int, batches: list[Batch], senders: ThreadPoolExecutor) -> None:
         """Begin and send a block's batches, as room allows; write down what landed meanwhile."""
         waiting = deque((Place(phase, number, batch.first, batch.last), batch) for batch in batches)
-        self.counts.batches_made += len(waiting)
         while waiting or self._children:
             self._check()
             room = (1 if self._in_order else self._gate.limit * 2) - self._flying
@@ -254,7 +256,6 @@ class Apply:
         waiting.popleft()
         waiting.extendleft(reversed(pieces))
         self.counts.batches_split += 1
-        self.counts.batches_made += len(pieces)
         return True
 
     def _drain(self, senders: ThreadPoolExecutor) -> None:
@@ -279,16 +280,24 @@ class Apply:
                     self.ledger.begin(place, batch.bytes)
         for place, batch in begin:
             self._flying += 1
+            self._since[place] = self._gate.now()
             senders.submit(self._post, place, batch)
-        counts = self.counts
-        counts.in_flight, counts.limit, counts.held = self._flying, self._gate.limit, self._gate.held()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say how things stand."""
+        counts, gate = self.counts, self._gate
+        counts.in_flight, counts.limit, counts.held = gate.flying, gate.limit, gate.held()
         counts.trouble = next(reversed(self._troubled.values()), "")
+        oldest = min(self._since.values(), default=gate.now())
+        counts.idle = gate.idle(oldest)
+        counts.patience = max(0.0, self.pace.patience.seconds - counts.idle)
         self.progress(counts)
 
     def _post(self, place: Place, batch: Batch) -> None:
         """Send one batch; runs in a sender thread, and always leaves a word of what came of it."""
         error: Exception | None = None
-        sent = Sent(Receipt(Answer.DOUBT, 0, "sending failed"), 1, True)
+        sent = Sent(Receipt(Answer.DOUBT, 0, "sending failed"), 1, True, True)
         try:
             self._halting()
             sent = send_patiently(
@@ -319,6 +328,7 @@ class Apply:
             else:
                 landed.append(one)
                 self._flying -= 1
+                self._since.pop(one.place, None)
         return landed, failed
 
     # -- what an answer means --------------------------------------------------------------------------
@@ -328,7 +338,7 @@ class Apply:
         place, (number, at, seconds, receipt) = failed
         self.ledger.failed(place, number, at, seconds, receipt.status or None, receipt.detail)
         self._troubled.pop(place, None)
-        self._troubled[place] = f"{receipt.status or 'no answer'} {receipt.detail}".strip()
+        self._troubled[place] = f"{receipt.status or ''} {receipt.detail}".strip() or "no answer"
         if receipt.taken and place not in self._doubted:
             self._doubted.add(place)
             self.counts.add(place.phase, in_doubt=place.events)
@@ -337,8 +347,8 @@ class Apply:
         """Write one answer down, and decide what it means for the run."""
         place, batch, sent, error, ends = landed
         receipt, counts = sent.receipt, self.counts
-        counts.batches_sent += sent.tries > 0
-        counts.bytes_sent += len(batch.body) * (sent.tries > 0)
+        counts.batches_sent += sent.left
+        counts.bytes_sent += len(batch.body) * sent.left
         counts.batches_retried += sent.tries > 1
         self._troubled.pop(place, None)
         doubted = place in self._doubted
@@ -347,7 +357,7 @@ class Apply:
             counts.add(place.phase, in_doubt=-place.events)
         match receipt.answer:
             case Answer.SETTLED:
-                self.ledger.settle(place, sent.tries, receipt.status)
+                self.ledger.settle(place, receipt.status)
                 counts.add(place.phase, accepted=place.events)
                 learned = self._size.settled(place, batch.bytes)
                 if learned is not None:
@@ -358,25 +368,19 @@ class Apply:
                 if receipt.answer is Answer.TOO_LARGE:
                     self._size.refused(batch.bytes, halves)
                 sizes = [(half, cut.bytes) for half, cut in halves]
-                self.ledger.split(place, sizes, sent.tries, receipt.status, receipt.detail)
+                self.ledger.split(place, sizes, receipt.status, receipt.detail)
                 counts.batches_split += 1
-                counts.batches_made += len(halves)
                 # The last one is taken first: one way down to the poison before the next, so few halves are open.
                 self._children.extend(reversed(halves))
             case Answer.POISON | Answer.TOO_LARGE:
                 self._size.ended(place)
-                self.ledger.refuse(place, _uuid_of(batch), sent.tries, receipt.status, receipt.detail)
+                self.ledger.refuse(place, _uuid_of(batch), receipt.status, receipt.detail)
                 counts.add(place.phase, refused=1)
                 if counts.refused > self.pace.max_refused:
                     self._fail(too_many_refused(counts.refused, receipt))
             case _:
-                status = receipt.status or None
-                if doubted and not sent.tries:
-                    pass  # nothing was asked: what an earlier run knew of it stands
-                elif sent.doubtful or doubted:
-                    self.ledger.doubt(place, sent.tries, status, receipt.detail)
-                else:
-                    self.ledger.withhold(place, sent.tries, status, receipt.detail)
+                if not (sent.doubtful or doubted):
+                    self.ledger.withhold(place)
                 if error is not None:
                     self._fail(error)
                 elif receipt.answer is Answer.STOP:

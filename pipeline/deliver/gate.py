@@ -27,6 +27,11 @@ class Gate:
         """Requests that may be in flight together now."""
         return self._pacing.limit
 
+    @property
+    def flying(self) -> int:
+        """Requests that are in flight now."""
+        return self._pacing.flying
+
     def held(self) -> float:
         """Seconds for which the service asked to be left alone."""
         return self._pacing.held(self._clock())

@@ -34,7 +34,7 @@ class EventCounts(msgspec.Struct):
     """Events by what became of them; `already_settled` is the work of earlier runs, `made` the sum of the others.
 
     `refused` holds what earlier runs were refused too: it is no more sent. While a run goes, `in_doubt` counts events
-    that left and had no answer that settles them.
+    that left and had no answer that settles them. `would_send` is what a dry run packed, and no other run has any.
     """
 
     made: int = 0
@@ -42,6 +42,7 @@ class EventCounts(msgspec.Struct):
     refused: int = 0
     in_doubt: int = 0
     already_settled: int = 0
+    would_send: int = 0
 
     def conclude(self, before: Totals | PhaseTotals, now: Totals | PhaseTotals) -> None:
         """Take the ledger's word, not what this process remembers of steps that may have failed."""
@@ -49,14 +50,19 @@ class EventCounts(msgspec.Struct):
         self.refused, self.in_doubt = now.refused, now.in_doubt
         self.made = now.settled + now.refused + now.in_doubt
 
+    def only_would(self) -> None:
+        """Nothing left this machine: what was accepted nowhere would be sent."""
+        self.would_send, self.accepted = self.accepted, 0
+
 
 class Counts(EventCounts):
-    """What this run did, in events and in batches. `batches_made` counts halves of split ones.
+    """What this run did, in events and in batches. `batches_made`, known at the end, counts halves of split ones.
 
     `phases` holds the same counts for each phase, `phase` is the one that is being sent, and `aside` counts the unsent
     events of phases that this run leaves alone. While the run goes, `limit` is how many requests may be in flight,
     `held` for how many seconds the service asked to be left alone, and `trouble` the last failure of a batch that is
-    still tried, "" where there is none.
+    still tried, "" where there is none. `idle` is for how many seconds nothing settled while something was asked, and
+    `patience` how many more the run waits for anything to settle.
     """
 
     phases: dict[str, EventCounts] = msgspec.field(default_factory=lambda: {one: EventCounts() for one in PHASES})
@@ -71,6 +77,8 @@ class Counts(EventCounts):
     limit: int = 0
     held: float = 0.0
     trouble: str = ""
+    idle: float = 0.0
+    patience: float = 0.0
 
     def add(self, phase: str, **events: int) -> None:
         """Add to the counts of a phase, and of all."""
@@ -86,17 +94,25 @@ class Counts(EventCounts):
             if phase not in phases:
                 self.aside += events - settled - refused
 
-    def wind_up(self, before: Totals, now: Totals) -> None:
-        """The counts at the end of a run, by the ledger."""
-        self.in_flight = 0
+    def wind_up(self, before: Totals, now: Totals, begun: int) -> None:
+        """The counts at the end of a run, by the ledger; `begun` are its batches."""
+        self.in_flight, self.batches_made = 0, begun
         self.conclude(before, now)
         for phase, counts in self.phases.items():
             counts.conclude(before.of(phase), now.of(phase))
+
+    def only_would(self) -> None:
+        super().only_would()
+        self.batches_sent = 0
+        for counts in self.phases.values():
+            counts.only_would()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent` (law 1).
+
+    In a dry run there is what would be sent in the place of what was accepted.
 
     `phases` is what is planned of each phase, `held` the phases with something left that the run was told to leave
     alone. `problem` is what stopped it before its end, None when nothing did.
@@ -114,7 +130,8 @@ class Outcome:
     @property
     def unsent(self) -> int:
         counts = self.counts
-        return self.planned - counts.already_settled - counts.accepted - counts.refused - counts.in_doubt
+        ended = counts.already_settled + counts.accepted + counts.refused + counts.would_send
+        return self.planned - ended - counts.in_doubt
 
     @property
     def balanced(self) -> bool:

@@ -39,11 +39,15 @@ class Patience:
 
 
 class Sent(NamedTuple):
-    """The last receipt of a batch, and how many requests it took. `doubtful`: some try may have been taken."""
+    """The last receipt of a batch, and how many requests it took.
+
+    `doubtful`: some try may have been taken. `left`: some try may have reached anybody.
+    """
 
     receipt: Receipt
     tries: int
     doubtful: bool
+    left: bool
 
 
 class Tried(NamedTuple):
@@ -94,11 +98,11 @@ def send_patiently(
     """
     last = Receipt(Answer.UNSENT, 0, "not sent: the run was stopping", taken=False)
     tries = doubts = 0
-    doubtful = False
+    doubtful = left_us = False
     began = gate.now()
 
     def attempt() -> Receipt:
-        nonlocal last, tries, doubts, doubtful
+        nonlocal last, tries, doubts, doubtful, left_us
         left = gate.enter(events, stop)
         if left is None:
             return last
@@ -110,6 +114,7 @@ def send_patiently(
         finally:
             gate.leave(left, receipt)
         doubts += last.answer is Answer.DOUBT
+        left_us = left_us or last.taken or last.status > 0
         if last.answer is not Answer.SETTLED:
             doubtful = doubtful or last.taken
             moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -142,4 +147,4 @@ def send_patiently(
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
     receipt: Receipt = retrying(attempt)
-    return Sent(receipt, tries, doubtful)
+    return Sent(receipt, tries, doubtful, left_us)

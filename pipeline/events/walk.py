@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.events.encoder import Encoder
 from pipeline.events.gathering import Gathering
@@ -14,7 +15,7 @@ from pipeline.events.observing import GROUPS, NOTE, OVERWRITES, observer
 from pipeline.events.texts import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts
 from pipeline.extract.rows import Rows
 from pipeline.identity import SEPARATOR, content_key
-from pipeline.instants import DAY
+from pipeline.instants import DAY, format_utc
 from pipeline.native import AVAILABLE, native
 from pipeline.schema import BrokenRow, Draft, Fault, GroupUpdate, Link, PersonUpdate, Reject, Skip
 from pipeline.validate import MAX_ID, Rules, check, check_size, check_update, skip_code, skip_link, skip_update
@@ -24,6 +25,9 @@ _TAIL_ROOM = 256
 Members: Any = native.Members if AVAILABLE else None
 OVERWRITES_PERSON = ("overwrites_person", "the event carries $set")
 NO_NOTE = "empty_person_update"
+OLD_CODE, OLD = "old_timestamp", 1_104_537_600_000_000
+"""Before 2005, in µs UTC: no tool that a mapping knows existed (the first hosted ones came from November 2005 on), so
+such a time is a 0, or one in another unit, more often than history."""
 SURELY_SMALL = 300_000
 """An event shorter than this keeps every rule of size, however it is encoded."""
 
@@ -131,6 +135,7 @@ class _Maker:
                         heads[draft.event] = encoder.head(draft.event)  # type: ignore[arg-type]
                         self.hear(row, draft)
                 elif draft.__class__ is Skip:
+                    self.skip(row, draft)
                     made.skips[draft.code] += 1
                 else:
                     mapped += self.several(row, draft if isinstance(draft, list) else [draft])
@@ -222,7 +227,7 @@ class _Maker:
                 elif type(outcome) is PersonUpdate or type(outcome) is GroupUpdate:
                     code = self.update(row, outcome)
                 elif type(outcome) is Skip:
-                    code = outcome.code
+                    code = self.skip(row, outcome)
                 else:
                     raise _Fallen(outcome, None)
                 first_skip = first_skip or code
@@ -315,6 +320,12 @@ class _Maker:
         if code not in self.made.examples:
             self.made.examples[code] = (row, self.rows.offset(row), detail)
 
+    def skip(self, row: int, skip: Skip) -> str:
+        """The code of a skip, which is told as a warning where there is something to tell."""
+        if skip.detail:
+            self.warn(row, skip.code, skip.detail)
+        return skip.code
+
     def finish(self) -> None:
         made, texts = self.made, self.texts
         texts.close_run()
@@ -332,11 +343,22 @@ class _Maker:
         names = {name: number for number, name in enumerate(dict.fromkeys(made.names))}
         made.distinct_names = list(names)
         made.name_of = np.fromiter(map(names.__getitem__, made.names), np.uint32, made.count)
-        days = np.array(made.times, np.int64) // DAY
+        times = np.array(made.times, np.int64)
+        self.warn_of_old(times)
+        days = times // DAY
         cells, counts = np.unique(days * len(names) + made.name_of, return_counts=True)
         for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
             day, name = divmod(cell, len(names))
             made.cells[made.distinct_names[name], day, "mapped"] += count
+
+    def warn_of_old(self, times: NDArray[np.int64]) -> None:
+        """Tell of events from before there were tools to record them."""
+        old = np.flatnonzero(times < OLD)
+        if len(old):
+            row = self.made.row_of[old[0]]
+            self.made.warnings[OLD_CODE] += len(old)
+            detail = f"{format_utc(int(times[old[0]]))}; is it 0, or seconds and milliseconds mistaken for each other?"
+            self.made.examples[OLD_CODE] = (row, self.rows.offset(row), detail)
 
 
 def make_events(

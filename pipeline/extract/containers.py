@@ -177,7 +177,7 @@ def _fill(stream: IO[bytes], view: memoryview) -> int:
 
 
 _DAMAGE = (OSError, zlib.error, ValueError, RuntimeError, NotImplementedError)
-_CODEC_MODULES = {"zipfile", "tarfile", "zstd", "zstandard", "_lzma", "lzma", "isal"}
+_CODEC_MODULES = {"zipfile", "tarfile", "zstd", "zstandard", "_lzma", "lzma", "isal", "igzip_lib"}
 
 
 def broken(error: Exception, path: str, given: int) -> UnreadableExport:

@@ -19,6 +19,7 @@ import csv
 import io
 from collections.abc import Iterator
 
+from pipeline.counted import counted
 from pipeline.extract.csv_blocks import Lines
 from pipeline.extract.dialect import is_blank, parser
 from pipeline.extract.stream import WIDE
@@ -61,7 +62,7 @@ class DelimitedRows:
                         self._last = number, cells
                         yield dict(zip(header, cells, strict=False))
                     else:
-                        yield BrokenRow("bad_csv_row", f"{len(cells)} cells; the header has {columns}")
+                        yield BrokenRow("bad_csv_row", f"{counted(len(cells), 'cell')}; the header has {columns}")
                 return
             except csv.Error as error:
                 number += 1

@@ -16,6 +16,7 @@ from pipeline.extract import archives
 from pipeline.extract.containers import broken
 from pipeline.extract.dialect import renamed
 from pipeline.extract.formats import unusual
+from pipeline.extract.own_plans import is_plan
 from pipeline.extract.sniff import Found, NoRows, sniff
 from pipeline.extract.stream import digest_of
 from pipeline.schema import Dialect, Format, Notice, Part, Source
@@ -67,7 +68,8 @@ def open_source(paths: Sequence[str], *, spool: Path | None = None) -> Source:
         what = f"nothing to read was found in {', '.join(paths)} ({seen})"
         raise UsageError(what, hint="name the export itself")
     kept = _without_copies(search)
-    return Source(tuple(replace(part, index=index) for index, part in enumerate(kept)), tuple(search.notes))
+    parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(kept))
+    return Source(parts, tuple(search.notes), tuple(size for _, size in kept))
 
 
 def natural(path: str) -> tuple[tuple[int, int, str], ...]:
@@ -86,6 +88,8 @@ def _expand(path: str, spool: Path | None, search: _Search) -> tuple[str, list[_
         file = _spooled(spool)
         return os.path.dirname(file), [_File(file, named=True)]
     if os.path.isdir(path):
+        if is_plan(Path(path)):
+            raise UsageError(f"{_printable(path)} is a plan of backcast, not an export", hint="name the export itself")
         return os.path.abspath(path), list(_walk(path, search))
     if os.path.lexists(path):
         return os.path.dirname(os.path.abspath(path)), [_File(os.path.abspath(path), named=True)]
@@ -151,6 +155,9 @@ def _is_marker(file: str, search: _Search) -> bool:
             path=file,
             hint="write the table as plain Parquet first, and name that",
         )
+    if os.path.isdir(file) and is_plan(Path(file)):
+        search.note("ignored_file", _printable(file), "a plan of backcast, not an export")
+        return True
     if name.startswith("."):
         search.note("ignored_file", _printable(file), "its name begins with a dot")
         return True
@@ -275,12 +282,13 @@ def _tell_names(changed: list[tuple[str, str]], part: Part, search: _Search) -> 
         search.note(code, part.path, f"the column {old!r} is read as {new!r}")
 
 
-def _without_copies(search: _Search) -> list[Part]:
-    """The parts without those whose stored bytes equal an earlier part's: only equal sizes are compared."""
+def _without_copies(search: _Search) -> list[tuple[Part, int]]:
+    """The parts and their sizes, without those whose stored bytes equal an earlier part's: only equal sizes are
+    compared."""
     by_size: dict[int, int] = {}
     for size in search.sizes:
         by_size[size] = by_size.get(size, 0) + 1
-    kept: list[Part] = []
+    kept: list[tuple[Part, int]] = []
     first: dict[str, str] = {}
     for part, size in zip(search.parts, search.sizes, strict=True):
         if by_size[size] > 1:
@@ -289,5 +297,5 @@ def _without_copies(search: _Search) -> list[Part]:
                 search.note("same_file", part.path, f"the same bytes as {first[part.digest]}; read once")
                 continue
             first[part.digest] = part.path
-        kept.append(part)
+        kept.append((part, size))
     return kept

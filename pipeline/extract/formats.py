@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pipeline.counted import counted
 from pipeline.extract.rows import Rows
 from pipeline.extract.stream import is_plain, read_range
 from pipeline.schema import Block, Dialect, Format, Part
@@ -60,7 +61,7 @@ def describe(part: Part) -> str:
     dialect = part.dialect
     words = [_NAMES[part.format]]
     if part.format is Format.CSV:
-        words.append(f"{len(dialect.header)} columns")
+        words.append(counted(len(dialect.header), "column"))
         words.extend(unusual(dialect))
     elif dialect.encoding != "utf-8":
         words.append(dialect.encoding)

@@ -13,6 +13,7 @@ from pipeline.errors import UsageError
 from pipeline.extract import digest_of, open_source
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
+from pipeline.plan.filenames import as_name
 from pipeline.schema import Part, Source
 
 
@@ -65,6 +66,6 @@ def _changed(source: Source, seen: Mapping[str, SeenPart], folder: Path) -> list
 
 
 def name_of(file: str, member: str, folder: Path) -> str:
-    """What a job calls a part."""
-    shown = os.fsencode(os.path.relpath(file, folder)).decode("utf-8", "backslashreplace")
-    return f"{shown}!{member}" if member else shown
+    """What a job calls a part; `file` and `member` may be as a plan writes them (`plan.filenames`)."""
+    shown = os.path.relpath(as_name(file), folder)
+    return os.fsencode(f"{shown}!{as_name(member)}" if member else shown).decode("utf-8", "backslashreplace")

@@ -47,6 +47,10 @@ KEYS = {
     "exclude_ids": "a file of ids to leave out, one a line",
 }
 REQUIRED = ("job", "source", "mapping", "from", "persons", "to")
+NOT_PROMOTED = (
+    "a window knows only its own events, so the last values of one that comes late would overwrite newer ones",
+    "plan the whole export at once with --promoted-properties final, or leave what the service promotes",
+)
 LEAST_LAG = 48 * HOUR
 """The service bills younger events as live ones (DESIGN 9, `recent_timestamp`): all of them would be rejected."""
 
@@ -86,7 +90,7 @@ def load_job(file: str | Path) -> Job:
         lag=table.one("lag", _lag, "49h"),
         lookback=table.one("lookback", lambda text: _whole(text, 0), "0"),
         collapse=table.choice("collapse", ("none", "identical")) == "identical",
-        person_properties=table.below("persons", ("properties",)).choice("properties", ("none", "final")),
+        person_properties=_person_properties(table),
         most_merges=_merges(table),
         to=table.one("to", _target),
         state=folder / table.one("state", _filled, f"state/{name}"),
@@ -155,9 +159,9 @@ class _Table:
         """Whether a table stands under a key."""
         return bool(getattr(self._entries[key], "id", "") == "mapping")
 
-    def below(self, key: str, keys: tuple[str, ...]) -> _Table:
-        """The table under a key, which has all of these keys and no others."""
-        return _Table(self._reader, self._entries[key], repr(key), keys, keys)
+    def below(self, key: str, keys: tuple[str, ...], others: tuple[str, ...] = ()) -> _Table:
+        """The table under a key, which has all of these keys, may have the others, and has no more."""
+        return _Table(self._reader, self._entries[key], repr(key), keys + others, keys)
 
     def _read(self, node: Any, key: str, read: Callable[[str], T]) -> T:
         text = self._reader.text(node, key)
@@ -186,8 +190,16 @@ def _mapping(text: str, folder: Path) -> str:
     from pipeline.mapping import load
 
     path = str(folder / text) if (folder / text).is_file() else text
-    load(path)
+    if load(path).persons.promoted == "final":
+        raise UsageError(f"{text} says `promoted: final` of persons; {NOT_PROMOTED[0]}", hint=NOT_PROMOTED[1])
     return path
+
+
+def _person_properties(table: _Table) -> str:
+    persons = table.below("persons", ("properties",), ("promoted",))
+    if persons.choice("promoted", ("leave", "final")) == "final":
+        raise persons.wrong("promoted", *NOT_PROMOTED)
+    return persons.choice("properties", ("none", "final"))
 
 
 def _existing(path: Path) -> Path:

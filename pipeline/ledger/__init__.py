@@ -17,11 +17,11 @@ Anybody may read it, also while a run is going: `sqlite3 -readonly ledger.sqlite
     batch_bytes   the largest request that the service was found to take; absent until it refused a larger one
 
 `runs`: one row for each apply: `started`, `ended`, `version` of backcast, `outcome` (done, stopped, failed; null while
-it goes or where it was killed), and the batches it `sent`, `retried` and `split`.
+it goes or where it was killed).
 
 `batches`: one row for each request, named by (`phase`, `block`, `first`, `last`): events counted from 0 in their block
-after the plan's tables, both inclusive. `bytes` before gzip, `tries` over all runs, `status` and `detail` of the last
-answer, `run` that touched it last, `begun` and `ended`. Its `state`:
+after the plan's tables, both inclusive. `bytes` before gzip, `tries` over all runs, as they ended, `status` of the last
+answer (null: none ever came), `detail` of the last try, `run` that began it last, `begun` and `ended`. Its `state`:
 
     begun      about to leave, in flight, or in doubt
     settled    taken
@@ -43,14 +43,16 @@ All times are UTC. Questions a person asks:
     which batches retry  select * from batches where tries > 1
 """
 
+from pipeline.ledger.discarding import discard, refuse_taken
 from pipeline.ledger.opening import hold, is_held, release
-from pipeline.ledger.reading import Account, read_account, read_places, read_totals
+from pipeline.ledger.reading import Account, Course, read_account, read_places, read_totals
 from pipeline.ledger.schema import VERSION, Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
 from pipeline.ledger.writing import Ledger
 
 __all__ = [
     "VERSION",
     "Account",
+    "Course",
     "Doubt",
     "Ledger",
     "PhaseTotals",
@@ -58,10 +60,12 @@ __all__ = [
     "Refusal",
     "Totals",
     "Trouble",
+    "discard",
     "hold",
     "is_held",
     "read_account",
     "read_places",
     "read_totals",
+    "refuse_taken",
     "release",
 ]

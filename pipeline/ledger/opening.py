@@ -25,7 +25,8 @@ def connect(path: Path | None) -> sqlite3.Connection:
     """The file for writing, checked from end to end where there is one. Raises what `trouble` says."""
     try:
         # Transactions are begun by `Ledger.moment` alone: the module's own leave a schema half written by a crash.
-        database = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None)
+        # Without a name it is a file of SQLite's own, which grows on disk and is gone once it is closed.
+        database = sqlite3.connect(path or "", timeout=BUSY_SECONDS, isolation_level=None)
         try:
             database.execute("pragma journal_mode = wal")
             database.execute("pragma synchronous = full")
@@ -41,7 +42,10 @@ def connect(path: Path | None) -> sqlite3.Connection:
 
 
 def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> None:
-    """Make the tables, or hold them against the plan and the target. Raises BrokenLedger."""
+    """Make the tables, or hold them against the plan and the target. Raises BrokenLedger.
+
+    Another target is taken where the first one cannot have taken anything: it was mistyped, and is forgotten.
+    """
     if not database.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
         for statement in SCHEMA:
             database.execute(statement)
@@ -56,12 +60,40 @@ def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, t
             f"{path} has schema {known.get('version')}; this version writes {VERSION}",
             hint="finish the run with the version of backcast that began it",
         )
-    for name, wanted in (("plan", plan_digest), ("target", target)):
-        if known.get(name) != wanted:
+    if known.get("plan") != plan_digest:
+        raise BrokenLedger(
+            f"{path} belongs to plan {known.get('plan')}, not to {plan_digest}",
+            hint="give the directory the plan back that was applied, or plan into another one",
+        )
+    if known.get("target") != target:
+        if not untaken(database):
             raise BrokenLedger(
-                f"{path} belongs to {name} {known.get(name)}, not to {wanted}",
+                f"{path} belongs to target {known.get('target')} ({told_to(database)}), not to {target}",
                 hint="apply each plan directory to one target; make a new plan for another",
             )
+        for table in ("tries", "batches", "runs"):
+            database.execute(f"delete from {table}")
+        database.execute("update meta set value = ? where key = 'target'", (target,))
+
+
+def untaken(database: sqlite3.Connection) -> bool:
+    """Whether nobody can have taken anything: no request was ever answered, and none is in doubt."""
+    asked = "select 1 from batches where state != 'waiting' or status is not null limit 1"
+    answered = "select 1 from tries where status is not null limit 1"
+    return not (database.execute(asked).fetchone() or database.execute(answered).fetchone())
+
+
+def told_to(database: sqlite3.Connection) -> str:
+    """What came of what the ledger's target was sent, in words."""
+    states = dict(database.execute("select state, sum(last - first + 1) from batches group by state"))
+    begun = [f"{states[state]:,} {word}" for state, word in _TAKEN if states.get(state)]
+    if begun:
+        return f"events there: {', '.join(begun)}"
+    (status,) = database.execute("select max(status) from tries").fetchone()
+    return f"it answered {status}"
+
+
+_TAKEN = (("settled", "settled"), ("refused", "refused"), ("begun", "in doubt"))
 
 
 def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, rotated: bool) -> None:

@@ -8,23 +8,41 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from pipeline.ledger.opening import BUSY_SECONDS, is_held, trouble
 from pipeline.ledger.schema import Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
 
 
+class Course(msgspec.Struct, frozen=True):
+    """The runs of a ledger: to which address, how many, when the first began and the last one ended.
+
+    `ended` is None while a run goes, and where it was killed.
+    """
+
+    to: str
+    runs: int
+    began: str
+    ended: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where a plan stands, at one moment. `doubts` and `refusals` are the first of them, `troubles` all by status."""
+    """Where a plan stands, at one moment. `doubts` and `refusals` are the first of them, `troubles` all by status.
+
+    `course` is None where nothing was ever applied.
+    """
 
     totals: Totals = field(default_factory=Totals)
     doubts: list[Doubt] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
+    course: Course | None = None
 
 
 def read_account(path: Path, most: int = 100) -> Account:
     """Totals, and up to `most` of what needs a person's eye, also while a run is writing. Raises BrokenLedger."""
-    with _reading(path) as database:
+    with reading(path) as database:
         if database is None:
             return Account()
         database.execute("begin")  # one view of it all
@@ -46,18 +64,26 @@ def read_account(path: Path, most: int = 100) -> Account:
             [Doubt(*row) for row in doubts],
             [Refusal(*row) for row in refusals],
             [Trouble(*row) for row in troubles],
+            _course(database),
         )
+
+
+def _course(database: sqlite3.Connection) -> Course | None:
+    (to,) = database.execute("select value from meta where key = 'target'").fetchone()
+    runs, began = database.execute("select count(*), min(started) from runs").fetchone()
+    last = database.execute("select ended from runs order by id desc limit 1").fetchone()
+    return Course(to, runs, began, last[0]) if last else None
 
 
 def read_totals(path: Path) -> Totals:
     """Where a plan stands, also while a run is writing. Raises BrokenLedger."""
-    with _reading(path) as database:
+    with reading(path) as database:
         return Totals() if database is None else totals_in(database)
 
 
 def read_places(path: Path, state: str) -> Iterator[Place]:
     """Every batch in one state, in phase and block order, also while a run is writing. Raises BrokenLedger."""
-    with _reading(path) as database:
+    with reading(path) as database:
         if database is None:
             return
         yield from (
@@ -69,7 +95,7 @@ def read_places(path: Path, state: str) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
+def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
     """The ledger for reading; None where there is none yet."""
     if not path.exists():
         yield None
@@ -87,6 +113,13 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         raise trouble(path, error) from None
 
 
+def copy_ledger(path: Path, into: sqlite3.Connection) -> None:
+    """Copy the ledger at `path`, if there is one, as it stands. Raises BrokenLedger."""
+    with reading(path) as database:
+        if database is not None:
+            database.backup(into)
+
+
 def totals_in(database: sqlite3.Connection) -> Totals:
     """The totals of an open ledger."""
     states = {
@@ -99,19 +132,20 @@ def totals_in(database: sqlite3.Connection) -> Totals:
         one: PhaseTotals(*(states.get((one, state), 0) for state in ("settled", "refused", "begun")))
         for one in {phase for phase, _ in states}
     }
-    sent, retried, split = database.execute(
-        "select coalesce(sum(sent), 0), coalesce(sum(retried), 0), coalesce(sum(split), 0) from runs"
+    # One that waits without an answer met nobody: its requests never left.
+    made, sent, retried, split = database.execute(
+        "select count(*), total(tries > 0 and not (state = 'waiting' and status is null)), total(tries > 1),"
+        " total(state = 'split') from batches"
     ).fetchone()
-    made = database.execute("select count(*) from batches").fetchone()[0]
     outcome = database.execute("select outcome from runs order by id desc limit 1").fetchone()
     return Totals(
         sum(one.settled for one in phases.values()),
         sum(one.refused for one in phases.values()),
         sum(one.in_doubt for one in phases.values()),
         made,
-        sent,
-        retried,
-        split,
+        int(sent),
+        int(retried),
+        int(split),
         (outcome[0] if outcome else "") or "",
         phases,
     )

@@ -14,8 +14,7 @@ VERSION = 2
 SCHEMA = (
     "create table meta (key text primary key, value text not null) without rowid",
     "create table runs ("
-    " id integer primary key, started text not null, ended text, version text not null, outcome text,"
-    " sent integer not null default 0, retried integer not null default 0, split integer not null default 0)",
+    " id integer primary key, started text not null, ended text, version text not null, outcome text)",
     "create table batches ("
     " phase text not null, block integer not null, first integer not null, last integer not null,"
     " state text not null check (state in ('begun', 'settled', 'refused', 'split', 'waiting')),"
@@ -60,7 +59,11 @@ class PhaseTotals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Events by state over all runs, in all and by phase, and what the runs took. `outcome` is the last run's."""
+    """Events by state over all runs, in all and by phase, and their batches. `outcome` is the last run's.
+
+    A batch counts once, whatever number of runs had it: as `sent` when a request of it may have reached somebody, as
+    `retried` when it took more than one try.
+    """
 
     settled: int = 0
     refused: int = 0

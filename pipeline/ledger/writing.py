@@ -11,7 +11,7 @@ from typing import IO
 from pipeline.config import Secret
 from pipeline.errors import BrokenLedger
 from pipeline.ledger.opening import check_key, connect, hold, prepare, release, settle_directory, trouble
-from pipeline.ledger.reading import totals_in
+from pipeline.ledger.reading import copy_ledger, totals_in
 from pipeline.ledger.schema import Place, Totals, now
 
 Watch = Callable[[str, Sequence[str]], None]
@@ -19,13 +19,17 @@ Watch = Callable[[str, Sequence[str]], None]
 
 
 class Ledger:
-    """Use between `open` and `close`. `Ledger(None)` lives in memory, for a dry run.
+    """Use between `open` and `close`. `Ledger(None)` is a file that is gone once it is closed, for a dry run.
 
-    `watch` sees every transition of the ledger: whoever ends the process there has found a crash point.
+    Such a one begins where the ledger `like` stands, which is only read. `watch` sees every transition of the ledger:
+    whoever ends the process there has found a crash point.
     """
 
-    def __init__(self, path: Path | None, watch: Watch = lambda stage, steps: None) -> None:
+    def __init__(
+        self, path: Path | None, watch: Watch = lambda stage, steps: None, *, like: Path | None = None
+    ) -> None:
         self.path = path
+        self._like = like
         self.run = 0
         self._watch = watch
         self._steps: list[str] = []
@@ -48,9 +52,11 @@ class Ledger:
                 self._lock = hold(self.path, "this plan")
                 fresh = not self.path.exists()
             self._opened = connect(self.path)
+            if self._like is not None:
+                copy_ledger(self._like, self._opened)
             with self.moment():
                 self._steps.append("open")
-                prepare(self._db, self.path, plan_digest, target)
+                prepare(self._db, self.path or self._like, plan_digest, target)
                 if key is not None:
                     check_key(self._db, self.path, key, rotated=rotated)
                 self.run = self._insert_run(version)
@@ -120,13 +126,13 @@ class Ledger:
                 hint="nothing was sent twice; report this, with the ledger",
             )
 
-    def settle(self, place: Place, tries: int, status: int) -> None:
-        """The batch was taken."""
-        self._end("settle", place, "settled", tries, status, "")
+    def settle(self, place: Place, status: int) -> None:
+        """The batch was taken, by the try after those that are known to have failed."""
+        self._end("settle", place, "settled", status, "", tries=1)
 
-    def split(self, place: Place, halves: Sequence[tuple[Place, int]], tries: int, status: int, detail: str) -> None:
+    def split(self, place: Place, halves: Sequence[tuple[Place, int]], status: int, detail: str) -> None:
         """The batch was refused as a whole; its halves, each with its bytes, wait as rows of their own."""
-        self._end("split", place, "split", tries, status, detail)
+        self._end("split", place, "split", status, detail)
         self._wait(halves)
 
     def cut(self, place: Place, size: int, pieces: Sequence[tuple[Place, int]]) -> None:
@@ -146,39 +152,35 @@ class Ledger:
             [(*piece, size, self.run, now()) for piece, size in pieces],
         )
 
-    def refuse(self, place: Place, uuid: str, tries: int, status: int, detail: str) -> None:
+    def refuse(self, place: Place, uuid: str, status: int, detail: str) -> None:
         """One event was refused for good."""
-        self._end("refuse", place, "refused", tries, status, detail)
+        self._end("refuse", place, "refused", status, detail)
         self._db.execute(
             "insert or replace into refused_events values (?,?,?,?,?,?)",
             (place.phase, place.block, place.first, uuid, status, detail),
         )
 
-    def doubt(self, place: Place, tries: int, status: int | None, detail: str) -> None:
-        """No answer that settles it: it stays begun, with what is known."""
-        self._note("doubt", place, "begun", tries, status, detail)
-
-    def withhold(self, place: Place, tries: int, status: int | None, detail: str) -> None:
+    def withhold(self, place: Place) -> None:
         """It never left, or was turned away untouched: it waits to be sent as it stands."""
-        self._note("withhold", place, "waiting", tries, status, detail)
+        self._steps.append("withhold")
+        self._db.execute(
+            "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", place
+        )
 
     def failed(self, place: Place, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
-        """One try that did not settle its batch."""
+        """One try that did not settle its batch, which stays begun: in doubt until something else is known."""
         self._steps.append("try")
         self._db.execute(
             "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
             (*place, self.run, number, at, round(seconds, 3), status, detail),
         )
-
-    def _note(self, step: str, place: Place, state: str, tries: int, status: int | None, detail: str) -> None:
-        self._steps.append(step)
         self._db.execute(
-            "update batches set state = ?, tries = tries + ?, status = coalesce(?, status), detail = ?"
+            "update batches set tries = tries + 1, status = coalesce(?, status), detail = ?"
             " where phase = ? and block = ? and first = ? and last = ?",
-            (state, tries, status, detail, *place),
+            (status, detail, *place),
         )
 
-    def _end(self, step: str, place: Place, state: str, tries: int, status: int, detail: str) -> None:
+    def _end(self, step: str, place: Place, state: str, status: int, detail: str, *, tries: int = 0) -> None:
         self._steps.append(step)
         self._db.execute(
             "update batches set state = ?, tries = tries + ?, status = ?, detail = ?, ended = ?"
@@ -191,14 +193,11 @@ class Ledger:
         self._steps.append("learn")
         self._db.execute("insert or replace into meta values ('batch_bytes', ?)", (str(batch_bytes),))
 
-    def finish(self, outcome: str, sent: int, retried: int, split: int) -> None:
+    def finish(self, outcome: str) -> None:
         """Write down how this run ended."""
         with self.moment(durable=False):
             self._steps.append("finish")
-            self._db.execute(
-                "update runs set ended = ?, outcome = ?, sent = ?, retried = ?, split = ? where id = ?",
-                (now(), outcome, sent, retried, split, self.run),
-            )
+            self._db.execute("update runs set ended = ?, outcome = ? where id = ?", (now(), outcome, self.run))
 
     def close(self) -> None:
         """Let go of the file and of the lock. May be called twice."""
@@ -235,6 +234,10 @@ class Ledger:
         row = self._db.execute("select value from meta where key = 'batch_bytes'").fetchone()
         return int(row[0]) if row else None
 
+    def batches_begun(self) -> int:
+        """The batches of this run: those that it began, and the pieces it made of them."""
+        return int(self._db.execute("select count(*) from batches where run = ?", (self.run,)).fetchone()[0])
+
     def totals(self) -> Totals:
-        """Events by state, and what the runs took."""
+        """Events by state, and the batches that they are in."""
         return totals_in(self._db)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.errors import UsageError
-from pipeline.instants import MILLISECONDS_FROM, QUARTER, SECOND, UNITS
+from pipeline.instants import MILLISECONDS_FROM, QUARTER, SECOND, UNITS, WITHOUT_OFFSET
 from pipeline.mapping import grammar, verbs
 from pipeline.mapping.code import Code, Local
 from pipeline.mapping.language import Call, Clock, Mapping
@@ -21,8 +21,8 @@ END_OF_TIME = 253_402_300_800 * SECOND
 def write_clocks(code: Code, mapping: Mapping) -> None:
     """Write `received`, `time` and `wall`.
 
-    `time` may be a Fault, as it is outside the years 1 to 9999; `received` that cannot be read, or lies outside the years
-    1970 to 9999, is absent: it proves nothing, and no event is lost for it.
+    `time` may be a Fault, as it is outside the years 1 to 9999; `received` that cannot be read, or lies outside the
+    years 1970 to 9999, is absent: it proves nothing, and no event is lost for it.
     """
     _write(code, "received", mapping.received)
     if mapping.received:
@@ -79,7 +79,7 @@ def _write_clock(code: Code, target: str, clock: Clock) -> None:
 
 
 _NO_YEAR = Fault("bad_timestamp", "the time lies outside the years 1 to 9999")
-_NO_ZONE = Fault("bad_timestamp", "a time without an offset; name the zone of its clock with --timezone")
+_NO_ZONE = Fault("bad_timestamp", WITHOUT_OFFSET)
 
 
 def _word(code: Code, given: Call | str | None) -> str | None:

@@ -174,6 +174,8 @@ _NAMES: dict[str, Any] = {
     "format_utc": format_utc,
     "group_update": groups.group_update,
     "group_updates": groups.group_updates,
+    "incomplete": runtime.incomplete,
+    "incomplete_list": runtime.incomplete_list,
     "is_junk": is_junk,
     "item_of": runtime.item_of,
     "links_of": runtime.links_of,
@@ -195,22 +197,25 @@ _NAMES: dict[str, Any] = {
 
 def _check_settings(mapping: Mapping, options: Options) -> None:
     known = tuple(dict.fromkeys((*_ALWAYS_KNOWN, *mapping.settings)))
-    for name in options.settings:
+    for name, given in options.settings.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"the mapping {mapping.tool} knows no setting {name!r}",
                 hint=f"did you mean {near[0]!r}?" if near else f"it knows: {', '.join(known)}",
             )
+        allowed = mapping.settings[name].one_of if name in mapping.settings else ()
+        if allowed and given and given not in allowed:
+            said = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
+            raise UsageError(
+                f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {said}"
+            )
 
 
 def _as_importer(mapping: Mapping, options: Options) -> bool:
     if mapping.key is None or mapping.key.posthog is None:
         return False
-    wanted = options.settings.get("uuid", "")
-    if wanted not in ("", "posthog"):
-        raise UsageError(f"--set uuid={wanted} is unknown", hint="leave it out, or use --set uuid=posthog")
-    return wanted == "posthog"
+    return options.settings.get("uuid", "") == "posthog"
 
 
 def _decoded(decode: Callable[[Record], list[Record]], map_row: MapRow) -> MapRow:
@@ -241,7 +246,7 @@ def _write(code: Code, mapping: Mapping) -> None:
     _write_open(code, mapping)
     for rule in mapping.skip:
         with code.block(f"if {code.test(rule.when)}:"):
-            code.line(f"return {code.const(schema.Skip(rule.code))}")
+            code.line(f"return {code.const(schema.Skip(rule.code, rule.warn))}")
     code.numbers |= {
         clock.source.given["ref"]
         for clock in (*mapping.time, *mapping.received)
@@ -302,7 +307,7 @@ def _write_event(code: Code, mapping: Mapping) -> None:
     hits: dict[str, tuple[str, int] | schema.Skip] = {}
     for number, (name, rule) in enumerate(mapping.events.items(), 1):
         if rule.skip:
-            hits[name] = schema.Skip(rule.skip)
+            hits[name] = schema.Skip(rule.skip, rule.warn)
         else:
             hits[name] = (rule.name or name, number)
     code.line(f"hit = {code.const(hits)}.get(event)")

@@ -40,8 +40,8 @@ LINK = Section(
             " person: `distinct_id` is the tool's number of a person, never an id, and `other` an id of that person",
             True,
         ),
-        "distinct_id": Field(VALUE, "the id that stays"),
-        "other": Field(VALUE, "the id that is absorbed"),
+        "distinct_id": Field(VALUES, "the id that stays: the first of these that names somebody"),
+        "other": Field(VALUES, "the id that is absorbed: the first of these that names somebody else"),
         "version": Field(VALUE, "for kind person: of rows about one id, the one with the greatest number counts"),
         "of": Field(VALUE, "instead of these two: a list of ids, all of one person"),
         "when": Field(CONDITION, "only rows of which this holds"),
@@ -56,6 +56,17 @@ PAIR = Section(
         "user": Field(VALUE, "the id of a user", True),
         "anonymous": Field(VALUES, "other ids, such as a device's: the first that is there and is not the user's"),
     },
+)
+
+SETTING = Section(
+    "setting",
+    language.Setting,
+    {
+        "says": Field(TEXT, "what it means", True),
+        "one_of": Field(NAMES, "the values it may have; any when left out"),
+        "found": Field(VALUES, "references: it is the first of `one_of` where the first row of a file has one of them"),
+    },
+    short="says",
 )
 
 TABLE_FROM_PATH = Section(
@@ -153,6 +164,10 @@ PERSONS = Section(
     {
         "properties": Field(Choice(("final", "none")), "final: the last values, sent once (default)"),
         "policy": Field(TEXT, "how they meet a live profile: fill-only (default), overwrite or prefix=TEXT"),
+        "promoted": Field(
+            Choice(("leave", "final")),
+            "event properties that the service copies to the person: leave it what arrives last (default), or final",
+        ),
     },
 )
 
@@ -195,6 +210,7 @@ EVENT_RULE = Section(
     {
         "as": Field(TEXT, "the new name", into="name"),
         "skip": Field(TEXT, "the code under which such rows are left out"),
+        "warn": Field(TEXT, "beside skip, where they are a warning too: a sentence on what is lost"),
         "link": Field(LINK, "the row states a merge and becomes a link"),
         "update": Field(Choice(("person",)), "the row says something about its person and nothing else"),
         "group": Field(GROUP_UPDATE, "the row says something about a group and nothing else"),
@@ -255,17 +271,19 @@ MAPPING = Section(
         "tool": Field(TEXT, "the tool's name; part of every uuid, so never change it", True),
         "title": Field(TEXT, "what the export is called, for people", True),
         "recognise": Field(
-            Section(
-                "recognise",
-                language.Recognise,
-                {
-                    "has": Field(VALUES, "references that every row has", True),
-                    "lacks": Field(VALUES, "references that no row has"),
-                },
+            ListOf(
+                Section(
+                    "recognise",
+                    language.Recognise,
+                    {
+                        "has": Field(VALUES, "references that every row has", True),
+                        "lacks": Field(VALUES, "references that no row has"),
+                    },
+                )
             ),
-            "how an export of this tool is known",
+            "how an export of this tool is known: one of these fits",
         ),
-        "settings": Field(TEXTS, "--set names this mapping takes, and what each means"),
+        "settings": Field(TableOf(SETTING), "--set names this mapping takes, and what each means"),
         "tables": Field(TableOf(TEXTS), "lookup tables, by name"),
         "decoder": Field(Verbs("decoder"), "what turns one odd row into plain ones"),
         "table_from_path": Field(
@@ -282,6 +300,7 @@ MAPPING = Section(
                     {
                         "when": Field(CONDITION, "the rows", True),
                         "code": Field(TEXT, "the code they are counted under", True),
+                        "warn": Field(TEXT, "where they are a warning too: a sentence on what is lost"),
                     },
                 )
             ),

@@ -39,6 +39,18 @@ class Recognise:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """What `--set NAME=…` means, and the values it may have, any where there is no `one_of`.
+
+    Where it is left out and the first row of a part has one of `found`, it is the first of `one_of`.
+    """
+
+    says: str
+    one_of: tuple[str, ...] = ()
+    found: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableFromPath:
     """How the table that a file's rows are of is told by its path, for `--set table=NAME` (`mapping.table_names`)."""
 
@@ -89,13 +101,13 @@ class Key:
 class LinkRule:
     """When a row says that two ids are one person. `kind` is identify, alias, merge or person.
 
-    `of` is a list of ids that are all of one person, instead of `distinct_id` and `other`. Of a `person`, `distinct_id`
-    is the tool's number and `version` tells which row about an id is the latest.
+    `distinct_id` and `other` are candidates, best first; `of` is a list of ids that are all of one person, instead of
+    them. Of a `person`, `distinct_id` is the tool's number and `version` tells which row about an id is the latest.
     """
 
     kind: str
-    distinct_id: Call | None = None
-    other: Call | None = None
+    distinct_id: tuple[Call, ...] = ()
+    other: tuple[Call, ...] = ()
     version: Call | None = None
     of: Call | None = None
     when: Call | None = None
@@ -165,6 +177,7 @@ class Persons:
 
     properties: str = ""
     policy: str = ""
+    promoted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +212,11 @@ class Profiles:
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
-    """What becomes of one event name, beyond what becomes of all."""
+    """What becomes of one event name, beyond what becomes of all. `warn` is that of `SkipRule`, for `skip`."""
 
     name: str = ""
     skip: str = ""
+    warn: str = ""
     link: LinkRule | None = None
     update: str = ""
     group: GroupUpdate | None = None
@@ -215,10 +229,11 @@ class EventRule:
 
 @dataclass(frozen=True, slots=True)
 class SkipRule:
-    """Rows left out, with the code they are counted under."""
+    """Rows left out, with the code they are counted under; with a sentence in `warn` they are a warning too."""
 
     when: Call
     code: str
+    warn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +268,8 @@ class Mapping:
     event: Call
     distinct_id: Ids
     time: tuple[Clock, ...]
-    recognise: Recognise | None = None
-    settings: Map[str, str] = field(default_factory=dict)
+    recognise: tuple[Recognise, ...] = ()
+    settings: Map[str, Setting] = field(default_factory=dict)
     tables: Map[str, Map[str, str]] = field(default_factory=dict)
     decoder: Call | None = None
     table_from_path: TableFromPath | None = None

@@ -6,6 +6,7 @@ from functools import partial
 
 from msgspec import Raw
 
+from pipeline.identity import SEPARATOR
 from pipeline.mapping.code import Code, Local
 from pipeline.mapping.kinds import TEXT, VALUE, VALUES, YES, Field, verb
 from pipeline.mapping.language import Call
@@ -25,6 +26,18 @@ RANK_DIGITS = 10
 def word(code: Code, call: Call) -> Local:
     given = code.options.settings.get(call.given["word"]) or call.given.get("default")
     return Local("None" if given is None else code.const(given), "text")
+
+
+@value(
+    "number",
+    "the tool's own number of a person: it joins ids in links, and is neither an id nor ever sent",
+    number=Field(VALUE, "the number", True),
+)
+def number(code: Code, call: Call) -> Local:
+    source = code.text(call.given["number"]).name
+    name = code.local("t")
+    code.line(f"{name} = {SEPARATOR!r} + {code.const(code.tool)} + ' ' + {source} if {source} else None")
+    return Local(name, "text")
 
 
 @value(

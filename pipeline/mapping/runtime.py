@@ -305,6 +305,24 @@ def links_of(kind: str, value: Value, time: int | None) -> list[Link]:
     return [Link(kind, ids[0], other, time) for other in ids[1:]]
 
 
+def incomplete(*ids: str | None) -> Skip:
+    """A row that states a merge, and does not name the two ids: the skip, which says in a warning what it names."""
+    named = [one for one in ids if one and not one.isspace()]
+    junk = next(filter(is_junk, named), None)
+    if junk is not None:
+        detail = f"{junk[:60]!r} names nobody"
+    elif len(named) < 2:
+        detail = f"it names {named[0][:60]!r} alone" if named else "it names nobody"
+    else:
+        detail = f"it joins {named[0][:60]!r} to itself"
+    return Skip("incomplete_merge", detail)
+
+
+def incomplete_list(value: Value) -> Skip:
+    """`incomplete` of a list of ids. Raises BadValue."""
+    return incomplete(*map(text_of, values.items(value) or ()))
+
+
 def names_of(value: Value) -> tuple[str, ...]:
     """The names in a list, or those of an object's members. Raises BadValue."""
     if value is None:

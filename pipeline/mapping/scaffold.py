@@ -51,7 +51,7 @@ _OBJECT = ("properties", "event_properties", "props", "params", "attributes")
 def starting_mapping(survey: Surveyed) -> str:
     """The text of a starting mapping. Raises UsageError when no column can be the event, the person or the time."""
     columns = {field.name: field for field in survey.fields}
-    event = _pick(columns, _EVENT, "the event's name", "event")
+    event = _pick(columns, _EVENT, "an event's name", "event")
     person = _pick(columns, (*_PERSON, *_ANONYMOUS), "the person's id", "distinct_id")
     time = _pick(columns, _TIME, "the time", "timestamp")
     others = [name for name in _named(columns, (*_PERSON, *_ANONYMOUS)) if name != person]
@@ -146,9 +146,19 @@ def _pick(columns: dict[str, SurveyedField], names: Sequence[str], what: str, se
     if not found:
         raise UsageError(
             f"no column looks like {what}; there are: {', '.join(columns) or 'none'}",
-            hint=f"use the mapping `generic` with --set {setting}=COLUMN",
+            hint=_without_events(columns)
+            if setting == "event"
+            else f"use the mapping `generic` with --set {setting}=COLUMN",
         )
     return found[0]
+
+
+def _without_events(columns: dict[str, SurveyedField]) -> str:
+    """What to do with a table whose rows are all of one kind, such as orders."""
+    person = next(iter(_named(columns, (*_PERSON, *_ANONYMOUS))), "COLUMN")
+    time = next(iter(_named(columns, _TIME)), "COLUMN")
+    settings = f"--set event==NAME --set distinct_id={person} --set timestamp={time}"
+    return f"if every row is one kind of event, name it: backcast plan SOURCE -m generic {settings} -o DIR"
 
 
 def _unit(field: SurveyedField) -> str:

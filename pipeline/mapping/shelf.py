@@ -74,11 +74,10 @@ def recognise(record: Record) -> list[str]:
 
 
 def fits(mapping: Mapping, record: Record) -> bool:
-    """Whether a row has all that `recognise` says every row has, and nothing that none has."""
-    clause = mapping.recognise
-    if clause is None:
-        return False
+    """Whether a row has all that one of `recognise` says every row has, and nothing that none has."""
     held = record if mapping.properties.open is None else members(find(mapping.properties.open, record))
-    return all(find(call, record, held) is not None for call in clause.has) and not any(
-        find(call, record, held) is not None for call in clause.lacks
+    return any(
+        all(find(call, record, held) is not None for call in clause.has)
+        and not any(find(call, record, held) is not None for call in clause.lacks)
+        for clause in mapping.recognise
     )

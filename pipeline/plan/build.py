@@ -9,25 +9,38 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from pipeline.errors import BackcastError, Busy
+from pipeline.errors import BackcastError
+from pipeline.events.promoted import Said
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import digest_of
-from pipeline.instants import DAY, format_utc
-from pipeline.make import KEY, KEYLESS, NAME, BlockNotes, Recipe, Task, hand_over, observe_block
+from pipeline.instants import format_utc
+from pipeline.make import (
+    KEY,
+    KEYLESS,
+    NAME,
+    BlockNotes,
+    Recipe,
+    Task,
+    hand_over,
+    hear_promoted,
+    observe_block,
+    rest_promoted,
+)
 from pipeline.plan import gates as rule
-from pipeline.plan.cells import Cells
+from pipeline.plan.cells import Cells, day_name, sorted_counts
 from pipeline.plan.copies import REMAINING, Decisions, Keys, copies_of, decide, rows_out
 from pipeline.plan.directory import Directory, LinesWriter
+from pipeline.plan.filenames import as_text
 from pipeline.plan.hot_ids import IdCounts
 from pipeline.plan.people import Given, People
+from pipeline.plan.reading import planned_blocks
 from pipeline.plan.remaining import write_remaining
 from pipeline.plan.sealed import EventCounts as EventTotals
 from pipeline.plan.sealed import (
@@ -43,7 +56,7 @@ from pipeline.plan.sealed import (
     seal,
 )
 from pipeline.plan.series import Series
-from pipeline.plan.zone import ZoneVerdict, judge
+from pipeline.plan.zone import ZoneVerdict, evidence_of, judge
 from pipeline.schema import Part, Source
 from pipeline.workers import Workers
 
@@ -78,20 +91,9 @@ Progress = Callable[[int, int], None]
 def build(request: Request, progress: Progress = lambda rows, length: None) -> Plan:
     """Plan: read every part, write every file of the directory, plan.json last. Returns the plan, ready or not.
 
-    An older plan in the directory is replaced whole, its rehearsal too. Raises Busy where a ledger says that the older
-    one was applied: what was sent must stay provable; and UnreadableExport.
+    The directory holds no older plan: `plan.making` gives one. Raises UnreadableExport.
     """
     directory = request.directory
-    if directory.ledger.exists():
-        raise Busy(
-            f"{directory.path} holds the ledger of a plan that was applied; it is never planned over",
-            hint="choose another directory with -o, or remove this one if what it sent does not matter",
-        )
-    directory.plan.unlink(missing_ok=True)  # first: what follows is no longer what it sealed
-    for stale in (*directory.outcomes, directory.identified):
-        stale.unlink(missing_ok=True)
-    for folder in (directory.rehearsal, directory.scratch):
-        shutil.rmtree(folder, ignore_errors=True)
     directory.scratch.mkdir(parents=True)
     builder = _Builder(request, progress)
     try:
@@ -121,6 +123,7 @@ class _Builder:
         self.counts = [_PartCount() for _ in self.recipe.parts]
         self.skips: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
+        self.remedies: Counter[str] = Counter()
         self.warnings: Counter[str] = Counter(note.code for note in request.source.notes if note.code == SAME_FILE)
         self.examples: dict[str, Example] = {}
         self.zone: Counter[tuple[int, int]] = Counter()
@@ -160,9 +163,12 @@ class _Builder:
                 pool.shutdown(cancel_futures=True)
                 raise
             parts = [self.part_seal(part, digest) for part, digest in zip(self.recipe.parts, digests, strict=True)]
-        people = self.people.seal(self.keys.chunks, self.warnings, self.files)
         self.warn_of_hot_ids()
-        self.write_copies()
+        if self.options.promoted_properties == "final":
+            people = self.people.seal(self.keys.chunks(), self.warnings, self.files, self.promoted)
+        else:
+            people = self.people.seal(self.keys.chunks(), self.warnings, self.files)
+            self.write_copies()
         self.write_cells()
         return self.finish([self.recount(part, index) for index, part in enumerate(parts)], people)
 
@@ -190,6 +196,22 @@ class _Builder:
             self.files["blocks.jsonl"] = blocks.close()
             self.files["rejects.jsonl"] = rejects.close()
 
+    def promoted(self) -> Iterator[list[tuple[str, list[Said]]]]:
+        """What the events that are sent promote to persons. Of copies only one is sent: so they are decided first."""
+        self.write_copies()
+        with Workers(self.request.workers, self.recipe) as workers:
+            for _, said in workers.walk(hear_promoted, self.tasks_again()):
+                if said is not None:
+                    yield said
+            yield from workers.ask_each(rest_promoted)
+
+    def tasks_again(self) -> Iterator[Task]:
+        limited = self.options.limit is not None
+        for planned, task in zip(planned_blocks(self.directory), self.tasks(), strict=False):
+            sealed = planned.sealed
+            if planned.events:
+                yield task._replace(limit=sealed.rows if limited else None, seal=sealed.digest, copies=planned.copies)
+
     def tasks(self) -> Iterator[Task]:
         number = 0
         for part in self.recipe.parts:
@@ -211,6 +233,8 @@ class _Builder:
         for reject in notes.rejects:
             rejects.write(msgspec.structs.replace(reject, row=first_row + reject.row - 1))
             self.rejects[reject.code] += 1
+            if remedy := rule.remedy_of(reject.code, reject.detail):
+                self.remedies[remedy] += 1
         for code, (row, offset, detail) in notes.examples.items():
             self.examples.setdefault(code, Example(path, first_row + row, offset, detail))
         count.rows += notes.rows
@@ -246,16 +270,18 @@ class _Builder:
         if hot is None:
             return
         self.warnings["hot_distinct_id"] = hot.ids
-        with self.directory.blocks.open("rb") as lines:
-            block = next(
-                one
-                for one in (msgspec.json.decode(line, type=SealedBlock) for line in lines)
-                if one.number == hot.block
-            )
-        self.examples["hot_distinct_id"] = Example(
-            self.recipe.parts[block.part].path, block.first_row + hot.row, block.offset,
+        self.examples["hot_distinct_id"] = self.example(
+            hot.block, hot.row,
             f"{hot.events:,} of {self.events:,} events are of one id; at --rate {hot.rate(self.events)} it stays below",
         )  # fmt: skip
+
+    def example(self, number: int, row: int, detail: str) -> Example:
+        """A row of a block, from 0, as an example; the offset is its block's."""
+        with self.directory.blocks.open("rb") as lines:
+            block = next(
+                one for one in (msgspec.json.decode(line, type=SealedBlock) for line in lines) if one.number == number
+            )
+        return Example(self.recipe.parts[block.part].path, block.first_row + row, block.offset, detail)
 
     def write_copies(self) -> None:
         decisions = Decisions(self.directory.scratch / "decisions")
@@ -265,11 +291,15 @@ class _Builder:
             settled = series.settled
             remaining = Decisions(self.directory.scratch / "remaining", record=REMAINING)
         names = list(self.names)
+        identical: list[tuple[int, int]] = []
         self.events = 0
         collapse = self.options.collapse_identical
         for decided in decide(self.keys, decisions, collapse=collapse, settled=settled, remaining=remaining):
             self.events += decided.events
             self.warnings["changed_since_settled"] += decided.changed
+            self.warnings["identical_rows"] += decided.identical
+            if decided.first_identical is not None:
+                identical.append(decided.first_identical)
             self.first = min(self.first, decided.first)
             self.last = max(self.last, decided.last)
             for (name, day, code), count in decided.dropped.items():
@@ -284,6 +314,11 @@ class _Builder:
                 self.skips.update(out)
                 self.warnings["partly_duplicate_row"] += partly
             self.files["copies.jsonl"] = writer.close()
+        if identical:
+            self.examples["identical_rows"] = self.example(
+                *min(identical),
+                "an event of its own, though another row is the same; --collapse-identical makes one of them",
+            )
         if remaining is not None:
             self.files["uuids.bin"] = write_remaining(self.directory.uuids, remaining)
         self.keys.remove()
@@ -292,7 +327,7 @@ class _Builder:
         with LinesWriter(self.directory.cells) as writer:
             self.totals: Counter[str] = Counter()
             for (event, day, outcome), count in self.cells.items():
-                writer.write({"event": event, "day": _day(day), "outcome": outcome, "count": count})
+                writer.write({"event": event, "day": day_name(day), "outcome": outcome, "count": count})
                 if outcome == "mapped":
                     self.totals[event] += count
             self.files["cells.jsonl"] = writer.close()
@@ -302,7 +337,7 @@ class _Builder:
     def part_seal(self, part: Part, digest: Future[str]) -> PartSeal:
         return PartSeal(
             part.path, part.bytes, digest.result(), 0, 0, 0, 0, part.format, part.codecs, part.dialect,
-            part.file, part.member, part.mtime_ns, part.table,
+            as_text(part.file), as_text(part.member), part.mtime_ns, part.table,
         )  # fmt: skip
 
     def recount(self, part: PartSeal, index: int) -> PartSeal:
@@ -327,13 +362,13 @@ class _Builder:
         verdict = judge(self.zone, self.options.zones)
         phases = {
             "identities": people.identities.links,
-            "groups": people.groups.groups,
+            "groups": people.groups.groups + people.initials,
             "events": self.events,
             "persons": people.persons.persons,
         }
         gates = self.gates(rows, verdict, sum(phases.values()), people)
         plan = Plan(
-            verdict=_verdict(gates, self.warnings),
+            verdict=rule.verdict_of(gates, self.warnings),
             tool=self.mapper.tool,
             zone=verdict.zone,
             first=format_utc(self.first) if self.events else None,
@@ -342,13 +377,13 @@ class _Builder:
             events=EventTotals(sum(phases.values()), phases),
             people=people,
             parts=parts,
-            skips=_sorted(self.skips),
-            rejects=_sorted(self.rejects),
-            warnings=_sorted(self.warnings),
+            skips=sorted_counts(self.skips),
+            rejects=sorted_counts(self.rejects),
+            warnings=sorted_counts(self.warnings),
             examples=dict(sorted(self.examples.items())),
             gates=gates,
-            names=_sorted(self.totals),
-            zone_evidence=[_evidence(verdict, index) for index in range(len(verdict.months))],
+            names=sorted_counts(self.totals),
+            zone_evidence=evidence_of(verdict),
             mapping=self.request.mapping,
             options=self.options,
             limits=self.recipe.limits,
@@ -367,7 +402,7 @@ class _Builder:
     def gates(self, rows: RowCounts, verdict: ZoneVerdict, made: int, people: PeopleSeal) -> list[Gate]:
         duplicates = self.skips["duplicate_event"] + self.skips["superseded"]
         series = self.request.series
-        found = [rule.rejects_gate(rows.rejected, rows.read, self.request.allowed)]
+        found = [rule.rejects_gate(rows.rejected, rows.read, self.request.allowed, self.remedies)]
         if series is None:
             found.append(rule.zero_events_gate(made))
         else:
@@ -379,31 +414,3 @@ class _Builder:
         if getattr(self.mapper, "zone_evidence", False) and rows.mapped:
             found.append(rule.zone_gate(verdict, named=bool(self.options.zones)))
         return [gate for gate in found if gate is not None]
-
-
-def _verdict(gates: Iterable[Gate], warnings: Counter[str]) -> str:
-    levels = {gate.level for gate in gates}
-    if "stop" in levels:
-        return "not-ready"
-    return "warnings" if levels or +warnings else "ready"
-
-
-def _sorted(counts: Counter[str]) -> dict[str, int]:
-    """Counts, the most frequent first, equal ones by name; what came to nothing is left out."""
-    return dict(sorted(((code, n) for code, n in counts.items() if n), key=lambda pair: (-pair[1], pair[0])))
-
-
-def _day(day: int) -> str:
-    return format_utc(day * DAY)[:10]
-
-
-def _evidence(verdict: ZoneVerdict, index: int) -> dict[str, Any]:
-    month = verdict.months[index]
-    return {
-        "month": month.month,
-        "offset": month.offset,
-        "rows": month.rows,
-        "of": month.of,
-        "expected": list(month.expected),
-        "agrees": month.agrees,
-    }

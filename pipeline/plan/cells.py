@@ -11,10 +11,17 @@ from typing import TypeAlias
 
 import msgspec
 
+from pipeline.instants import DAY, format_utc
+
 Cell: TypeAlias = tuple[str, int, str]
 """(event name, days since 1970, outcome): outcome is `mapped`, or the code of a skip or a reject."""
 
 MOST = 100_000
+
+
+def day_name(day: int) -> str:
+    """`2021-03-01` of days since 1970."""
+    return format_utc(day * DAY)[:10]
 
 
 class Cells:
@@ -60,3 +67,8 @@ def _read(path: Path) -> Iterator[tuple[Cell, int]]:
     with path.open("rb") as file:
         for line in file:
             yield decode(line)
+
+
+def sorted_counts(counts: Counter[str]) -> dict[str, int]:
+    """Counts, the most frequent first, equal ones by name; what came to nothing is left out."""
+    return dict(sorted(((code, n) for code, n in counts.items() if n), key=lambda pair: (-pair[1], pair[0])))

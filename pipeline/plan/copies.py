@@ -60,7 +60,8 @@ class Decided(NamedTuple):
     """What some key records came to, for the counts. `events` remain, from `first` to `last` (µs UTC).
 
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
-    settled with another content.
+    settled with another content. `identical` remain though rows before them are the same; the first of these is in
+    (block, row).
     """
 
     events: int
@@ -68,6 +69,8 @@ class Decided(NamedTuple):
     last: int
     dropped: Counter[tuple[int, int, str]]
     changed: int = 0
+    identical: int = 0
+    first_identical: tuple[int, int] | None = None
 
 
 class Keys:
@@ -315,7 +318,9 @@ def _told(
         return Decided(0, 2**62, -(2**62), dropped, changed)
     if remaining is not None:
         remaining.add(_remaining(left))
-    return Decided(len(left), int(left["time"].min()), int(left["time"].max()), dropped, changed)
+    again = run[(kinds == _ORDINAL) & (ordinals > 0)]
+    first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
+    return Decided(len(left), int(left["time"].min()), int(left["time"].max()), dropped, changed, len(again), first)
 
 
 def _judge(copies: NDArray[np.void], group: NDArray[np.int64], collapse: bool) -> tuple[NDArray[np.uint32], ...]:

@@ -7,15 +7,18 @@ blocks.jsonl        one line a block: where it lies, its rows, its digest
 copies.jsonl        what was decided on copies, by block
 identities.jsonl    the merges to send, which come first
 identities.parquet  every pair of ids, what was decided on it, and why
-groups.jsonl        the groups to send, with their final properties
+groups.jsonl        the groups to send, with their final properties; then what is set once for persons before all events
 persons.jsonl       the profiles to send, with their final properties; they come last
 identified.bin      under --persons identified: the ids that get a profile
 uuids.bin           in a job: the uuid of each event, in the order in which they are sent
 cells.jsonl         counts of event x UTC day x outcome
 rejects.jsonl       rows that cannot be sent: file, row, offset, code, text
 ledger.sqlite       what was sent and what came of it
+excluded-ids.txt    with --exclude-ids: the people left out
 stdin               what came through a pipe, so that it can be read again
 rehearsal/          the same plan applied to the local service, with a ledger and a store of its own
+plan.lock           who makes, or last made, a plan here
+unfinished-plan/    a plan being made, or left behind by a program that was stopped (`plan.making`)
 """
 
 from __future__ import annotations
@@ -103,9 +106,16 @@ class Directory:
         return self.path / "rehearsal"
 
     @property
-    def outcomes(self) -> tuple[Path, ...]:
-        """What tells of a plan: gone when another takes its place."""
-        return self.report_json, self.report_html
+    def excluded(self) -> Path:
+        return self.path / "excluded-ids.txt"
+
+    @property
+    def replaced(self) -> tuple[Path, ...]:
+        """The files beside plan.json, and what tells of a plan: gone when another takes its place."""
+        return (
+            self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
+            self.groups, self.persons, self.identified, self.uuids, self.cells, self.rejects, self.excluded,
+        )  # fmt: skip
 
     @property
     def scratch(self) -> Path:
@@ -168,7 +178,12 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

@@ -6,13 +6,19 @@ A plan with a gate at `stop` is written all the same, unsealed: it can be read a
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from pipeline.counted import are, counted
 from pipeline.errors import UsageError
+from pipeline.instants import WITHOUT_OFFSET
 from pipeline.offsets import offset_name
 from pipeline.plan.sealed import Gate, ProfilesSeal
 from pipeline.plan.zone import ZoneVerdict
+
+_NONE: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,31 @@ def parse_allowed(text: str) -> Allowed:
     return Allowed(percent=percent) if percent is not None else Allowed(int(match.group(1)))
 
 
-def rejects_gate(rejected: int, read: int, allowed: Allowed) -> Gate | None:
-    """More rows cannot be sent than was allowed."""
-    if rejected == 0 or allowed.permits(rejected, read):
+REMEDIES = {
+    WITHOUT_OFFSET: "their times have no offset: name the zone of that clock with --timezone Area/City",
+    "recent_timestamp": "they are under 48 hours old: leave them out with --until, or send them, billed as live ones,"
+    " with --allow-recent",
+}
+"""What helps rows that were rejected for one reason, by its code or its text."""
+
+
+def remedy_of(code: str, detail: str) -> str:
+    """What would help a row that was rejected so, "" where nothing is known."""
+    return REMEDIES.get(detail) or REMEDIES.get(code, "")
+
+
+def rejects_gate(rejected: int, read: int, allowed: Allowed, remedies: Mapping[str, int] = _NONE) -> Gate | None:
+    """Rows cannot be sent: more than were allowed, or some that a person should know of.
+
+    `remedies` counts the rows that each remedy would help; one that helps a third of them is named.
+    """
+    if rejected == 0:
         return None
-    share = f" ({rejected / read:.2%})" if read else ""
-    return Gate("max_rejects", "stop", f"{rejected} of {read} rows{share} cannot be sent; {allowed} may be")
+    told = f"{rejected:,} of {counted(read, 'row')} ({rejected / read:.2%}) cannot be sent; {allowed} may be"
+    remedy, rows = max(remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
+    if rows * 3 >= rejected:
+        told += f". Of these {rows:,} can be helped: {remedy}"
+    return Gate("rejects", "warning", told) if allowed.permits(rejected, read) else Gate("max_rejects", "stop", told)
 
 
 def zero_events_gate(events: int) -> Gate | None:
@@ -61,7 +86,7 @@ def zone_gate(verdict: ZoneVerdict, *, named: bool) -> Gate | None:
             "zone",
             "stop",
             f"the data contradict {verdict.zone}: in {worst.month} the clock stands at {offset_name(worst.offset)}"
-            f" in {worst.rows} of {worst.of} rows; {verdict.zone} is"
+            f" in {worst.rows:,} of {counted(worst.of, 'row')}; {verdict.zone} is"
             f" {' or '.join(map(offset_name, worst.expected))} then;"
             f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
             " Name the project's zone with --timezone",
@@ -79,14 +104,16 @@ def keyless_gate(rows: int) -> Gate | None:
     """Rows without a key of their own are told apart by counting them, which plans of a series cannot do together."""
     if not rows:
         return None
-    return Gate("keyless", "stop", f"{rows} events have no source key, so windows cannot tell identical ones apart")
+    return Gate(
+        "keyless", "stop", f"{counted(rows, 'event')} without a source key, so windows cannot tell identical ones apart"
+    )
 
 
 def merges_gate(links: int, most: int | None) -> Gate | None:
     """More merges than were allowed; they cannot be undone."""
     if most is None or links <= most:
         return None
-    return Gate("merges", "stop", f"{links} merges would be sent; {most} may")
+    return Gate("merges", "stop", f"{counted(links, 'merge')} would be sent; {most:,} may")
 
 
 def profiles_gate(profiles: ProfilesSeal, *, identified: bool) -> Gate | None:
@@ -96,8 +123,9 @@ def profiles_gate(profiles: ProfilesSeal, *, identified: bool) -> Gate | None:
     return Gate(
         "persons",
         "warning",
-        f"{profiles.anonymous_ids} ids with {profiles.anonymous_events} events get no profile,"
-        f" {profiles.identified_ids} ids with {profiles.identified_events} events do; merges and groups need one",
+        f"no profile for {counted(profiles.anonymous_ids, 'id')} with {counted(profiles.anonymous_events, 'event')},"
+        f" one for {counted(profiles.identified_ids, 'id')} with {counted(profiles.identified_events, 'event')};"
+        " merges and groups need one",
     )
 
 
@@ -105,4 +133,16 @@ def duplicates_gate(duplicates: int, events: int) -> Gate | None:
     """Copies only warn, since every export holds some."""
     if not duplicates:
         return None
-    return Gate("duplicates", "warning", f"{duplicates} copies of events are left out; {events} events remain")
+    return Gate(
+        "duplicates",
+        "warning",
+        f"{counted(duplicates, 'copy')} of events {are(duplicates)} left out; {counted(events, 'event')} to send",
+    )
+
+
+def verdict_of(gates: Iterable[Gate], warnings: Counter[str]) -> str:
+    """What the gates and warnings come to: `ready`, `warnings` or `not-ready`."""
+    levels = {gate.level for gate in gates}
+    if "stop" in levels:
+        return "not-ready"
+    return "warnings" if levels or +warnings else "ready"

@@ -27,7 +27,8 @@ Moves = Callable[[Sequence[str]], Sequence[str]]
 class Final(NamedTuple):
     """One owner in the end. `set` holds what was set, `set_once` what was only ever set once; names in order.
 
-    `time` is when its last word was said (µs UTC); `unset` counts the properties that were taken away at last.
+    `time` is when its last word was said (µs UTC), `first` when the first of those that count was; `unset` counts the
+    properties that were taken away at last.
     """
 
     owner: str
@@ -35,6 +36,7 @@ class Final(NamedTuple):
     set: dict[str, bytes]
     set_once: dict[str, bytes]
     unset: int
+    first: int = ABSENT
 
 
 class Sayings:
@@ -75,7 +77,7 @@ class Sayings:
         rows = (row for batch in self._database.stream(sql, 10_000) for row in _tuples(batch))
         try:
             for owner, said in groupby(rows, key=itemgetter(0)):
-                yield _end(owner, said)
+                yield end(owner, said)
         finally:
             rows.close()
             if moves is not None:
@@ -98,11 +100,15 @@ class Sayings:
         )
 
 
-def _end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
-    """Play what was said of one owner in its order."""
+def end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
+    """Play what was said of one owner in its order.
+
+    Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `Saying`.
+    """
     final = Final(owner, 0, {}, {}, 0)
     said = sorted(rows, key=_IN_ORDER)
     latest = ABSENT
+    first = min(one[2] for one in said)
     unset = 0
     before: Any = None
     kind, value = SEEN, b""
@@ -117,7 +123,7 @@ def _end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
         if one in (SET, UNSET) or (one == SET_ONCE and kind in (SEEN, UNSET)):
             kind, value = one, text
         latest = max(latest, spoken)
-    return final._replace(time=latest, unset=unset)
+    return final._replace(time=latest, unset=unset, first=first)
 
 
 def _tuples(batch: Any) -> Iterator[tuple[Any, ...]]:

@@ -13,11 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.events import Encoder, Mapper
 from pipeline.events.gathering import Gathered
+from pipeline.events.promoted import Said
 from pipeline.identified import Identified
 from pipeline.make import USER, BlockNotes
 from pipeline.plan.database import Database
@@ -30,8 +32,17 @@ from pipeline.plan.identities.pair_file import add_pair_file
 from pipeline.plan.identities.resolve import resolve
 from pipeline.plan.identities.sightings import Sightings, sight
 from pipeline.plan.latest import Sayings
-from pipeline.plan.persons import PersonCounts, SealedPerson, encode_person, final_persons, parse_policy
+from pipeline.plan.persons import (
+    PersonCounts,
+    SealedPerson,
+    Wanted,
+    encode_person,
+    final_persons,
+    initial_persons,
+    parse_policy,
+)
 from pipeline.plan.profiles import seal_identified
+from pipeline.plan.promoted import PromotedSayings
 from pipeline.plan.sealed import (
     ClusterSeal,
     DecisionSeal,
@@ -39,6 +50,7 @@ from pipeline.plan.sealed import (
     GroupsSeal,
     GroupTypeSeal,
     IdentitiesSeal,
+    InitialsSeal,
     PartnersSeal,
     PeopleSeal,
     PersonsSeal,
@@ -54,6 +66,7 @@ SURELY_SMALL = 100_000
 MOST_NAMES = 200
 """So many names of properties are told in a plan, the most frequent."""
 T = TypeVar("T", SealedGroup, SealedPerson)
+Promoted = Callable[[], Iterable[list[tuple[str, list[Said]]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +102,7 @@ class People:
         self._persons = Sayings(self._database, "person_sayings")
         self._groups = Groups(self._database)
         self._promoted: Counter[str] = Counter()
+        self._promotes: PromotedSayings | None = None
         self._types = Types((), ())
 
     def close(self) -> None:
@@ -109,8 +123,18 @@ class People:
         self._persons.add(gathered.persons)
         self._groups.add(gathered.groups)
 
-    def seal(self, chunks: Iterable[NDArray[np.void]], warnings: Counter[str], files: dict[str, str]) -> PeopleSeal:
-        """Write the identities, groups and persons, and what tells who is identified. `chunks` are key records."""
+    def seal(
+        self,
+        chunks: Iterable[NDArray[np.void]],
+        warnings: Counter[str],
+        files: dict[str, str],
+        promoted: Promoted | None = None,
+    ) -> PeopleSeal:
+        """Write the identities, groups and persons, and what tells who is identified. `chunks` are key records.
+
+        `promoted` gives what the events that are sent promote (`events.promoted`); it is asked when the records were
+        read. None leaves that to the service.
+        """
         if self._given.pair_file is not None:
             add_pair_file(self._observed, self._given.pair_file)
         options, series = self._options, self._series
@@ -132,9 +156,13 @@ class People:
             earlier=self._given.earlier,
         ) as found:
             identities = self._seal_identities(found, warnings, files)
-            groups = self._seal_groups(warnings, files)
             profiles = self._seal_profiles(found, ids, files)
-            persons = self._seal_persons(found, warnings, files)
+            counts = PersonCounts()
+            initials = None if promoted is None else self._initials(promoted, found, counts)
+            groups, before = self._seal_groups(initials, warnings, files)
+            persons = self._seal_persons(found, counts, warnings, files)
+            if promoted is not None:
+                persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
         return PeopleSeal(identities, groups, persons, profiles)
 
     def types_gate(self) -> Gate | None:
@@ -162,7 +190,20 @@ class People:
             [PartnersSeal(one.id, one.partners, one.events) for one in blast.crowded],
         )
 
-    def _seal_groups(self, warnings: Counter[str], files: dict[str, str]) -> GroupsSeal:
+    def _initials(self, promoted: Promoted, found: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
+        """What is set once for persons before all events. An event is of the person that its id is merged into."""
+        moves = found.canonical if found.moves else None
+        self._promotes = PromotedSayings(self._directory.scratch / "promoted", moves)
+        for said in promoted():
+            self._promotes.add(said)
+        self._promotes.fold()
+        initials = initial_persons(self._promotes.final(), self._mapper.hasher, counts, wanted=self._wanted())
+        return self._fitting(initials, counts)
+
+    def _seal_groups(
+        self, initials: Iterator[SealedPerson] | None, warnings: Counter[str], files: dict[str, str]
+    ) -> tuple[GroupsSeal, int]:
+        """The groups, and after them `initials`, which are counted."""
         options, counts = self._options, GroupCounts()
         found = self._groups.types
         self._types = choose_types(found, options.group_types)
@@ -181,10 +222,13 @@ class People:
                     warnings,
                 )
             )
+            made = writer.count
+            writer.write_all(initials or ())
             files["groups.jsonl"] = writer.close()
         types = [GroupTypeSeal(one, found[one], True) for one in self._types.chosen]
         types += [GroupTypeSeal(one, found[one], False) for one in self._types.left_out]
-        return GroupsSeal(writer.count, counts.properties, types, dict(sorted(counts.left_out.items())))
+        sealed = GroupsSeal(made, counts.properties, types, dict(sorted(counts.left_out.items())))
+        return sealed, writer.count - made
 
     def _seal_profiles(self, found: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
         """Who has a profile; the table of them is only kept where others get none."""
@@ -197,10 +241,10 @@ class People:
         promoted = dict(sorted(self._promoted.items(), key=lambda one: (-one[1], one[0])))
         return ProfilesSeal(*counts, looked_at=looked_at, promoted=promoted)
 
-    def _seal_persons(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> PersonsSeal:
-        options, counts = self._options, PersonCounts()
-        encoder = Encoder(self._mapper.tool, options)
-        wanted = Identified(self._directory.identified).holds if options.persons == "identified" else None
+    def _seal_persons(
+        self, found: Identities, counts: PersonCounts, warnings: Counter[str], files: dict[str, str]
+    ) -> PersonsSeal:
+        options = self._options
         with LinesWriter(self._directory.persons) as writer:
             persons = final_persons(
                 self._persons,
@@ -208,23 +252,10 @@ class People:
                 self._mapper.hasher,
                 counts,
                 moves=found.owners if found.moves else None,
-                wanted=(lambda ids: wanted(ids).tolist()) if wanted is not None else None,
+                wanted=self._wanted(),
+                promoted=None if self._promotes is None else self._promotes.final(),
             )
-            writer.write_all(
-                self._new(
-                    (
-                        person
-                        for person in persons
-                        if self._fits(
-                            len(person.set) + len(person.set_once),
-                            partial(encode_person, person, encoder, options.dialect),
-                        )
-                        or self._left_out(counts.left_out, "large_person")
-                    ),
-                    "settled_person",
-                    warnings,
-                )
-            )
+            writer.write_all(self._new(self._fitting(persons, counts), "settled_person", warnings))
             files["persons.jsonl"] = writer.close()
         return PersonsSeal(
             options.person_properties,
@@ -234,6 +265,23 @@ class People:
             dict(counts.names.most_common(MOST_NAMES)),
             dict(sorted(counts.left_out.items())),
         )
+
+    def _wanted(self) -> Wanted | None:
+        """Who gets a profile; None where all do. To be asked after `_seal_profiles`."""
+        if self._options.persons != "identified":
+            return None
+        holds = Identified(self._directory.identified).holds
+        return lambda ids: holds(ids).tolist()
+
+    def _fitting(self, persons: Iterator[SealedPerson], counts: PersonCounts) -> Iterator[SealedPerson]:
+        """Those that are small enough to be sent; the others are counted."""
+        encoder, dialect = Encoder(self._mapper.tool, self._options), self._options.dialect
+        for person in persons:
+            size = len(person.set) + len(person.set_once)
+            if self._fits(size, partial(encode_person, person, encoder, dialect)):
+                yield person
+            else:
+                counts.left_out["large_person"] += 1
 
     def _fits(self, size: int, encode: Callable[[], bytes]) -> bool:
         """Whether an event is small enough to be sent; it is only encoded where that is in doubt."""

@@ -3,14 +3,22 @@
 A live profile is younger than any export, so by default nothing in it is overwritten: `fill-only` writes every
 property as `$set_once`. `overwrite` writes what was set as `$set`, and what was only ever set once as `$set_once`.
 `prefix=TEXT` writes all as `$set` under names of their own.
+
+Under `--promoted-properties final` the properties that the service copies from events by itself (`events.promoted`)
+come to what events in the order of time would make of them, in whatever order they arrive. What is set once is sent
+before all events (`initial_persons`), so that theirs finds it taken, and a live profile's stays; what is set is sent
+with the final profile, after all events and as `$set` under every policy, since they overwrote it anyway.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import xxhash
@@ -18,6 +26,7 @@ from msgspec import Raw
 
 from pipeline.errors import UsageError
 from pipeline.events import Encoder
+from pipeline.events.sayings import ABSENT
 from pipeline.identity import SEPARATOR, Hasher
 from pipeline.junk import is_junk
 from pipeline.plan.latest import Final, Moves, Sayings
@@ -27,6 +36,7 @@ from pipeline.validate import MAX_ID
 EVENTS = {"contract": "$identify", "posthog": "$set"}
 """By dialect: the event that updates a person. `$identify` has no `$anon_distinct_id` here and merges nobody."""
 EMPTY = Raw(b"{}")
+_NULL = b"null"
 _encode = msgspec.json.encode
 
 
@@ -57,20 +67,27 @@ class SealedPerson(msgspec.Struct, frozen=True):
     set_once: Raw
 
 
+class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
+    """What is set once for a person before all events. The tag tells its lines from those of groups."""
+
+
 @dataclass(slots=True)
 class PersonCounts:
     """Persons written, properties written for them in all, and how often each property's name.
 
-    `left_out` counts by code: `junk_person` and `long_person` (ids that the service would give to a stranger),
-    `anonymous_person` (no identity, under `--persons identified`), `unset_property` (taken away at last).
+    `initials` counts the properties that are set once before all events. `left_out` counts by code: `junk_person` and
+    `long_person` (ids that the service would give to a stranger), `anonymous_person` (no identity, under
+    `--persons identified`), `unset_property` (taken away at last).
     """
 
     persons: int = 0
     properties: int = 0
     names: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    initials: int = 0
 
 
+P = TypeVar("P", bound=SealedPerson)
 Wanted = Callable[[Sequence[str]], Sequence[bool]]
 """Says of ids whether they get a profile at all."""
 
@@ -83,26 +100,43 @@ def final_persons(
     *,
     moves: Moves | None = None,
     wanted: Wanted | None = None,
+    promoted: Iterator[Final] | None = None,
 ) -> Iterator[SealedPerson]:
     """One record per person of whom something is said, by id; `counts` is filled on the way.
 
-    `moves` gives the id that a profile under each id is sent to (`Identities.owners`).
+    `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` is what the events of
+    each person promote, persons in order.
     """
-    for final in sayings.final(moves):
+    for final, added in _together(sayings.final(moves), promoted):
         code = _refusal(final.owner, wanted)
         if code:
-            counts.left_out[code] += 1
+            if final.set or final.set_once or final.unset:
+                counts.left_out[code] += 1
             continue
         if final.unset:
             counts.left_out["unset_property"] += final.unset
         written, once = _spelled(final, policy)
+        names = final.set | final.set_once
+        if added is not None:
+            written, once = _after_events(added, written, once)
+            names |= added.set
         if not (written or once):
             continue
         counts.persons += 1
         counts.properties += len(written) + len(once)
-        for name in (*final.set, *final.set_once):
-            counts.names[name] += 1
-        yield _sealed(final.owner, final.time, written, once, hasher)
+        counts.names.update(names.keys())
+        yield _sealed("person", SealedPerson, final.owner, final.time, written, once, hasher)
+
+
+def initial_persons(
+    promoted: Iterable[Final], hasher: Hasher, counts: PersonCounts, *, wanted: Wanted | None = None
+) -> Iterator[SealedInitial]:
+    """One record per person for whom its events would set something once, by id, dated when the first of them does."""
+    for final in promoted:
+        if not final.set_once or _refusal(final.owner, wanted):
+            continue
+        counts.initials += len(final.set_once)
+        yield _sealed("initial", SealedInitial, final.owner, final.first, {}, final.set_once, hasher)
 
 
 def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
@@ -123,6 +157,25 @@ def _refusal(owner: str, wanted: Wanted | None) -> str:
     return ""
 
 
+def _together(finals: Iterator[Final], promoted: Iterator[Final] | None) -> Iterator[tuple[Final, Final | None]]:
+    """What is said of each person, and what its events promote."""
+    if promoted is None:
+        yield from ((final, None) for final in finals)
+        return
+    both = merge(
+        ((final.owner, final, None) for final in finals),
+        ((added.owner, None, added) for added in promoted),
+        key=itemgetter(0),
+    )
+    for owner, some in groupby(both, key=itemgetter(0)):
+        said: Final | None = None
+        added: Final | None = None
+        for _, one, other in some:
+            said, added = said or one, added or other
+        final = said or Final(owner, ABSENT, {}, {}, 0)
+        yield final._replace(time=max(final.time, ABSENT if added is None else added.time)), added
+
+
 def _spelled(final: Final, policy: Policy) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """What is written as `$set`, and what as `$set_once`."""
     if policy.name == "overwrite":
@@ -133,8 +186,29 @@ def _spelled(final: Final, policy: Policy) -> tuple[dict[str, bytes], dict[str, 
     return {policy.prefix + name: value for name, value in both.items()}, {}
 
 
-def _sealed(owner: str, time: int, written: dict[str, bytes], once: dict[str, bytes], hasher: Hasher) -> SealedPerson:
+def _after_events(
+    added: Final, written: dict[str, bytes], once: dict[str, bytes]
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The same with what events promote: set before what is written here, and in the way of what is set once.
+
+    To be set once, a null is as good as nothing (service-behaviour 1.10).
+    """
+    promoted = {name: once.get(name, value) if value == _NULL else value for name, value in added.set.items()}
+    taken = promoted.keys() | added.set_once.keys()
+    left = {name: value for name, value in once.items() if name not in taken}
+    return dict(sorted((promoted | written).items())), left
+
+
+def _sealed(
+    kind: str,
+    make: type[P],
+    owner: str,
+    time: int,
+    written: dict[str, bytes],
+    once: dict[str, bytes],
+    hasher: Hasher,
+) -> P:
     of_set, of_once = (_encode({name: Raw(value) for name, value in one.items()}) for one in (written, once))
     digest = xxhash.xxh3_128_hexdigest(b"%d:%b%b" % (len(of_set), of_set, of_once))
-    uuid = hasher(SEPARATOR.join(("person", owner, digest)))
-    return SealedPerson(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))
+    uuid = hasher(SEPARATOR.join((kind, owner, digest)))
+    return make(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))

@@ -1,9 +1,9 @@
 """The phases of a sending, in their order, and the encoded events of those that are not made of rows.
 
 Merges come first, because one that arrives after the events it joins leaves two people; groups next, because the
-first five types take the places there are; profiles last, because an event can overwrite what they say
-(service-behaviour 1.10). The lines of a sealed file are cut into blocks by one rule, so a place in the ledger always
-names the same events.
+first five types take the places there are, and with them what `--promoted-properties final` sets once for persons
+before their events can; profiles last, because an event can overwrite what they say (service-behaviour 1.10). The lines
+of a sealed file are cut into blocks by one rule, so a place in the ledger always names the same events.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ from pipeline.schema import BLOCK_BYTES, BLOCK_ROWS, Options
 
 PHASES = ("identities", "groups", "events", "persons")
 EVENTS = "events"
+
+
+class _Kind(msgspec.Struct):
+    """What tells a line of persons from one of groups."""
+
+    kind: str = ""
 
 
 def sealed_file(phase: str, directory: Directory) -> Path:
@@ -45,13 +51,19 @@ def event_encoder(phase: str, mapper: Mapper, options: Options) -> Callable[[byt
     if phase == "identities":
         link = msgspec.json.Decoder(SealedLink).decode
         return lambda line: encode_link(link(line), encoder)
+    from pipeline.plan.persons import SealedInitial, SealedPerson, encode_person
+
     if phase == "groups":
         from pipeline.plan.groups import SealedGroup, encode_group
 
+        kind = msgspec.json.Decoder(_Kind).decode
         group = msgspec.json.Decoder(SealedGroup).decode
-        return lambda line: encode_group(group(line), encoder, dialect)
-    from pipeline.plan.persons import SealedPerson, encode_person
-
+        initial = msgspec.json.Decoder(SealedInitial).decode
+        return lambda line: (
+            encode_person(initial(line), encoder, dialect)
+            if kind(line).kind
+            else encode_group(group(line), encoder, dialect)
+        )
     person = msgspec.json.Decoder(SealedPerson).decode
     return lambda line: encode_person(person(line), encoder, dialect)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from pipeline.errors import UnreadableExport, UnsafePlan
+from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.events import Mapper
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import digest_of
 from pipeline.make import Copy, Recipe, Task
 from pipeline.plan.directory import Directory, digest_file, read_lines
+from pipeline.plan.filenames import as_name
 from pipeline.plan.sealed import Plan, SealedBlock
+from pipeline.printable import printable
 from pipeline.schema import Block, Options, Part
 
 
@@ -35,14 +37,14 @@ def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
     """The plan's parts on this machine. Raises UnreadableExport naming the first that is missing."""
     parts = []
     for index, sealed in enumerate(plan.parts):
-        file = sealed.file
+        file = as_name(sealed.file)
         if source_root is not None:
-            shown = sealed.path.split("!", 1)[0]
-            candidates = [source_root / shown, source_root / Path(sealed.file).name]
+            depth = sealed.path.split("!", 1)[0].count("/") + 1
+            candidates = [source_root.joinpath(*Path(file).parts[-depth:]), source_root / Path(file).name]
             file = str(next((one for one in candidates if one.exists()), candidates[0]))
         if not os.path.exists(file):
             raise UnreadableExport(
-                f"{sealed.path} is gone: no file {file}",
+                f"{sealed.path} is gone: no file {printable(file, 1_000)}",
                 path=sealed.path,
                 hint="bring the export back, or say where it lies now with --source-root DIR",
             )
@@ -50,14 +52,25 @@ def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def check_tables(plan: Plan, directory: Directory) -> None:
-    """Raise UnsafePlan if a file of the plan is not the one that was sealed."""
+def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
+    """Raise StalePlan if a file of the plan (of these names, where they are given) is not the one that was sealed."""
     for name, digest in plan.files.items():
+        if names is not None and name not in names:
+            continue
         path = directory.path / name
-        if not path.exists():
-            raise UnsafePlan(f"{path} is missing from the plan", hint="plan again, or copy the whole directory")
-        if digest_file(path) != digest:
-            raise UnsafePlan(f"{path} was changed after it was sealed", hint="plan again; a plan is never edited")
+        try:
+            found = digest_file(path)
+        except FileNotFoundError:
+            raise StalePlan(
+                f"{path} is missing from the plan", differences=[f"{name}: missing"],
+                hint="plan again, or copy the whole directory",
+            ) from None  # fmt: skip
+        if found != digest:
+            raise StalePlan(
+                f"{path} was changed after it was sealed",
+                differences=[f"{name}: sealed {digest[:12]}, now {found[:12]}"],
+                hint="plan again; a plan is never edited",
+            )
 
 
 def planned_blocks(directory: Directory) -> Iterator[Planned]:

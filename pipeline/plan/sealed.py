@@ -11,7 +11,10 @@ import msgspec
 
 from pipeline.counted import counted
 from pipeline.errors import UnsafePlan, UsageError
+from pipeline.extract.own_plans import is_plan
 from pipeline.plan.directory import Directory, write_atomically
+from pipeline.plan.filenames import as_name
+from pipeline.plan.making import settle
 from pipeline.schema import Dialect, Format, Limits, Options, Part
 
 FORMAT = "backcast.plan/1"
@@ -26,7 +29,10 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class PartSeal(msgspec.Struct, frozen=True):
-    """One part as it was read: enough to find it again and to know that it did not change."""
+    """One part as it was read: enough to find it again and to know that it did not change.
+
+    `file` and `member` are names as `plan.filenames` writes them.
+    """
 
     path: str
     bytes: int
@@ -47,8 +53,8 @@ class PartSeal(msgspec.Struct, frozen=True):
         return Part(
             index,
             self.path,
-            file or self.file,
-            self.member,
+            file or as_name(self.file),
+            as_name(self.member),
             self.codecs,
             self.format,
             self.dialect,
@@ -136,10 +142,18 @@ class GroupsSeal(msgspec.Struct, frozen=True):
     left_out: Mapping[str, int] = {}
 
 
+class InitialsSeal(msgspec.Struct, frozen=True):
+    """What is set once before all events, in the phase groups: for so many persons, so many properties in all."""
+
+    persons: int = 0
+    properties: int = 0
+
+
 class PersonsSeal(msgspec.Struct, frozen=True):
     """The profiles to be sent, and how: `kind` is final or none.
 
     `properties` are written in all, `names` tells how often each; `left_out` counts by code what is not written.
+    `initials` is there under `--promoted-properties final`.
     """
 
     kind: str = "final"
@@ -148,6 +162,7 @@ class PersonsSeal(msgspec.Struct, frozen=True):
     properties: int = 0
     names: Mapping[str, int] = {}
     left_out: Mapping[str, int] = {}
+    initials: InitialsSeal | msgspec.UnsetType = msgspec.UNSET
 
 
 class ProfilesSeal(msgspec.Struct, frozen=True):
@@ -172,6 +187,17 @@ class PeopleSeal(msgspec.Struct, frozen=True):
     groups: GroupsSeal = GroupsSeal()
     persons: PersonsSeal = PersonsSeal()
     profiles: ProfilesSeal = ProfilesSeal()
+
+    @property
+    def promotes(self) -> bool:
+        """Whether what the service copies from events to persons is made final."""
+        return self.persons.initials is not msgspec.UNSET
+
+    @property
+    def initials(self) -> int:
+        """How many events of the phase groups are not of groups, but set something once for a person."""
+        found = self.persons.initials
+        return 0 if found is msgspec.UNSET else found.persons
 
 
 class SealedBlock(msgspec.Struct, frozen=True):
@@ -247,16 +273,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         rows, events = self.rows, self.events
         others = [
             counted(count, what)
-            for phase, what in (("identities", "merge"), ("groups", "group"), ("persons", "profile"))
-            if (count := events.phases.get(phase, 0))
+            for count, what in (
+                (events.phases.get("identities", 0), "merge"),
+                (events.phases.get("groups", 0) - self.people.initials, "group"),
+                (self.people.initials, "initial profile"),
+                (events.phases.get("persons", 0), "profile"),
+            )
+            if count
         ]
         merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
-        read, skipped, rejected = counted(rows.read, "row"), f"{rows.skipped:,}", f"{rows.rejected:,} rejected"
-        if not events.made:
-            return f"Plan: nothing to send; {read} read, {skipped} skipped, {rejected}."
-        sent = counted(events.phases.get("events", 0), "event")
-        skipped = f"{counted(rows.skipped, 'row')} skipped"
-        return f"Plan: {sent}{merges} to send, {skipped}, {rejected}, of {read} in {counted(len(self.parts), 'part')}."
+        sent = counted(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
+        read = f"from {rows.mapped:,} of {counted(rows.read, 'row')} in {counted(len(self.parts), 'part')}"
+        return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected."
 
 
 class _Format(msgspec.Struct):
@@ -286,12 +314,12 @@ def save(directory: Directory, plan: Plan) -> None:
 
 def load(directory: Directory) -> Plan:
     """Read a plan back and prove that nobody changed it. Raises UsageError, UnsafePlan."""
+    settle(directory)
     try:
         text = directory.plan.read_bytes()
     except FileNotFoundError:
-        raise UsageError(
-            f"{directory.path} holds no plan.json", hint="make one with: backcast plan SOURCE -o DIR"
-        ) from None
+        what = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
+        raise UsageError(f"{directory.path} holds {what}", hint="make one with: backcast plan SOURCE -o DIR") from None
     try:
         version = msgspec.json.decode(text, type=_Format).format
         if version != FORMAT:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pipeline.instants import DAY, ZoneClock, wall_of
 from pipeline.offsets import month_name, most_frequent
@@ -72,6 +74,21 @@ def judge(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str], ...]
     )
     name = ", ".join(f"{zone}@{since}" if since else zone for zone, since in zones) or "UTC"
     return ZoneVerdict(name, months)
+
+
+def evidence_of(verdict: ZoneVerdict) -> list[Mapping[str, Any]]:
+    """The months as a plan seals them."""
+    return [
+        {
+            "month": month.month,
+            "offset": month.offset,
+            "rows": month.rows,
+            "of": month.of,
+            "expected": list(month.expected),
+            "agrees": month.agrees,
+        }
+        for month in verdict.months
+    ]
 
 
 def _offsets_in(month: int, clock: ZoneClock) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.sealed import Plan
 from pipeline.printable import printable
 from pipeline.report.mask import masked
-from pipeline.report.results import ApplyResult, VerifyResult
+from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, meaning, unproved
 from pipeline.schema import Format, Reject
 
@@ -47,6 +47,19 @@ class MonthCount(msgspec.Struct, frozen=True):
     count: int
 
 
+class Results(msgspec.Struct, frozen=True):
+    """What became of a plan, the newest of each kind; None where it was not done.
+
+    `rehearsal` and `rehearsed` are of the embedded local service: the run there, and what was read back. `applied` says
+    where the plan stands over all runs, `verification` what was read back from where it was applied to.
+    """
+
+    rehearsal: ApplyResult | None = None
+    rehearsed: VerifyResult | None = None
+    applied: StatusResult | None = None
+    verification: VerifyResult | None = None
+
+
 class Report(msgspec.Struct, frozen=True):
     """A plan and what became of it. `name` is the plan directory's own name, no path of this machine.
 
@@ -61,8 +74,7 @@ class Report(msgspec.Struct, frozen=True):
     warnings: list[Counted]
     unproved: list[str]
     pairs: list[PairShown]
-    rehearsal: ApplyResult | None = None
-    verification: VerifyResult | None = None
+    results: Results = Results()
 
 
 class _Cell(msgspec.Struct):
@@ -72,12 +84,7 @@ class _Cell(msgspec.Struct):
     count: int
 
 
-def gather(
-    directory: Directory,
-    plan: Plan,
-    rehearsal: ApplyResult | None = None,
-    verification: VerifyResult | None = None,
-) -> Report:
+def gather(directory: Directory, plan: Plan, results: Results | None = None) -> Report:
     """Read cells.jsonl, rejects.jsonl and identities.parquet once, a piece at a time.
 
     Raises UnsafePlan when they are damaged.
@@ -91,8 +98,7 @@ def gather(
         _warnings(plan),
         unproved(plan),
         _pairs(directory, plan),
-        rehearsal,
-        verification,
+        results or Results(),
     )
 
 
@@ -113,8 +119,8 @@ def _months(directory: Directory, plan: Plan) -> list[MonthCount]:
     ]
 
 
-def _rejects(directory: Directory, plan: Plan) -> list[Counted]:
-    """One line for each code, with the first row of each; reading ends when every code has one."""
+def first_rejects(directory: Directory, plan: Plan) -> dict[str, Reject]:
+    """The first row that was rejected with each code; reading ends when every code has one. Raises UnsafePlan."""
     first: dict[str, Reject] = {}
     if plan.rejects and directory.rejects.exists():
         try:
@@ -124,6 +130,12 @@ def _rejects(directory: Directory, plan: Plan) -> list[Counted]:
                     break
         except msgspec.MsgspecError as error:
             raise _damaged(directory.rejects.name, error) from None
+    return first
+
+
+def _rejects(directory: Directory, plan: Plan) -> list[Counted]:
+    """One line for each code, with the first row of each."""
+    first = first_rejects(directory, plan)
     dialects = {part.path: part.dialect for part in plan.parts if part.format is Format.CSV}
     found = []
     for code, count in plan.rejects.items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from pipeline.counted import counted
 from pipeline.extract import describe
 from pipeline.instants import format_utc
 from pipeline.offsets import offset_name
@@ -19,7 +20,7 @@ from pipeline.plan.sealed import Plan
 from pipeline.printable import printable
 from pipeline.report import people
 from pipeline.report.contents import OTHERS, Report, phases_of
-from pipeline.report.wording import DECISIONS, PHASES, VERDICTS, advice
+from pipeline.report.wording import COLLAPSE, DECISIONS, VERDICTS, advice, mapping_of, phase_meaning
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,14 +51,18 @@ def render(report: Report) -> str:
             report=report,
             plan=plan,
             verdict=VERDICTS.get(plan.verdict, plan.verdict),
-            phases=[(name, PHASES[name], count) for name, count in phases_of(plan).items()],
+            phases=[(name, phase_meaning(name, plan), count) for name, count in phases_of(plan).items()],
             parts=[(part, describe(part.part(index))) for index, part in enumerate(plan.parts[:MOST_PARTS])],
             parts_left_out=max(0, len(plan.parts) - MOST_PARTS),
+            tables=any(part.table for part in plan.parts),
+            mapping=mapping_of(plan),
             years=years(report),
             gates=[(gate, advice(gate.name)) for gate in plan.gates],
             zones=list(map(_zone_row, plan.zone_evidence)),
             options=list(options_shown(plan)),
             people=_people(report),
+            results=report.results,
+            collapse=COLLAPSE,
         )
     )
 
@@ -162,6 +167,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["n"] = lambda number: f"{number:,}"
+    environment.filters["counted"] = counted
     environment.filters["plainly"] = lambda text, limit=NAME_CHARACTERS: printable(str(text), limit)
     environment.filters["by_line"] = _by_line
     return environment

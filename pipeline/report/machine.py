@@ -7,17 +7,21 @@ from pathlib import Path
 
 import msgspec
 
+from pipeline.errors import BackcastError
 from pipeline.plan.directory import Directory, write_atomically
 from pipeline.plan.sealed import Plan
-from pipeline.report.contents import Report, gather, phases_of
+from pipeline.report.contents import Report, Results, gather, phases_of
 from pipeline.report.people import merges
-from pipeline.report.results import ApplyResult, VerifyResult
+from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 
 FORMAT = "backcast.report/1"
 
 
 def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
-    """The object of `plan --json`: the plan at `path`, without what only sealing needs. Ready for msgspec or json."""
+    """The object of `plan --json`: the plan at `path`, without what only sealing needs. Ready for msgspec or json.
+
+    A part that a table of a warehouse was told of by its path has a `table`.
+    """
     rows = plan.rows
     return {
         "format": plan.format,
@@ -31,7 +35,9 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "rows": {"read": rows.read, "mapped": rows.mapped, "skipped": rows.skipped, "rejected": rows.rejected},
         "events": {"made": plan.events.made, "phases": dict(phases_of(plan))},
         "parts": [
-            {"path": part.path, "bytes": part.bytes, "digest": part.digest, "rows": part.rows} for part in plan.parts
+            {"path": part.path, "bytes": part.bytes, "digest": part.digest, "rows": part.rows}
+            | ({"table": part.table} if part.table else {})
+            for part in plan.parts
         ],
         "skips": dict(plan.skips),
         "rejects": dict(plan.rejects),
@@ -45,8 +51,9 @@ def report_object(report: Report) -> dict[str, object]:
 
     `months` counts events to send by name and UTC month ("" for names beyond the 100 most frequent). Records of
     `rejects` are masked and cut. `people` has ids as they stand, and no value of any property: `approve_merges` is the
-    number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `rehearsal` and
-    `verification` are null until they were made.
+    number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `rehearsal` is the run
+    against the embedded local service and `rehearsed` what was read back there; `applied` is where the plan stands, and
+    `verification` what was read back from its target. Each is null until it was made.
     """
     plan = report.plan
     return {
@@ -68,8 +75,10 @@ def report_object(report: Report) -> dict[str, object]:
         "files": plan.files,
         "notices": plan.notices,
         "unproved": report.unproved,
-        "rehearsal": report.rehearsal,
-        "verification": report.verification,
+        "rehearsal": report.results.rehearsal,
+        "rehearsed": report.results.rehearsed,
+        "applied": report.results.applied,
+        "verification": report.results.verification,
     }
 
 
@@ -90,37 +99,59 @@ def encode(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
-class _Earlier(msgspec.Struct):
-    plan: Mapping[str, object]
-    rehearsal: ApplyResult | None = None
-    verification: VerifyResult | None = None
+class _Earlier(Results, frozen=True):
+    plan: Mapping[str, object] = {}
 
 
 def write_report(
     directory: Directory,
     plan: Plan,
+    *,
     rehearsal: ApplyResult | None = None,
+    rehearsed: VerifyResult | None = None,
+    applied: StatusResult | None = None,
     verification: VerifyResult | None = None,
 ) -> None:
     """Write report.json and report.html, each whole or not at all.
 
-    Results that an earlier report of the same plan holds stay in it when none are given here.
+    Results that an earlier report of the same plan holds stay in it when none are given here. Of `applied` the single
+    doubts and refusals are left out: they change, and `backcast status` shows them.
     """
     from pipeline.report.html import render
 
-    earlier = _earlier(directory, plan)
-    if earlier is not None:
-        rehearsal = rehearsal or earlier.rehearsal
-        verification = verification or earlier.verification
-    report = gather(directory, plan, rehearsal, verification)
+    if applied is not None:
+        applied = msgspec.structs.replace(applied, verified=None, doubts=[], refusals=[])
+    before = earlier_results(directory, plan)
+    report = gather(
+        directory,
+        plan,
+        Results(
+            rehearsal or before.rehearsal,
+            rehearsed or before.rehearsed,
+            applied or before.applied,
+            verification or before.verification,
+        ),
+    )
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
     write_atomically(directory.report_json, encode(report_object(report)))
 
 
-def _earlier(directory: Directory, plan: Plan) -> _Earlier | None:
-    """What the report beside the plan says already; None when it is of another plan, or none that we wrote."""
+def earlier_results(directory: Directory, plan: Plan) -> Results:
+    """What the report beside the plan says already; nothing when it is of another plan, or none that we wrote."""
     try:
         earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_Earlier)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
-    return earlier if earlier.plan.get("digest") == plan.digest else None
+    except (OSError, msgspec.MsgspecError):
+        return Results()
+    return earlier if earlier.plan.get("digest") == plan.digest else Results()
+
+
+def add_applied(directory: Directory, plan: Plan, applied: StatusResult) -> str:
+    """Add where the plan stands to its report; why that could not be done, or "".
+
+    What was sent is in the ledger, so a report that cannot be written is no failure of the run.
+    """
+    try:
+        write_report(directory, plan, applied=applied)
+    except (OSError, BackcastError) as error:
+        return f"the report of the plan could not be written: {error}"
+    return ""

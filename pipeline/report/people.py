@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pipeline.counted import counted
 from pipeline.plan.sealed import DecisionSeal, Plan
 from pipeline.printable import printable
 from pipeline.report.wording import DECISIONS, decided_because, meaning, policy_meaning
@@ -90,8 +91,8 @@ def identities_sentence(plan: Plan) -> str:
     if not found.pairs and not merges(plan):
         return "No row or record pairs two ids: nothing is merged."
     return (
-        f"{_count(found.pairs, 'pair')} of ids {_were(found.pairs)} found. {_count(found.persons, 'person')} will have"
-        f" several ids, joined by {_count(merges(plan), 'merge')} to send."
+        f"{counted(found.pairs, 'pair')} of ids {_were(found.pairs)} found. {counted(found.persons, 'person')} will"
+        f" have several ids, joined by {counted(merges(plan), 'merge')} to send."
     )
 
 
@@ -109,8 +110,8 @@ def groups_sentence(plan: Plan) -> str:
     if not found.types and not found.groups:
         return "No row names a group."
     return (
-        f"{_count(found.groups, 'group')} to send, with {_count(found.properties, 'property')}, before all events. The"
-        " service numbers the types in this order, for good."
+        f"{counted(found.groups, 'group')} to send, with {counted(found.properties, 'property')}, before all events."
+        " The service numbers the types in this order, for good."
     )
 
 
@@ -133,14 +134,20 @@ def left_out(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
 def persons_sentence(plan: Plan) -> str:
     """What is sent of profiles and how, in one line."""
     found = plan.people.persons
-    if found.kind == "none":
+    if found.kind == "none" and not found.persons:
         return "No profiles are sent (person properties: none); events keep what they set of their persons."
     if not found.persons:
         return "No profiles are sent: the export says nothing of persons."
-    return (
-        f"{_count(found.persons, 'person')} and {_count(found.properties, 'property')} of theirs are touched, once and"
-        f" after all events. {printable(found.policy)}: {policy_meaning(found.policy)}."
+    touched = (
+        f"{counted(found.persons, 'person')} and {counted(found.properties, 'property')} of theirs are touched, once"
+        " and after all events."
     )
+    policy = f"{printable(found.policy)}: {policy_meaning(found.policy)}"
+    if found.kind == "none":
+        policy = "person properties: none"
+    if plan.people.promotes:
+        policy += "; but what the service copies from events is written as $set under every policy"
+    return f"{touched} {policy}."
 
 
 def profiles_sentences(plan: Plan) -> list[str]:
@@ -149,8 +156,9 @@ def profiles_sentences(plan: Plan) -> list[str]:
     if not found.identified_ids and not found.anonymous_ids:
         return []
     sentences = [
-        f"{_count(found.identified_events, 'event')} of {_count(found.identified_ids, 'id')} with identity,"
-        f" {_count(found.anonymous_events, 'event')} of {_count(found.anonymous_ids, 'id')} without (copies included)."
+        f"{counted(found.identified_events, 'event')} of {counted(found.identified_ids, 'id')} with identity,"
+        f" {counted(found.anonymous_events, 'event')} of {counted(found.anonymous_ids, 'id')} without"
+        " (copies included)."
     ]
     if plan.options.persons == "identified":
         sentences.append(
@@ -169,20 +177,23 @@ def profiles_sentences(plan: Plan) -> list[str]:
 def promoted_sentence(plan: Plan) -> str:
     """What the service writes to profiles by itself, "" where it is nothing."""
     found = plan.people.profiles
+    initials = plan.people.initials
     if not found.promoted:
         return ""
+    if plan.people.promotes:
+        return (
+            "By itself the service copies these properties of events to their persons, in the order of arrival."
+            f" --promoted-properties final: before all events {counted(initials, 'person')}"
+            f" {'has' if initials == 1 else 'have'} the first values set once, as $initial_…, which leaves those"
+            " of a live profile as they are; after all events the last values are set, over a live profile's too, as"
+            f" the events themselves do. Of {counted(found.looked_at, 'event')} looked at, so many have them:"
+        )
     return (
         "By itself the service copies these properties of events to their persons, whatever the policy: the last event"
         " it takes wins, however old, and $initial_… keeps the first."
-        f" Of {_count(found.looked_at, 'event')} looked at, so many have them:"
+        f" Of {counted(found.looked_at, 'event')} looked at, so many have them:"
     )
 
 
 def _were(count: int) -> str:
     return "was" if count == 1 else "were"
-
-
-def _count(count: int, what: str) -> str:
-    if count != 1:
-        what = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
-    return f"{count:,} {what}"

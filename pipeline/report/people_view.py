@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.counted import counted
 from pipeline.plan.sealed import PartnersSeal, Plan
 from pipeline.report import people
 from pipeline.report.tables import number, table, text
@@ -47,7 +48,7 @@ def _identities(console: Console, plan: Plan, directory: str) -> None:
             made.add_row(text(cluster.canonical, ID_CHARACTERS), number(cluster.ids), Text(others, overflow="fold"))
         console.print(made)
         if more := people.more_persons(plan, min(MOST, len(found.largest))):
-            console.print(Text(f"and {more:,} more persons of several ids", style="dim"))
+            console.print(Text(f"and {counted(more, 'more person')} of several ids", style="dim"))
     _partners(console, "ids of several users", "users", found.shared)
     _partners(console, "users of several ids", "ids", found.crowded)
     if approval := people.approval(plan):

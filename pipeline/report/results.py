@@ -5,11 +5,12 @@ Delivery and verification fill these; the terminal, report.json and report.html 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pipeline.ledger import Doubt, PhaseTotals, Refusal, Trouble
+from pipeline.ledger import Course, Doubt, PhaseTotals, Refusal, Trouble
 from pipeline.plan.phases import PHASES
 from pipeline.verify.reconcile import Difference, ExtraCell
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """Requests: `retried` took more than one try, `split` were sent in smaller pieces."""
+    """Requests: `sent` met somebody, `retried` took more than one try, `split` were sent in smaller pieces."""
 
     made: int = 0
     sent: int = 0
@@ -30,7 +31,10 @@ class BatchCounts(msgspec.Struct, frozen=True):
 
 
 class SentCounts(msgspec.Struct, frozen=True):
-    """Events of a run. `made` is the sum of the next four; with `unsent` it is what was planned (law 1)."""
+    """Events of a run. `made` is the sum of the next four; with `unsent` it is what was planned (law 1).
+
+    In a dry run, `would_send` is what was packed and is left to send; there it is part of `made`.
+    """
 
     made: int
     accepted: int = 0
@@ -38,6 +42,7 @@ class SentCounts(msgspec.Struct, frozen=True):
     in_doubt: int = 0
     already_settled: int = 0
     unsent: int = 0
+    would_send: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class KeyStanding(msgspec.Struct, frozen=True):
@@ -50,7 +55,8 @@ class KeyStanding(msgspec.Struct, frozen=True):
 class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` those left alone on purpose.
 
-    `capture_key` is absent where nobody looked, as in a dry run or a rehearsal.
+    `to` is the address it was for, "" for the embedded local service; `ended` is when (ISO 8601, UTC). `capture_key` is
+    absent where nobody looked, as in a dry run or a rehearsal.
     """
 
     format: str = "backcast.apply/1"
@@ -62,11 +68,25 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     events: SentCounts
     phases: dict[str, SentCounts] = {}
     held: list[str] = []
+    to: str = ""
+    ended: str = ""
     capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET
 
 
+class Verified(msgspec.Struct, frozen=True):
+    """When a plan was last verified, where, and what came of it."""
+
+    at: str
+    to: str
+    proved: bool
+    found: int
+    expected: int
+
+
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a plan stands. `state` is planned, running, stopped or done.
+    """Where a plan stands. `state` is planned, running, stopped or done. `events` and `batches` are those of all runs.
+
+    `course` says where it was applied to and when, `verified` when what landed was last compared; null for never.
 
     `doubts` are the first 100 batches begun and not settled (while a run goes, those in flight), `refusals` the first
     100 events the service said no to, `failures` all requests that settled nothing, by status. The ledger has all.
@@ -78,6 +98,8 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     batches: BatchCounts
     events: SentCounts
     phases: dict[str, SentCounts] = {}
+    course: Course | None = None
+    verified: Verified | None = None
     doubts: list[Doubt] = []
     refusals: list[Refusal] = []
     failures: list[Trouble] = []
@@ -94,21 +116,28 @@ class CellCounts(msgspec.Struct, frozen=True):
 
 
 class FoundCounts(msgspec.Struct, frozen=True):
-    """Events: `expected` by the ledger, `found` at the service; `copies` are raw ones that collapsed."""
+    """Events: `expected` by the ledger, `found` at the service.
+
+    `duplicated` are there a second time with another content, and `extra` counts them too; `others` are not of the
+    plan; `copies` are accepted ones that are equal to another, which the service collapses.
+    """
 
     expected: int = 0
     found: int = 0
     missing: int = 0
     extra: int = 0
+    duplicated: int = 0
     different: int = 0
+    others: int = 0
     copies: int = 0
 
 
 class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What landed against what was settled. `proved`: every event was found once, by uuid.
 
-    `scope` holds the properties that an event had to have to be looked at, {} for the whole project; `extras` the
-    events that nobody planned by name and UTC day, the most first, and not all where there are many.
+    `scope` holds the properties that an event had to have to be looked at, {} for the whole project; `extras` what is
+    there and not of the plan, by name and UTC day, the most first, and not all where there are many. `to` is the
+    address that was asked, "" for the embedded local service, `at` is when (ISO 8601, UTC).
     """
 
     format: str = "backcast.verify/1"
@@ -118,11 +147,16 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     differences: list[Difference] = []
     extras: list[ExtraCell] = []
     scope: dict[str, str] = {}
+    to: str = ""
+    at: str = ""
 
 
-def apply_result(outcome: Outcome, capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET) -> ApplyResult:
+def apply_result(
+    outcome: Outcome, capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET, *, to: str = ""
+) -> ApplyResult:
     """A run's outcome as the machine contract shows it, and what was known of the capture key before it."""
     counts = outcome.counts
+    dry = outcome.dry_run
     return ApplyResult(
         digest=outcome.digest,
         dry_run=outcome.dry_run,
@@ -130,22 +164,25 @@ def apply_result(outcome: Outcome, capture_key: KeyStanding | msgspec.UnsetType 
         seconds=round(outcome.seconds, 3),
         batches=BatchCounts(counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split),
         events=SentCounts(
-            counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled, outcome.unsent
+            counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled, outcome.unsent,
+            counts.would_send if dry else msgspec.UNSET,
         ),
         phases={
             name: SentCounts(
                 one.made, one.accepted, one.refused, one.in_doubt, one.already_settled,
-                outcome.phases.get(name, 0) - one.made,
+                outcome.phases.get(name, 0) - one.made, one.would_send if dry else msgspec.UNSET,
             )
             for name, one in counts.phases.items()
         },
         held=list(outcome.held),
+        to=to,
+        ended=_now(),
         capture_key=capture_key,
     )  # fmt: skip
 
 
-def status_result(plan: Plan, standing: Standing) -> StatusResult:
-    """Where a plan stands as the machine contract shows it."""
+def status_result(plan: Plan, standing: Standing, verification: VerifyResult | None = None) -> StatusResult:
+    """Where a plan stands as the machine contract shows it, and what its last verification said."""
     totals = standing.totals
     return StatusResult(
         digest=plan.digest,
@@ -160,6 +197,8 @@ def status_result(plan: Plan, standing: Standing) -> StatusResult:
             standing.unsent,
         ),
         phases={name: _of_phase(standing.totals.of(name), plan.events.phases.get(name, 0)) for name in PHASES},
+        course=standing.account.course,
+        verified=None if verification is None else _verified(verification),
         doubts=standing.account.doubts,
         refusals=standing.account.refusals,
         failures=standing.account.troubles,
@@ -171,7 +210,11 @@ def _of_phase(so_far: PhaseTotals, planned: int) -> SentCounts:
     return SentCounts(made, so_far.settled, so_far.refused, so_far.in_doubt, 0, planned - made)
 
 
-def verify_result(found: Verification) -> VerifyResult:
+def _verified(found: VerifyResult) -> Verified:
+    return Verified(found.at, found.to, found.proved, found.events.found, found.events.expected)
+
+
+def verify_result(found: Verification, *, to: str = "") -> VerifyResult:
     """A verification as the machine contract shows it."""
     return VerifyResult(
         cells=CellCounts(**found.cells),
@@ -180,4 +223,10 @@ def verify_result(found: Verification) -> VerifyResult:
         differences=found.differences,
         extras=found.extras,
         scope=found.scope,
+        to=to,
+        at=_now(),
     )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

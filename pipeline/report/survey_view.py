@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.counted import counted
 from pipeline.offsets import offset_name
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
 from pipeline.survey.shape import Survey
@@ -16,6 +17,8 @@ MOST_FIELDS = 200
 MOST_EVENTS = 20
 MOST_MONTHS = 36
 BAR_CHARACTERS = 40
+NAME_CHARACTERS = 32
+"""A field's name so long is not folded on a terminal of 80 columns."""
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -53,7 +56,7 @@ def _parts(console: Console, survey: Survey) -> None:
     left = survey.parts[MOST_PARTS:]
     if left:
         sums = number(sum(part.bytes for part in left)), number(sum(part.rows for part in left))
-        made.add_row(Text(f"{len(left):,} more parts", style="dim"), "", *sums, "")
+        made.add_row(Text(counted(len(left), "more part"), style="dim"), "", *sums, "")
     console.print(made)
 
 
@@ -61,6 +64,8 @@ def _fields(console: Console, survey: Survey) -> None:
     if not survey.fields:
         return
     made = table("field", "looks like", "types", "#empty", "examples")
+    longest = max(len(field.path) for field in survey.fields[:MOST_FIELDS])
+    made.columns[0].min_width = min(longest, NAME_CHARACTERS)  # examples fold before names do
     for field in survey.fields[:MOST_FIELDS]:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in field.types.items())
         made.add_row(
@@ -73,9 +78,11 @@ def _fields(console: Console, survey: Survey) -> None:
     console.print(made)
     left = len(survey.fields) - MOST_FIELDS
     if left > 0:
-        console.print(Text(f"{left:,} more fields; all of them: --json", style="dim"))
+        console.print(Text(f"{counted(left, 'more field')}; all of them: --json", style="dim"))
     if survey.fields_left_out:
-        console.print(Text(f"{survey.fields_left_out:,} values stand in fields beyond those counted", style="yellow"))
+        console.print(
+            Text(f"{counted(survey.fields_left_out, 'value')} in fields beyond those counted", style="yellow")
+        )
 
 
 def _hours(console: Console, survey: Survey) -> None:
@@ -86,7 +93,8 @@ def _hours(console: Console, survey: Survey) -> None:
         Text.assemble((_time_field(survey), "bold"), f"  {survey.first} to {survey.last}, as the clock reads")
     )
     if survey.unread_times:
-        console.print(Text(f"{survey.unread_times:,} values of it cannot be read as times", style="yellow"))
+        console.print(Text(f"{counted(survey.unread_times, 'value')} of it cannot be read as times", style="yellow"))
+    console.print(Text("hour of day, rows", style="bold"))
     for line in histogram(survey.hours):
         console.print(Text(line))
     show_counts(console, "month", "rows", survey.months, MOST_MONTHS)

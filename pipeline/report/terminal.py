@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from pipeline.counted import are, counted
-from pipeline.plan.sealed import Gate, Plan
+from pipeline.plan.directory import Directory
+from pipeline.plan.sealed import Example, Gate, Plan
 from pipeline.printable import printable
-from pipeline.report.contents import phases_of
+from pipeline.report.contents import first_rejects, phases_of
 from pipeline.report.people_view import show_people
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
-from pipeline.report.wording import PHASES, VERDICTS, advice, meaning
+from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, meaning, phase_meaning
 from pipeline.schema import Reject
 from pipeline.verify.reconcile import Difference
 
@@ -38,21 +40,23 @@ def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
 
     `directory` is where the plan lies, for the commands that follow.
     """
-    heading(console, "Plan", f"{plan.tool}, times in {plan.zone}" + (f", for {plan.target}" if plan.target else ""))
+    heading(
+        console, "Plan", f"{mapping_of(plan)}, times in {plan.zone}" + (f", for {plan.target}" if plan.target else "")
+    )
     if plan.first:
         console.print(Text(f"{plan.first} to {plan.last}"))
     _parts(console, plan)
     phases = table("phase", "#events", "")
     for name, count in phases_of(plan).items():
-        phases.add_row(name, number(count), Text(PHASES[name], style="dim"))
+        phases.add_row(name, number(count), Text(phase_meaning(name, plan), style="dim"))
     console.print(phases)
     show_counts(console, "event", "events", plan.names, MOST_EVENTS)
     show_people(console, plan, directory=directory)
-    _codes(console, "Skipped", plan.skips, plan)
-    _codes(console, "Rejected", plan.rejects, plan)
+    _codes(console, "Skipped", plan.skips, {})
+    _codes(console, "Rejected", plan.rejects, first_rejects(Directory(Path(directory)), plan) if directory else {})
     if plan.rejects:
         console.print(Text(f"The rows: backcast rejects {directory or 'DIR'}", style="dim"))
-    _codes(console, "Warnings", plan.warnings, plan)
+    _codes(console, "Warnings", plan.warnings, plan.examples)
     show_notices(console, plan.notices)
     _gates(console, plan.gates)
     console.print(Text(VERDICTS.get(plan.verdict, plan.verdict), style=_VERDICTS.get(plan.verdict, "")))
@@ -60,32 +64,32 @@ def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
 
 
 def _parts(console: Console, plan: Plan) -> None:
-    made = table("part", "#rows", "#mapped", "#skipped", "#rejected")
+    tables = any(part.table for part in plan.parts)
+    made = table("part", *(["table"] if tables else []), "#rows", "#mapped", "#skipped", "#rejected")
     for part in plan.parts[:MOST_PARTS]:
-        made.add_row(
-            text(part.path, 200), number(part.rows), number(part.mapped), number(part.skipped), number(part.rejected)
-        )
+        counts = map(number, (part.rows, part.mapped, part.skipped, part.rejected))
+        made.add_row(text(part.path, 200), *([text(part.table, 60)] if tables else []), *counts)
     if len(plan.parts) > MOST_PARTS:
         rest = plan.parts[MOST_PARTS:]
-        sums = (sum(getattr(part, name) for part in rest) for name in ("rows", "mapped", "skipped", "rejected"))
-        made.add_row(Text(counted(len(rest), "more part"), style="dim"), *map(number, sums))
+        more = (sum(getattr(part, name) for part in rest) for name in ("rows", "mapped", "skipped", "rejected"))
+        made.add_row(Text(counted(len(rest), "more part"), style="dim"), *([""] if tables else []), *map(number, more))
     rows = plan.rows
-    made.add_row(
-        "all", number(rows.read), number(rows.mapped), number(rows.skipped), number(rows.rejected), style="bold"
-    )
+    sums = map(number, (rows.read, rows.mapped, rows.skipped, rows.rejected))
+    made.add_row("all", *([""] if tables else []), *sums, style="bold")
     console.print(made)
 
 
-def _codes(console: Console, title: str, counts: Mapping[str, int], plan: Plan) -> None:
+def _codes(
+    console: Console, title: str, counts: Mapping[str, int], examples: Mapping[str, Example] | Mapping[str, Reject]
+) -> None:
+    """Codes with their counts, and the places where they first arose if any is known."""
     if not counts:
         return
-    made = table(title, "#count", "what it means", "example")
+    made = table(title, "#count", "what it means", *(["example"] if examples else []))
     for code, count in counts.items():
-        example = plan.examples.get(code)
-        place = Text("")
-        if example is not None:
-            place = text(f"{example.part}, row {example.row:,}: {example.detail}", 240)
-        made.add_row(text(code, 80), number(count), Text(meaning(code), style="dim"), place)
+        example = examples.get(code)
+        place = text(f"{example.part}, row {example.row:,}: {example.detail}", 240) if example is not None else Text("")
+        made.add_row(text(code, 80), number(count), Text(meaning(code), style="dim"), *([place] if examples else []))
     console.print(made)
 
 
@@ -104,9 +108,17 @@ def _gates(console: Console, gates: Sequence[Gate]) -> None:
 def show_apply(console: Console, result: ApplyResult) -> None:
     """One run of apply or of a rehearsal."""
     heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} s")
-    _sent(console, result.events, result.batches, result.phases)
+    if result.dry_run:
+        _would_send(console, result)
+    else:
+        _sent(console, result.events, result.batches, result.phases)
     held = sum(result.phases[name].unsent for name in result.held)
-    if result.balanced:
+    if result.balanced and result.dry_run:
+        left = result.events.would_send
+        what = f"would send {counted(left, 'event')} in {counted(result.batches.made, 'batch')}" if left else ""
+        told = f"The same command without --dry-run {what}." if left else "Nothing is left to send."
+        console.print(Text(f"Nothing was sent. {told}" if left else told, style="bold green"))
+    elif result.balanced:
         console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
     elif held and held == result.events.unsent and not result.events.in_doubt:
         what = f"Held by --phases: {', '.join(result.held)}, {counted(held, 'event')} unsent."
@@ -119,6 +131,18 @@ def show_apply(console: Console, result: ApplyResult) -> None:
 def show_status(console: Console, result: StatusResult) -> None:
     """Where a plan stands."""
     console.print(Text(f"State: {result.state}", style=_STATES.get(result.state, "bold")))
+    if result.course is not None:
+        course = result.course
+        until = f", the last one ended {course.ended}" if course.ended else ""
+        runs = counted(course.runs, "run")
+        console.print(text(f"Applied to {course.to}: {runs}, the first begun {course.began}{until}", 400))
+    if result.verified is not None:
+        one = result.verified
+        said = "proved" if one.proved else "not proved"
+        counts = f"{one.found:,} of {counted(one.expected, 'event')} found"
+        console.print(text(f"Verified against {one.to} at {one.at}: {said}, {counts}", 400))
+    elif result.events.accepted:
+        console.print(Text("Not verified yet: backcast verify", style="dim"))
     _sent(console, result.events, result.batches, result.phases)
     if result.doubts:
         made = table("in doubt", "#events", "#tries", "since", "last answer")
@@ -151,19 +175,31 @@ def show_status(console: Console, result: StatusResult) -> None:
 
 
 def _answer(status: int | None, detail: str) -> Text:
-    return text(f"{'no answer' if status is None else status} {detail}".strip(), 120)
+    return text(f"{'' if status is None else status} {detail}".strip() or "no answer", 120)
 
 
-def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Mapping[str, SentCounts]) -> None:
-    """The counts, with a column for each phase that has any where there are several."""
+def _would_send(console: Console, result: ApplyResult) -> None:
+    """What a dry run packed, and what is left alone."""
+    rows = {"would_send": "would send", "already_settled": "already settled", "refused": "refused before"}
+    _counts(console, result.events, result.phases, rows | {"unsent": "left alone"})
+    console.print(Text(f"{counted(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
+
+
+def _counts(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], rows: Mapping[str, str]) -> None:
+    """The counts by name and words, with a column for each phase that has any where there are several."""
     some = {name: one for name, one in phases.items() if one.made or one.unsent}
     columns = [events, *(some.values() if len(some) > 1 else [])]
     made = table("events", "#count", *(f"#{name}" for name in list(some)[: len(columns) - 1]))
-    for name in ("made", "accepted", "already_settled", "refused", "in_doubt", "unsent"):
+    for name, words in rows.items():
         count = getattr(events, name)
         style = "red" if count and name == "refused" else "yellow" if count and name == "in_doubt" else ""
-        made.add_row(name.replace("_", " "), *(number(getattr(one, name)) for one in columns), style=style)
+        made.add_row(words, *(number(getattr(one, name)) for one in columns), style=style)
     console.print(made)
+
+
+def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Mapping[str, SentCounts]) -> None:
+    names = ("made", "accepted", "already_settled", "refused", "in_doubt", "unsent")
+    _counts(console, events, phases, {name: name.replace("_", " ") for name in names})
     console.print(
         Text(
             f"{counted(batches.made, 'batch')} made, {batches.sent:,} sent,"
@@ -182,8 +218,8 @@ def show_verification(console: Console, result: VerifyResult) -> None:
         ("found", None, found.found),
         ("match", result.cells.match, None),
         ("missing", result.cells.missing, found.missing),
-        ("extra", result.cells.extra, found.extra),
-        ("duplicated", result.cells.duplicated, found.copies),
+        ("extra", result.cells.extra, found.extra - found.duplicated),
+        ("duplicated", result.cells.duplicated, found.duplicated),
         ("different", result.cells.different, found.different),
     )
     for name, cells, events in rows:
@@ -197,6 +233,9 @@ def show_verification(console: Console, result: VerifyResult) -> None:
     console.print(made)
     _differences(console, result.differences)
     _extras(console, result)
+    if found.copies:
+        what = f"{counted(found.copies, 'more copy')} {'was' if found.copies == 1 else 'were'} accepted"
+        console.print(Text(f"{what}, {COLLAPSE}."))
     if result.proved:
         console.print(Text("Proved: every event that was settled was found once.", style="bold green"))
     elif found.missing:
@@ -220,19 +259,27 @@ def _differences(console: Console, differences: Sequence[Difference]) -> None:
 
 
 def _extras(console: Console, result: VerifyResult) -> None:
-    """Whose the extra events may be: their names and days, and what was looked at."""
+    """What is there and not of the plan: its names and days, whose it may be, and what was looked at."""
     if not result.extras:
         return
-    made = table("extra events", "UTC day", "#count")
+    made = table("not of this plan", "UTC day", "#count")
     for one in result.extras:
         made.add_row(text(one.event, 120), text(one.day, 20), number(one.count))
     console.print(made)
+    others = result.events.others
+    if not others:
+        console.print(Text("Nobody else sends here, so they are differences."))
+        return
+    told = f"{counted(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
     if result.scope:
         marks = " and ".join(f"{name} {value!r}" for name, value in result.scope.items())
-        told = f"They carry the mark of this import, {marks}: another plan of the same tool can have sent them."
+        told += (
+            f" They carry the mark of this import, {marks}: another import of the same tool, or an earlier plan of the"
+            " same export, whose events then are there twice. `plan --name` tells imports apart."
+        )
     else:
-        told = "All of the project was looked at, also what others sent to it."
-    console.print(text(told, 400))
+        told += " All of the project was looked at, also what others sent to it."
+    console.print(text(told, 600))
 
 
 def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOST_REJECTS) -> int:

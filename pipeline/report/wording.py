@@ -33,6 +33,15 @@ MEANINGS = {
     "already_settled": "an earlier window of the job sent the event",
     "outside_window": "the event lies outside --since and --until",
     "excluded_id": "the person asked to be forgotten (--exclude-ids)",
+    "session_event": "the tool's own start or end of a session; the service makes sessions of the events themselves",
+    "session_recording": "a mark of the tool's session recording, which is no event",
+    "attribution_event": "the tool's own note on where a person came from; the events carry what it is made of",
+    "unsupported_event": "an event of the service's own machinery, which is never sent again",
+    "deleted_person": "a person that was deleted",
+    "discarded_value": "a value that a warehouse put aside, since it did not fit its column",
+    "identity_table": "a row of the warehouse's own identity resolution",
+    "incomplete_merge": "a merge of which one id is missing or a placeholder",
+    "unfollowed_merge": "two of the tool's persons became one, which is not followed unless a setting says so",
     # warnings
     "unsafe_integer": "an integer beyond 2^53 is sent exactly; readers that use doubles round it",
     "near_duplicate": "two events differ only in a little",
@@ -51,6 +60,9 @@ MEANINGS = {
     "changed_since_settled": "the export tells an event otherwise now; what was sent cannot be changed",
     "held_link": "a merge that the job holds back (merges: hold)",
     "settled_link": "a merge that an earlier window of the job sent",
+    "identical_rows": "the row has no id of its own and equals another one: each is sent as an event of its own, and"
+    " --collapse-identical makes one of them",
+    "old_timestamp": "the event lies before 2005, when no tool recorded any: its time may be 0, or in another unit",
     "name_collision": "two properties of a row would have had one name",
     # groups and persons
     "empty_person_update": "the row says nothing of its person",
@@ -66,6 +78,7 @@ MEANINGS = {
     "unset_property": "a property that the history takes away at last",
     "left_out_group": "an event's group of a type that --group-types leaves out; it stays as the property TYPE_ids",
     "empty_page": "a page of profiles without any",
+    "left_out_profile": "a profile of nobody, beside others of its page that are sent",
     "settled_group": "a group that an earlier window of the job sent as it is",
     "settled_person": "a profile that an earlier window of the job sent as it is",
 }
@@ -106,6 +119,7 @@ POLICIES = {
 ADVICE = {
     "max_rejects": "look at them with `backcast rejects DIR`; mend the export or the mapping, or allow so many with"
     " --max-rejects, and plan again",
+    "rejects": "look at them with `backcast rejects DIR` before anything is sent",
     "zero_events": "check the mapping, --since and --until, and the files that were named",
     "zone": "name the zone that the project was set to in the tool: --timezone Area/City, also when it is UTC",
     "duplicates": "nothing to do: every export holds copies, and they are left out",
@@ -120,12 +134,31 @@ VERDICTS = {
     "not-ready": "Not ready: apply refuses this plan until what the gates say is mended. It can be rehearsed.",
 }
 
+COLLAPSE = (
+    "equal to another in uuid, name, person and UTC day: requests whose answer was lost were sent again, and the"
+    " service collapses what came twice"
+)
+"""What the copies of a verification are."""
+
 PHASES = {
     "identities": "merges of two ids into one person; they cannot be undone",
     "groups": "groups and their properties",
     "events": "events",
     "persons": "final properties of persons",
 }
+
+
+def phase_meaning(phase: str, plan: Plan) -> str:
+    """What a phase of a plan sends, in words."""
+    if phase == "groups" and plan.people.promotes:
+        return f"{PHASES[phase]}; first values of persons ($initial_…)"
+    return PHASES[phase]
+
+
+def mapping_of(plan: Plan) -> str:
+    """The mapping that a plan was made with, and the tool it is of where that has another name."""
+    name = printable(plan.mapping.name, 200)
+    return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
 
 
 def meaning(code: str) -> str:

@@ -13,8 +13,8 @@ from pipeline.values import Value
 _FROM, _TO = 946_684_800, 4_102_444_800
 """2000 and 2100 in seconds since 1970: a number of this size is a time, other numbers are amounts and ids."""
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_ENOUGH = 0.9
-"""The share of a field's values that must be times of one unit."""
+ENOUGH, MOSTLY = 0.9, 0.5
+"""The share of a field's values that must be times of one unit; the second where its name says that it holds times."""
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999 in µs."""
 
@@ -37,11 +37,11 @@ class Clock(NamedTuple):
         return reading if EARLIEST <= reading.us <= LATEST else None
 
 
-def clock_of(path: str, found: Sequence[Value]) -> Clock | None:
-    """The clock that a field's values read as, or None when they are no times."""
+def clock_of(path: str, found: Sequence[Value], enough: float = ENOUGH) -> Clock | None:
+    """The clock that a field's values read as, or None when fewer than `enough` of them are times of one unit."""
     units = Counter(_unit(value) for value in found)
     unit, count = units.most_common(1)[0] if units else ("", 0)
-    return Clock(path, unit) if unit and count >= _ENOUGH * len(found) else None
+    return Clock(path, unit) if unit and count >= enough * len(found) else None
 
 
 def _unit(value: Value) -> str:

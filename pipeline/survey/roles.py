@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeline import values
-from pipeline.survey.clock import Clock, clock_of
+from pipeline.survey.clock import ENOUGH, MOSTLY, Clock, clock_of
 from pipeline.survey.fields import kind_of
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID
 from pipeline.values import Record, Value
@@ -82,7 +82,11 @@ def guess(records: Sequence[Record]) -> Roles:
                 return name
         return ""
 
-    time = _first_clock(TIME_NAMES, columns, taken) or _any_clock(columns, taken)
+    time = (
+        _first_clock(TIME_NAMES, columns, taken)
+        or _first_clock(TIME_NAMES, columns, taken, MOSTLY)  # a broken export: headers repeated, times cut
+        or _any_clock(columns, taken)
+    )
     received = _first_clock(RECEIVED_NAMES, columns, taken)
     likely = [*LIKELY_EVENT_NAMES, *_worded(columns, _EVENT_WORDS)]
     event = by_name(EVENT_NAMES, _is_text) or by_name(likely, _is_few_texts)
@@ -116,10 +120,12 @@ def _worded(columns: dict[str, list[Value]], words: Sequence[str]) -> list[str]:
     return [path for path in columns if any(word in path.lower() for word in words)]
 
 
-def _first_clock(names: Sequence[str], columns: dict[str, list[Value]], taken: set[str]) -> Clock | None:
+def _first_clock(
+    names: Sequence[str], columns: dict[str, list[Value]], taken: set[str], enough: float = ENOUGH
+) -> Clock | None:
     for name in names:
         if name in columns and name not in taken:
-            clock = clock_of(name, columns[name])
+            clock = clock_of(name, columns[name], enough)
             if clock is not None:
                 taken.add(name)
                 return clock

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pipeline.counted import counted
+
 FORMAT = "backcast.survey/1"
 
 EVENT = "event"
@@ -33,7 +35,8 @@ class FieldSurvey(msgspec.Struct, frozen=True):
 
 
 class PartSurvey(msgspec.Struct, frozen=True):
-    """One part: `storage` says in words how it is stored; `whole` whether every row was read.
+    """One part: `storage` says in words how it is stored; `whole` whether every row was read. `bytes` are the part's
+    own: of an archive's member, as the archive gives it.
 
     `problem` says why a part could not be read (on), "" otherwise.
     """
@@ -115,8 +118,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         how = "the first rows of each part" if self.sampled else "every row"
         what = self.tool or "no tool that is known"
         return (
-            f"Survey: {self.rows:,} rows in {len(self.parts):,} parts ({how}), {broken:,} broken,"
-            f" {len(self.fields):,} fields; looks like {what}."
+            f"Survey: {counted(self.rows, 'row')} in {counted(len(self.parts), 'part')} ({how}), {broken:,} broken,"
+            f" {counted(len(self.fields), 'field')}; looks like {what}."
         )
 
     def field_of(self, role: str) -> str:

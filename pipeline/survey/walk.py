@@ -93,7 +93,9 @@ class _Walk:
         read = self.rows - before
         self.count_roles(roles, read)
         form, storage = part.format.value, describe(part)
-        self.parts.append(PartSurvey(part.path, form, storage, part.codecs, part.bytes, read, whole, problem))
+        self.parts.append(
+            PartSurvey(part.path, form, storage, part.codecs, self.source.sizes[part.index], read, whole, problem)
+        )
         return read
 
     def rows_of(self, part: Part, block_bytes: int) -> Generator[Record | BrokenRow, None, None]:

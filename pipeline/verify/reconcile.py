@@ -55,7 +55,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class ExtraCell(msgspec.Struct, frozen=True):
-    """Events of one name and UTC day that nobody planned, duplicated ones not counted."""
+    """Events of one name and UTC day that are not of the plan."""
 
     event: str
     day: str
@@ -63,10 +63,12 @@ class ExtraCell(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What verification found. `proved`: the two sets are equal and nothing landed twice.
+    """What verification found. `proved`: all that was sent is there, once and as it was sent.
 
-    In `events`, `extra` counts duplicated ones too, and `copies` the accepted ones that collapsed. `extras` are the
-    cells with most extra events, `scope` the properties that an event had to have to be looked at.
+    In `events`, `duplicated` are there a second time with another content, and `extra` counts them too; `others` are
+    not of the plan, and no difference; `copies` are accepted ones that are equal to another, which collapse. In a
+    place that is the plan's alone, what is not of it is `extra`. `extras` are the cells with most of what is not of
+    the plan, `scope` the properties that an event had to have to be looked at.
     """
 
     cells: dict[str, int]
@@ -93,10 +95,10 @@ def verify(
 ) -> Verification:
     """Compare the service behind `client` with the plan's ledger.
 
-    Of a project only events with the plan's provenance are looked at, unless it is asked for as a `whole`; so what
-    others send to it is nobody's difference. A plan without provenance is compared with the whole project.
-    `among_others`: the project holds what others sent, too. Then only what bears a uuid of the plan is looked at, and
-    only on the days of its events.
+    What bears no uuid of the plan is of others, whose events may be in the project too: it is counted apart. `whole`:
+    the place is the plan's alone, and such an event is extra. Elsewhere only events with the plan's provenance are
+    looked at, all of them where it was planned without. `among_others`: the plan is one of many of its import. Then
+    only what bears a uuid of the plan is looked at, and only on the days of its events.
     """
     marks = {} if whole else provenance_of(plan)
     where = bearing(marks)
@@ -106,16 +108,16 @@ def verify(
         with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
             for made in _expected(plan, directory, recipe, workers):
                 expected.add(cells.renumbered(made))
+            found = _Comparison(cells, alone=whole)
             there = landed_cells(client, where=where)
             if among_others:
                 days = cells.days()
                 there = Counter({cell: count for cell, count in there.items() if cell[1] in days})
             for page in landed_rows(client, there, where=where):
                 landed.add(cells.seen(page))
-        found = _Comparison(cells)
         for want, have in zip(expected.runs(), landed.runs(), strict=True):
             found.compare(want, have[np.isin(_keys(have), _keys(want))] if among_others else have)
-        return found.verdict(client, marks)
+        return found.verdict(client, marks, None if among_others else landed_copies(client, where))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -206,11 +208,15 @@ class _Spread:
 
 
 class _Comparison:
-    """Adds up, run by run, what agrees and what does not."""
+    """Adds up, run by run, what agrees and what does not. To be made when the cells of the plan are known."""
 
-    def __init__(self, cells: _Cells) -> None:
+    def __init__(self, cells: _Cells, *, alone: bool) -> None:
         self._cells = cells
-        self._counts = dict.fromkeys(("expected", "found", "missing", "extra", "different", "copies"), 0)
+        self._planned = len(cells)
+        self._alone = alone
+        self._counts = dict.fromkeys(
+            ("expected", "found", "missing", "extra", "duplicated", "different", "others", "copies"), 0
+        )
         self._wrong: dict[str, set[int]] = {kind: set() for kind in _WORST}
         self._named: list[tuple[str, str, int | None]] = []
         self._extras: Counter[int] = Counter()
@@ -221,6 +227,10 @@ class _Comparison:
         counts = self._counts
         counts["copies"] += len(have) - len(keys)
         have = have[first]
+        if not self._alone:
+            ours = np.isin(_keys(have), _keys(want))
+            self._set_apart(have[~ours])
+            have, keys = have[ours], keys[ours]
         wanted = np.isin(_packed(want), keys)
         doubted = want["block"] <= DOUBTED
         counts["expected"] += int(np.count_nonzero(wanted | ~doubted))
@@ -246,25 +256,31 @@ class _Comparison:
             else:
                 self._count("extra", one)
 
+    def _set_apart(self, foreign: Sights) -> None:
+        """Count what is not of the plan."""
+        self._counts["others"] += len(foreign)
+        cells, counts = np.unique(foreign["cell"], return_counts=True)
+        self._extras.update(dict(zip(cells.tolist(), counts.tolist(), strict=True)))
+
     def _count(self, kind: str, one: tuple[int, int, int, int, int, int]) -> None:
-        self._counts["extra" if kind == "duplicated" else kind] += 1
+        self._counts[kind] += 1
+        self._counts["extra"] += kind == "duplicated"
         self._wrong[kind].add(one[5])
         if kind == "extra":
             self._extras[one[5]] += 1
         if len(self._named) < SHOWN:
             self._named.append((kind, _text(one[0], one[1]), None if one[4] < 0 else one[4]))
 
-    def verdict(self, client: ManagementClient, scope: Mapping[str, str]) -> Verification:
-        """The result, with what landed under each uuid that is named."""
+    def verdict(self, client: ManagementClient, scope: Mapping[str, str], accepted: int | None) -> Verification:
+        """The result, with what landed under each uuid that is named. `accepted` counts copies too, where known."""
         tally = {"match": 0, "missing": 0, "extra": 0, "duplicated": 0, "different": 0}
         taken: set[int] = set()
         for kind in _WORST:
             tally[kind] = len(self._wrong[kind] - taken)
             taken |= self._wrong[kind]
-        tally["match"] = len(self._cells) - len(taken)
-        accepted = landed_copies(client, bearing(scope))
+        tally["match"] = self._planned - sum(cell < self._planned for cell in taken)
         if accepted is not None:
-            self._counts["copies"] = max(0, accepted - self._counts["found"])
+            self._counts["copies"] = max(0, accepted - self._counts["found"] - self._counts["others"])
         named = [Difference(kind, uuid, block, landed_event(client, uuid)) for kind, uuid, block in self._named]
         names = self._cells.names()
         extras = [ExtraCell(*names[cell], count) for cell, count in self._extras.most_common(SHOWN)]

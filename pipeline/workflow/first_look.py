@@ -10,11 +10,12 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pipeline.errors import UsageError
+from pipeline.errors import UnfitExport
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import rows as read_rows
 from pipeline.mapping import Mapping
 from pipeline.mapping.named_columns import NamedColumns, has_column, named_columns
+from pipeline.mapping.references import find
 from pipeline.mapping.table_names import SETTING, names_in, table_of
 from pipeline.schema import Format, Options, Part
 from pipeline.values import Record
@@ -28,7 +29,7 @@ MOST_SHOWN = 12
 def look_first(parts: Sequence[Part], mapping: Mapping, options: Options) -> tuple[Part, ...]:
     """The parts, with their tables where the mapping asks for them.
 
-    Raises UsageError for a part whose table nothing tells, and for a column that no row of a part has; and
+    Raises UnfitExport for a part whose table nothing tells, and for a column that no row of a part has; and
     UnreadableExport.
     """
     named = named_columns(mapping, options)
@@ -38,6 +39,32 @@ def look_first(parts: Sequence[Part], mapping: Mapping, options: Options) -> tup
     if named.all:
         _check_columns(told, mapping, named)
     return tuple(told)
+
+
+def found_settings(
+    parts: Sequence[Part], mapping: Mapping, options: Options
+) -> tuple[Options, list[tuple[str, str, str]]]:
+    """The options with the settings that the first rows of parts decide, and a notice (code, part, sentence) for each.
+
+    What was given stays. Raises UnreadableExport.
+    """
+    wanted = {name: one for name, one in mapping.settings.items() if one.found and not options.settings.get(name)}
+    notices: list[tuple[str, str, str]] = []
+    for part in parts if wanted else ():
+        record = next(_records(part), None)
+        if record is None:
+            continue
+        for name, setting in list(wanted.items()):
+            if any(find(call, record) is not None for call in setting.found):
+                del wanted[name]
+                value = setting.one_of[0]
+                options = replace(options, settings={**options.settings, name: value})
+                notices.append(
+                    ("setting_found", part.path, f"planned with --set {name}={value}, for what this file is")
+                )
+        if not wanted:
+            break
+    return options, notices
 
 
 def _records(part: Part) -> Iterator[Record]:
@@ -58,8 +85,10 @@ def _tabled(part: Part, mapping: Mapping, options: Options) -> Part:
     assert rule is not None
     asked = options.settings.get(SETTING)
     if asked:
-        raise UsageError(f"--set table={asked} names no table that {part.path} could be", hint=_near(asked, rule.known))
-    raise UsageError(
+        raise UnfitExport(
+            f"--set table={asked} names no table that {part.path} could be", hint=_near(asked, rule.known)
+        )
+    raise UnfitExport(
         f"nothing tells which table {part.path} holds, neither its folder or name nor its columns",
         hint=f"name its folder or file for its table ({', '.join(rule.known)}),"
         " leave it out, or plan it by itself with --set table=NAME",
@@ -101,9 +130,9 @@ def _rows_that_differ(part: Part) -> Iterator[Record]:
             return
 
 
-def _missing(where: str, setting: str, column: str, columns: list[str]) -> UsageError:
-    return UsageError(f"no row of {where} has the column {column!r}, which --set {setting} names",
-                      hint=_near(column, columns))  # fmt: skip
+def _missing(where: str, setting: str, column: str, columns: list[str]) -> UnfitExport:
+    return UnfitExport(f"no row of {where} has the column {column!r}, which --set {setting} names",
+                       hint=_near(column, columns))  # fmt: skip
 
 
 def _near(word: str, words: Sequence[str]) -> str:

@@ -66,6 +66,7 @@ def plan_export(
     max_batch_bytes: int = Limits().batch_bytes,
     person_properties: str | None = None,
     profile_policy: str | None = None,
+    promoted_properties: str | None = None,
     persons: str = "all",
     max_ids_per_person: int = Options(0).max_ids_per_person,
     identities: PathText | None = None,
@@ -82,9 +83,9 @@ def plan_export(
     `plan.ready` and `plan.gates`. Raises UsageError, MappingError, UnreadableExport, and Busy where the directory
     holds the ledger of a plan that was applied.
 
-    `person_properties` is final or none, `profile_policy` fill-only, overwrite or prefix=TEXT; None leaves either to
-    the mapping. `persons` is all or identified; `identities` a file of pairs of ids; `earlier` directories of plans
-    whose merges are in, by default those beside this one that name the same target.
+    `person_properties` is final or none, `profile_policy` fill-only, overwrite or prefix=TEXT, `promoted_properties`
+    leave or final; None leaves each to the mapping. `persons` is all or identified; `identities` a file of pairs of
+    ids; `earlier` directories of plans whose merges are in, by default those beside this one that name the same target.
     """
     from pipeline.instants import ZoneClock
     from pipeline.plan.directory import Directory
@@ -116,6 +117,7 @@ def plan_export(
             as_of=_micros(as_of, "as_of"),
             person_properties=_one_of("person_properties", person_properties, (None, "final", "none")),
             profile_policy=profile_policy,
+            promoted_properties=_one_of("promoted_properties", promoted_properties, (None, "leave", "final")),
             persons=_one_of("persons", persons, ("all", "identified")) or "all",
             max_ids_per_person=max_ids_per_person,
             identities=_path(identities),
@@ -171,7 +173,8 @@ def rehearse_plan(
         plan, place, workers=workers, source_root=_path(source_root), faults=faults, fault_seed=fault_seed,
         progress=progress, warn=warn,
     )  # fmt: skip
-    write_report(place, plan, apply_result(done.outcome), verify_result(done.verification))
+    rehearsal, rehearsed = apply_result(done.outcome), verify_result(done.verification)
+    write_report(place, plan, rehearsal=rehearsal, rehearsed=rehearsed)
     return done
 
 
@@ -200,6 +203,7 @@ def apply_plan(
 ) -> Outcome:
     """Send exactly the plan, or resume doing so. Naming the target here is the consent; nothing is asked.
 
+    A dry run tells what is left to send, `outcome.counts.would_send`, and sends nothing.
     `to` is us, eu or a URL; `rate` is events a second; `retry_for`, `timeout` and `max_duration` are seconds. Merges
     cannot be undone, so `approve_merges` has to be their number, `plan.events.phases["identities"]`, unless the target
     is this machine. `rotated_key` says that another key than before is of the same project.
@@ -210,6 +214,8 @@ def apply_plan(
     """
     from pipeline.deliver.outcome import Pace
     from pipeline.deliver.retry import Patience
+    from pipeline.report.machine import add_applied
+    from pipeline.report.results import status_result
 
     plan, place = workflow.load_plan(fspath(directory))
     key = Secret("phc_dry_run") if dry_run else _secret(project_key) or config.project_key()
@@ -233,6 +239,10 @@ def apply_plan(
         progress=progress,
         warn=warn,
     )
+    if not dry_run:
+        problem = add_applied(place, plan, status_result(plan, workflow.status(plan, place)))
+        if problem:
+            warn(problem)
     if outcome.problem is not None:
         raise outcome.problem
     return outcome
@@ -252,6 +262,7 @@ def verify_plan(
     `project` is 1 on this machine, and has to be named elsewhere. Look at `verification.proved`. Raises UsageError,
     UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
+    from pipeline.deliver.capture import address_of
     from pipeline.report.machine import write_report
     from pipeline.report.results import verify_result
 
@@ -262,7 +273,7 @@ def verify_plan(
     found = workflow.verify_plan(
         plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=_path(source_root)
     )
-    write_report(place, plan, verification=verify_result(found))
+    write_report(place, plan, verification=verify_result(found, to=address_of(to)))
     return found
 
 

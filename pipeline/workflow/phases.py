@@ -2,9 +2,10 @@
 
 A phase waits for those that it leans on. Events wait for merges and groups: a merge that comes after the events it
 joins leaves two people, and the first group types to arrive take the places there are; profiles wait for merges and
-events, because an event can overwrite what they say (service-behaviour 1.10). None of that can be mended afterwards,
-so a phase asked for too early is refused, also when it was held on purpose: a history that shall go without its merges
-is planned without them.
+events, because an event can overwrite what they say (service-behaviour 1.10). With the groups goes what is set once for
+persons before their events; it waits for the merges, which would prefer it to what an absorbed person has. None of that
+can be mended afterwards, so a phase asked for too early is refused, also when it was held on purpose: a history that
+shall go without its merges is planned without them.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def choose_phases(names: Sequence[str]) -> tuple[str, ...]:
 def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> None:
     """Raise UnsafePlan where a phase would be sent before one that it leans on; BrokenLedger."""
     planned = plan.events.phases
+    needs = NEEDS | ({"groups": ("identities",)} if plan.people.initials else {})
     for phase in phases:
-        for needed in NEEDS.get(phase, ()):
+        for needed in needs.get(phase, ()):
             if not planned.get(phase) or needed in phases or _is_over(plan, directory, needed):
                 continue
             left = _left(plan, directory, needed)
@@ -62,7 +64,8 @@ def check_merges(
     if approved is None:
         if loopback or not merges or "identities" not in phases or _is_over(plan, directory, "identities"):
             return
-        told = f"the plan sends {counted(merges, 'merge')}, which cannot be undone, and nobody approved that"
+        them = "it" if merges == 1 else "them"
+        told = f"the plan sends {counted(merges, 'merge')}, which cannot be undone, and nobody approved {them}"
     elif approved == merges:
         return
     else:

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import Busy, UsageError
+from msgspec import UNSET
+
+from pipeline.errors import UsageError
 from pipeline.extract import open_source
+from pipeline.instants import format_utc
 from pipeline.mapping import Compile
 from pipeline.mapping import load as load_mapping
 from pipeline.plan import gates as gate_rules
@@ -20,8 +23,8 @@ from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.sealed import MappingSeal, Plan
 from pipeline.schema import Limits, Options
 from pipeline.workflow.choosing import guess_mapping
-from pipeline.workflow.first_look import look_first
-from pipeline.workflow.sealed import EXCLUDED, dialect_of, read_ids, workers_for
+from pipeline.workflow.first_look import found_settings, look_first
+from pipeline.workflow.sealed import dialect_of, read_ids, workers_for
 
 if TYPE_CHECKING:
     from pipeline.plan.series import Series
@@ -33,8 +36,8 @@ Progress = Callable[[int, int], None]
 class PlanRequest:
     """What `backcast plan` is asked. Times are µs UTC; `zones` are (name, local date or "").
 
-    `person_properties` and `profile_policy` None leave it to the mapping. `earlier` are directories of plans whose
-    merges are in; None looks for them beside the new one.
+    `person_properties`, `profile_policy` and `promoted_properties` None leave it to the mapping. `earlier` are
+    directories of plans whose merges are in; None looks for them beside the new one.
     """
 
     sources: Sequence[str]
@@ -59,6 +62,7 @@ class PlanRequest:
     series: Series | None = None
     person_properties: str | None = None
     profile_policy: str | None = None
+    promoted_properties: str | None = None
     persons: str = "all"
     max_ids_per_person: int = Options(0).max_ids_per_person
     identities: Path | None = None
@@ -71,32 +75,36 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
 
     Raises UsageError, MappingError, UnreadableExport, and Busy where the directory holds a run's ledger.
     """
-    from pipeline.make import Recipe
-    from pipeline.plan.build import Request, build
-    from pipeline.plan.earlier import earlier_links, plans_beside
     from pipeline.plan.groups import choose_types
-    from pipeline.plan.people import Given
+    from pipeline.plan.making import making
     from pipeline.plan.persons import parse_policy
 
     directory = Directory(request.directory)
-    if directory.ledger.exists():
-        raise Busy(
-            f"{directory.path} holds the ledger of a plan that was applied; it is never planned over",
-            hint="choose another directory with -o, or remove this one if what it sent does not matter",
-        )
     allowed = gate_rules.parse_allowed(request.max_rejects)
     choose_types(Counter(), request.group_types)
     parse_policy(request.profile_policy or Options(0).profile_policy)
-    try:
-        directory.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write {directory.path}: {error.strerror}", hint="choose another -o DIR") from None
-    source = open_source(request.sources, spool=directory.path)
+    _check_times(request)
+    with making(directory) as work:
+        return _plan(request, directory, work, allowed, progress)
+
+
+def _plan(
+    request: PlanRequest, directory: Directory, work: Directory, allowed: gate_rules.Allowed, progress: Progress
+) -> Plan:
+    """The plan for `directory`, made in `work`."""
+    from pipeline.make import Recipe
+    from pipeline.plan.build import Request, build
+    from pipeline.plan.earlier import earlier_links, plans_beside
+    from pipeline.plan.people import Given
+    from pipeline.plan.persons import parse_policy
+
+    source = open_source(request.sources, spool=work.path)
     name = request.mapping or guess_mapping(source)
     mapping = load_mapping(name)
-    excluded = _excluded_ids(request.exclude_ids, directory)
+    excluded = _excluded_ids(request.exclude_ids, work)
+    promoted = request.promoted_properties or mapping.persons.promoted
     options = Options(
-        as_of=request.as_of if request.as_of is not None else time.time_ns() // 1_000_000 * 1_000,
+        as_of=request.as_of if request.as_of is not None else _now(),
         zones=request.zones,
         since=request.since,
         until=request.until,
@@ -107,16 +115,20 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
         allow_recent=request.allow_recent,
         collapse_identical=request.collapse_identical,
         limit=request.limit,
-        excluded_ids=digest_file(directory.path / EXCLUDED) if excluded else "",
+        excluded_ids=digest_file(work.excluded) if excluded else "",
         person_properties=request.person_properties or mapping.persons.properties or Options(0).person_properties,
         profile_policy=request.profile_policy or mapping.persons.policy or Options(0).profile_policy,
         persons=request.persons,
         max_ids_per_person=request.max_ids_per_person,
         identities=_digest(request.identities),
         group_types=request.group_types,
+        promoted_properties="final" if promoted == "final" else UNSET,
     )
     parse_policy(options.profile_policy)
     earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
+    notices: list[tuple[str, str, str]] = []
+    if request.series is None:
+        options, notices = found_settings(source.parts, mapping, options)
     parts = look_first(source.parts, mapping, options)
     recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, parts, excluded)
     seal = MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
@@ -125,15 +137,35 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
             source,
             recipe,
             seal,
-            directory,
+            work,
             workers_for(request.workers, source.parts),
             request.target,
             allowed,
+            notices,
             series=request.series,
             given=Given(request.identities, earlier_links(list(earlier))),
         ),
         progress,
     )
+
+
+def _now() -> int:
+    """This instant in µs UTC, of whole milliseconds."""
+    return time.time_ns() // 1_000_000 * 1_000
+
+
+def _check_times(request: PlanRequest) -> None:
+    """Refuse an instant that is still to come, by which no event would be recent, and a window that holds nothing."""
+    if request.as_of is not None and request.as_of > _now():
+        raise UsageError(
+            f"the plan's instant {format_utc(request.as_of)} lies in the future (--as-of)",
+            hint="leave --as-of out, or give the instant of the plan that is made again",
+        )
+    if request.since is not None and request.until is not None and request.since >= request.until:
+        raise UsageError(
+            f"--since {format_utc(request.since)} is not before --until {format_utc(request.until)}",
+            hint="a window holds the events from --since on that come before --until",
+        )
 
 
 def _digest(path: Path | None) -> str:
@@ -147,10 +179,9 @@ def _digest(path: Path | None) -> str:
 
 def _excluded_ids(path: Path | None, directory: Directory) -> frozenset[str]:
     if path is None:
-        (directory.path / EXCLUDED).unlink(missing_ok=True)
         return frozenset()
     try:
-        shutil.copyfile(path, directory.path / EXCLUDED)
-        return read_ids(directory.path / EXCLUDED)
+        shutil.copyfile(path, directory.excluded)
+        return read_ids(directory.excluded)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the ids in {path}: {error}", hint="give a UTF-8 file, one id a line") from None

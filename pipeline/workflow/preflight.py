@@ -207,12 +207,12 @@ def planned_of(plan: Plan, directory: Directory) -> Planned:
     except (OSError, msgspec.MsgspecError) as error:
         raise UnsafePlan(f"a file of the plan cannot be read: {error}", hint="plan again") from None
     phases, dialect = plan.events.phases, plan.options.dialect
-    if phases.get("groups"):
+    if grouped := phases.get("groups", 0) - plan.people.initials:
         from pipeline.plan import groups
 
-        names[groups.EVENTS[dialect]] += phases["groups"]
-    if phases.get("persons"):
+        names[groups.EVENTS[dialect]] += grouped
+    if written := phases.get("persons", 0) + plan.people.initials:
         from pipeline.plan import persons
 
-        names[persons.EVENTS[dialect]] += phases["persons"]
+        names[persons.EVENTS[dialect]] += written
     return Planned(dict(names), dict(days), plan.event_bytes, "$geoip_disable" in plan.mapping.text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipeline.make import Recipe
 
 
-EXCLUDED = "excluded-ids.txt"
+EXCLUDED = Directory(Path()).excluded.name
 
 
 def read_ids(path: Path) -> frozenset[str]:

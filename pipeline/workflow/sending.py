@@ -90,7 +90,7 @@ def _run(
     from pipeline.deliver.sink import NowhereSink, Sink
     from pipeline.workers import Workers
 
-    address = "nowhere" if request.dry_run else address_of(request.to)
+    address = address_of(request.to)
     recipe = recipe_for(plan, directory, request.source_root)
     for line in check_fresh(plan, recipe):
         warn(line)
@@ -107,7 +107,7 @@ def _run(
             ca_file=request.ca_file,
             redirect_hosts=request.redirect_hosts,
         )
-    ledger = Ledger(None if request.dry_run else directory.ledger)
+    ledger = Ledger(None, like=directory.ledger) if request.dry_run else Ledger(directory.ledger)
     try:
         ledger.open(
             plan.digest, importlib.metadata.version("backcast"), address,

@@ -24,6 +24,7 @@ from pipeline.errors import (
     Refused,
     StalePlan,
     Unfinished,
+    UnfitExport,
     UnreadableExport,
     UnsafePlan,
 )
@@ -214,9 +215,9 @@ class Windows:
         try:
             with self.watching.reading(label) as told:
                 plan = plan_export(self.request(window, arrivals, place), lambda *read: self.reading(told, *read))
-        except UnreadableExport as error:
+        except (UnreadableExport, UnfitExport) as error:
             self.state.stop(attempt, error.message)
-            self.stopped(label, error, attempt)
+            self.stopped(label, UnreadableExport(error.message, hint=error.hint), attempt)
             return
         write_report(place, plan)
         self.state.note(attempt.id, seconds=time.monotonic() - started, **counts_of(plan))

@@ -66,11 +66,19 @@ def check_recent(planned: Planned, now: datetime) -> Check:
 
 def check_size(planned: Planned) -> Check:
     """Is it so much that the service wants to know first?"""
-    amount = f"{counted(planned.events, 'event')}, {planned.bytes / 1e9:,.1f} GB"
+    amount = f"{counted(planned.events, 'event')}, {_size(planned.bytes)}"
     if planned.events > MOST_EVENTS or planned.bytes > MOST_BYTES:
         detail = f"{amount}: above 200 million events or 100 GB the service asks to be told first"
         return Check(SIZE, "warning", detail, "write to the service's support before the import")
     return Check(SIZE, "ok", amount)
+
+
+def _size(length: int) -> str:
+    """Bytes in the largest unit of which there is one."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if length >= factor:
+            return f"{length / factor:,.1f} {unit}"
+    return counted(length, "byte")
 
 
 def _until(planned: Planned, edge: date) -> int:

@@ -26,8 +26,10 @@ def canonical_ids(
     roots: NDArray[np.int32],
     users: NDArray[np.bool_],
     earliest: NDArray[np.int64],
+    numbers: NDArray[np.bool_],
 ) -> NDArray[np.int32]:
-    """By id: the id that its person keeps. `joined` are the pairs whose two ids are one person."""
+    """By id: the id that its person keeps. `joined` are the pairs whose two ids are one person; `numbers` are the ids
+    that are a tool's own numbers, which no person keeps that has another."""
     stated = joined & ((pairs.kinds & (IDENTIFY | ALIAS | NAMED | SETTLED)) != 0)
     absorbed = marked(pairs.anonymous[stated], len(roots))
     kept = marked(pairs.user[stated], len(roots))
@@ -37,6 +39,7 @@ def canonical_ids(
     rank[absorbed] = 2
     rank[~users] += 3
     rank[~survivors] += 6
+    rank[numbers] += 12
     best_rank = np.full(len(roots), 255, np.uint8)
     np.minimum.at(best_rank, roots, rank)
     first = np.full(len(roots), NEVER, np.int64)

@@ -18,14 +18,16 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from pipeline.identity import SEPARATOR
 from pipeline.junk import is_junk
 from pipeline.plan.database import Database
 from pipeline.validate import MAX_ID
 
 T = TypeVar("T", bound=np.generic)
 
-JUNK, LONG, EMAIL = 1, 2, 4
-"""What the text of an id says: names nobody; the service would change it; looks like an e-mail address."""
+JUNK, LONG, EMAIL, NUMBER = 1, 2, 4, 8
+"""What the text of an id says: names nobody; the service would change it; looks like an e-mail address; is the tool's
+own number of a person, behind SEPARATOR, which no event bears: it joins ids, and is never sent."""
 _CLOSE = 30
 """It costs less to read so many ids for nothing than to read twice."""
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
@@ -43,6 +45,7 @@ def signs(ids: Sequence[str]) -> list[int]:
         (JUNK if is_junk(one) else 0)
         | (LONG if len(one) > MAX_ID or "\0" in one else 0)
         | (EMAIL if "@" in one and _EMAIL.fullmatch(one.strip()) else 0)
+        | (NUMBER if one.startswith(SEPARATOR) else 0)
         for one in ids
     ]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -78,6 +79,7 @@ class Identities:
         reasons: NDArray[np.uint8],
         joined: NDArray[np.bool_],
         users: NDArray[np.bool_],
+        numbers: NDArray[np.bool_],
         canonical: NDArray[np.int32],
         owners: NDArray[np.int32],
         earliest: NDArray[np.int64],
@@ -90,6 +92,7 @@ class Identities:
         self._reasons = reasons
         self._joined = joined
         self._users = users
+        self._numbers = numbers
         self._canonical = canonical
         self._owners = owners
         self._earliest = earliest
@@ -104,8 +107,9 @@ class Identities:
         self._told.unlink()
 
     def _links(self) -> NDArray[np.int32]:
-        """The ids that a link absorbs: all of a person but the kept one and those that earlier plans dealt with."""
-        others = self._canonical != np.arange(len(self._canonical), dtype=np.int32)
+        """The ids that a link absorbs: all of a person but the kept one, those that earlier plans dealt with, and a
+        tool's own numbers, which no event bears."""
+        others = (self._canonical != np.arange(len(self._canonical), dtype=np.int32)) & ~self._numbers
         settled = (self._pairs.kinds & SETTLED) != 0
         others[self._pairs.anonymous[settled]] = False
         others[self._pairs.user[settled]] = False
@@ -221,8 +225,8 @@ class Identities:
         ]
         return pa.table(
             [
-                batch.column("anonymous"),
-                batch.column("owner"),
+                pc.utf8_ltrim(batch.column("anonymous"), SEPARATOR),
+                pc.utf8_ltrim(batch.column("owner"), SEPARATOR),
                 _instants(numbers_of(batch, "first")),
                 _instants(numbers_of(batch, "last")),
                 batch.column("events"),
@@ -246,7 +250,7 @@ class Identities:
             (Decision(code // _REASONS).name.lower(), Reason(code % _REASONS).name.lower()): int(codes[code])
             for code in np.flatnonzero(codes).tolist()
         }
-        sizes = counts(self._canonical, len(self._canonical))
+        sizes = counts(self._canonical[~self._numbers], len(self._canonical))
         return BlastRadius(
             decisions,
             self.count,
@@ -257,14 +261,18 @@ class Identities:
         )
 
     def _cluster(self, number: int, size: int) -> Cluster:
-        some = np.flatnonzero(self._canonical == number)
+        some = np.flatnonzero((self._canonical == number) & ~self._numbers)
         others = [self._numbering.text(one) for one in some.tolist()[:6] if one != number]
         return Cluster(self._numbering.text(number), size, tuple(others[:5]))
 
     def _partners(self, side: NDArray[np.int32], events: NDArray[np.uint32], most: int) -> tuple[Partners, ...]:
         degree = counts(side, len(self._canonical))
         return tuple(
-            Partners(self._numbering.text(number), int(degree[number]), int(events[side == number].sum(dtype=np.int64)))
+            Partners(
+                self._numbering.text(number).removeprefix(SEPARATOR),
+                int(degree[number]),
+                int(events[side == number].sum(dtype=np.int64)),
+            )
             for number in _greatest(degree, most)
             if degree[number] > 1
         )

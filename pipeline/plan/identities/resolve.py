@@ -13,7 +13,7 @@ from pipeline.events.folding import NEVER
 from pipeline.plan.database import ROWS_AT_ONCE, give_back, kept, numbers_of
 from pipeline.plan.identities.canonical import canonical_ids
 from pipeline.plan.identities.clusters import components, in_order
-from pipeline.plan.identities.numbering import Numbering, counts, marked
+from pipeline.plan.identities.numbering import NUMBER, Numbering, counts, marked
 from pipeline.plan.identities.observed import (
     NAMED,
     ROW,
@@ -57,19 +57,31 @@ def resolve(
     judged = judge(pairs, numbering.signs, sightings.users, sightings.earliest, most)
     reasons, users = judged.reasons, judged.users
     give_back()
+    numbers = (numbering.signs & NUMBER) != 0
     roots = components(pairs, reasons == 0, users)
     give_back()
-    while (large := _too_large(pairs, reasons, roots, most)).any():
+    while (large := _too_large(pairs, reasons, roots, numbers, most)).any():
         reasons[large] = Reason.TOO_MANY_IDS
         roots = components(pairs, reasons == 0, users)
     joined = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
-    canonical = canonical_ids(pairs, joined, roots, users, sightings.earliest)
+    canonical = canonical_ids(pairs, joined, roots, users, sightings.earliest, numbers)
     owners = _owners(pairs, reasons, joined, canonical)
     give_back()
     decisions = _decide(pairs, reasons, joined, users, roots)
     give_back()
     return Identities(
-        told, numbering, pairs, decisions, reasons, joined, users, canonical, owners, sightings.earliest, doubtful
+        told,
+        numbering,
+        pairs,
+        decisions,
+        reasons,
+        joined,
+        users,
+        numbers,
+        canonical,
+        owners,
+        sightings.earliest,
+        doubtful,
     )
 
 
@@ -106,9 +118,11 @@ def _numbered(told: Path, size: int, numbering: Numbering) -> Pairs:
     return pairs
 
 
-def _too_large(pairs: Pairs, reasons: NDArray[np.uint8], roots: NDArray[np.int32], most: int) -> NDArray[np.bool_]:
+def _too_large(
+    pairs: Pairs, reasons: NDArray[np.uint8], roots: NDArray[np.int32], numbers: NDArray[np.bool_], most: int
+) -> NDArray[np.bool_]:
     """Pairs of persons of more ids than may be, less those that the operator named or an earlier plan settled."""
-    sizes = counts(roots, len(roots))
+    sizes = counts(roots[~numbers], len(roots))
     inside = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     return np.asarray(inside & ((pairs.kinds & (NAMED | SETTLED)) == 0) & (sizes[roots[pairs.user]] > most + 1))
 

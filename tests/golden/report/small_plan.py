@@ -140,7 +140,8 @@ def golden_report() -> bytes:
     with tempfile.TemporaryDirectory() as scratch:
         directory = plan_directory(Path(scratch) / "small")
         plan = small_plan()
-        write_report(directory, plan, msgspec.structs.replace(REHEARSAL, digest=plan.digest), VERIFICATION)
+        rehearsal = msgspec.structs.replace(REHEARSAL, digest=plan.digest)
+        write_report(directory, plan, rehearsal=rehearsal, rehearsed=VERIFICATION)
         return directory.report_json.read_bytes()
 
 
