@@ -112,7 +112,7 @@ def test_conditions(condition: str, members: str, holds: bool) -> None:
 def test_every_verb_is_tried_here() -> None:
     """A new verb comes with a test in this file or in the mapper's."""
     tried = "ref const json first template join lookup type unless item lower upper strip url when session"
-    elsewhere = "setting hash user_agent session_start word keyed refuse rank opened"
+    elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"
     assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())
     conditions = "present absent is one_of starts contains same all any not"
     assert set(FAMILIES["condition"]) == set(conditions.split())
