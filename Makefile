@@ -34,8 +34,8 @@ test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on each Python 3.11+ found h
 	@echo "tests on the default Python"
 	@$(VENV)/bin/python $(PYTEST)
 
-soak: $(VENV)/.dev  ## every crash point, then a million events through a failing service; up to 20 minutes
-	@$(VENV)/bin/python -m pytest -s tests/soak_crashes.py tests/soak_million.py
+soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids; up to an hour
+	@$(VENV)/bin/python -m pytest -s tests/soak_crashes.py tests/soak_million.py tests/soak_identities.py tests/soak_people.py
 
 lint: $(VENV)/.dev  ## ruff, its formatter and mypy, changing nothing
 	$(VENV)/bin/ruff check .

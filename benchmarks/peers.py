@@ -261,7 +261,9 @@ def _load(peer: str, kind: str) -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("peer", choices=["posthog", "posthog-tuned", "pandas", "pandas-rows", "pandas-columns", "pandas-dicts"])
+    parser.add_argument(
+        "peer", choices=["posthog", "posthog-tuned", "pandas", "pandas-rows", "pandas-columns", "pandas-dicts"]
+    )
     parser.add_argument("kind", choices=["jsonl", "gz", "amplitude", "csv", "parquet"])
     parser.add_argument("path")
     parser.add_argument("url")

@@ -207,9 +207,7 @@ def _check_settings(mapping: Mapping, options: Options) -> None:
         allowed = mapping.settings[name].one_of if name in mapping.settings else ()
         if allowed and given and given not in allowed:
             said = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
-            raise UsageError(
-                f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {said}"
-            )
+            raise UsageError(f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {said}")
 
 
 def _as_importer(mapping: Mapping, options: Options) -> bool:
