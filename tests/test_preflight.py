@@ -91,7 +91,7 @@ def test_a_plan_in_the_other_dialect_is_a_stop(plan: Path, tmp_path: Path) -> No
 
 def test_a_plan_that_is_not_ready_is_a_stop(tmp_path: Path) -> None:
     """As `apply` would say."""
-    directory = planned_rows(tmp_path, {"event": "e"})
+    directory = planned_rows(tmp_path, {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
     with asking() as ask:
         found = look(ask.service.url, directory)
     assert found["plan"][0] == "stop"

@@ -11,6 +11,8 @@ from management_service import asking
 from preflighting import look, planned_rows, thirty_events
 from scripted_server import Asked, Said
 
+from pipeline.management.preflight.history import check_size
+from pipeline.management.preflight.planned import Planned
 from pipeline.service import Settings
 
 pytestmark = pytest.mark.slow
@@ -93,3 +95,12 @@ def test_a_paid_plan_is_never_assumed(billing: Said, organization: str, level: s
     assert found["paid_plan"][0] == level
     assert found["dropped_events"][0] == "unknown"
     assert found["capture_key_project"][0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("length", "told"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1_234, "1.2 kB"), (5_600_000, "5.6 MB"), (99_900_000_000, "99.9 GB")],
+)
+def test_the_size_has_a_unit_that_says_something(length: int, told: str) -> None:
+    """A small plan is no 0.0 GB."""
+    assert check_size(Planned({"e": 3}, {}, length)).detail == f"3 events, {told}"

@@ -88,7 +88,7 @@ def test_a_dry_run_sends_nothing_and_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> None:
     """A gate that would stop a window is exit 4 all the same."""
-    put(tmp_path, 1, [{"event": "Nobody"}])
+    put(tmp_path, 1, [row(1, 1, distinct_id="")])
     job = write_job(tmp_path, "http://127.0.0.1:9", until="2024-01-02")
     done = run(job, dry_run=True)
     assert (outcomes(done), code(done)) == ({"2024-01-01": "stopped"}, 4)
@@ -132,7 +132,7 @@ def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path) ->
 def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Path) -> None:
     """For logs; `--json` for programs; an error is two lines."""
     days(tmp_path, 1, 4)
-    put(tmp_path, 3, [{"event": "Nobody"}])
+    put(tmp_path, 3, [row(3, 1, distinct_id="")])
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url)
         code, said, told = Process(job).ended()

@@ -202,7 +202,7 @@ def test_a_target_that_was_met_is_the_only_one(call: Any, tmp_path: Path, reply:
     with serving(scripted(reply)) as server:
         attempt(directory, server.url)
     for words, code in (
-        (["apply", directory, "--to", NOWHERE], 4),
+        (["apply", directory, "--to", NOWHERE, "--retry-for", "0"], 4),
         (["apply", directory, "--to", NOWHERE, "--dry-run"], 4),
         (["plan", tmp_path / "export", "-m", "generic", "-o", directory], 2),
     ):
