@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 from commands import Printed, calling
 from deliveries import KEY
+
+os.environ.pop("COLUMNS", None)  # xdist tells its workers a width, and tables would keep to it
 
 
 @pytest.fixture
