@@ -2,6 +2,7 @@
 
     BackcastError                     exit 1    our bug: report it
     ├── UsageError                    exit 2    change the command or the configuration
+    │   ├── UnfitExport               exit 2    name the columns or tables that its files have
     │   ├── WrongFile                 exit 2    mend the file at file:line:column
     │   │   ├── MappingError          exit 2    mend the mapping file
     │   │   └── JobError              exit 2    mend the job file

@@ -13,6 +13,7 @@ from pipeline.errors import BackcastError
 EXIT_CODES = {
     "BackcastError": 1,
     "UsageError": 2,
+    "UnfitExport": 2,
     "WrongFile": 2,
     "MappingError": 2,
     "JobError": 2,
