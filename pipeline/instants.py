@@ -41,6 +41,7 @@ WITHOUT_OFFSET = "a time without an offset; name the zone of its clock with --ti
 """Why a time is none, where only the operator can know its zone."""
 QUARTER = 15 * MINUTE
 """Offsets are remembered by the quarter of an hour."""
+_QUARTERS_A_DAY = DAY // QUARTER
 _CACHED = 1 << 16
 
 
@@ -253,7 +254,7 @@ class ZoneClock:
     """Turns the wall times of one project into UTC.
 
     `zones` are (name, local date the zone holds from, "" for the first) in order; the wall date decides which
-    holds. No zones at all is UTC. Offsets are remembered by quarter of an hour, where they cannot change.
+    holds. No zones at all is UTC. Offsets are remembered by quarter of an hour, where nearly none can change.
     """
 
     __slots__ = ("_first_walls", "_zones", "offsets", "zones")
@@ -299,14 +300,25 @@ class ZoneClock:
         return late, "ambiguous_time" if received - late >= HOUR else ""
 
     def _offset(self, quarter: int) -> int | None:
-        first = quarter * QUARTER
-        last = first + QUARTER - 1
-        offsets = {first - utc for utc in self._candidates(first)} | {last - utc for utc in self._candidates(last)}
-        offset = offsets.pop() if len(offsets) == 1 else None
+        """Find the offset in a quarter and remember it; where all its day has the same, for all of that at once.
+
+        No zone changes its clocks twice within three days (tzdata 2026f), so a day that ends as it began has no change.
+        """
+        quarters = range(first := quarter // _QUARTERS_A_DAY * _QUARTERS_A_DAY, first + _QUARTERS_A_DAY)
+        offset = self._constant(first * QUARTER, DAY)
+        if offset is None:
+            quarters = range(quarter, quarter + 1)
+            offset = self._constant(quarter * QUARTER, QUARTER)
         if len(self.offsets) >= _CACHED:
             self.offsets.clear()
-        self.offsets[quarter] = offset
+        self.offsets.update(dict.fromkeys(quarters, offset))
         return offset
+
+    def _constant(self, first: int, length: int) -> int | None:
+        """The one offset of all wall times of a stretch; None where it changes."""
+        last = first + length - 1
+        offsets = {first - utc for utc in self._candidates(first)} | {last - utc for utc in self._candidates(last)}
+        return offsets.pop() if len(offsets) == 1 else None
 
     def _candidates(self, wall: int) -> tuple[int, int]:
         """The instants of a wall time before and after a change of the clock; equal nearly always."""

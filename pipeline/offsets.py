@@ -8,10 +8,10 @@ the zone had; late mobile rows and wrong clocks are only tails. A survey shows i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.instants import DAY
 
@@ -32,11 +32,10 @@ class MonthOffset(NamedTuple):
     of: int
 
 
-def count_offsets(walls: Sequence[int], received: Sequence[int]) -> Counter[tuple[int, int]]:
+def count_offsets(walls: NDArray[np.int64], received: NDArray[np.int64]) -> Counter[tuple[int, int]]:
     """Count (month since 1970, offset in seconds) over clock readings and the receive times beside them, µs UTC."""
-    read, got = np.array(walls, np.int64), np.array(received, np.int64)
-    quarters = (read - got + LATENCY + QUARTER // 2) // QUARTER
-    months = (read // DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    quarters = (walls - received + LATENCY + QUARTER // 2) // QUARTER
+    months = (walls // DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
     low = quarters.min(initial=0)
     span = quarters.max(initial=0) - low + 1
     found, counts = np.unique(months * span + (quarters - low), return_counts=True)

@@ -6,7 +6,10 @@ import os
 import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from importlib import resources
+from itertools import pairwise
 from zoneinfo import ZoneInfo
+from zoneinfo._common import load_data
 
 import pytest
 from hypothesis import given
@@ -16,6 +19,7 @@ from pipeline.errors import UsageError
 from pipeline.instants import (
     DAY,
     HOUR,
+    QUARTER,
     SECOND,
     BadTime,
     ZoneClock,
@@ -229,6 +233,37 @@ def test_every_instant_comes_back_from_its_wall_time(name: str, us: int) -> None
     us -= us % SECOND
     wall = wall_of((moment_of(us).replace(tzinfo=UTC)).astimezone(zone(name)).replace(tzinfo=None))
     assert ZoneClock(((name, ""),)).to_utc(wall, us)[0] == us
+
+
+def changes_of(name: str) -> list[tuple[int, int]]:
+    """(Unix second, offset from then on) of each change of a zone's clocks, by the interpreter's own reader."""
+    with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        kinds, moments, offsets, *_ = load_data(rules)
+    found: list[tuple[int, int]] = []
+    for moment, kind in zip(moments, kinds, strict=True):
+        if not found or found[-1][1] != offsets[kind]:
+            found.append((moment, offsets[kind]))
+    return found
+
+
+def test_no_zone_changes_twice_within_three_days() -> None:
+    """What a day that ends as it began is taken for, without looking at each of its hours, rests on that."""
+    assert len(zone_names()) > 400
+    for name in zone_names():
+        assert all(later - earlier > 3 * 86_400 for (earlier, _), (later, _) in pairwise(changes_of(name))), name
+
+
+@given(st.data(), st.sampled_from([name for name in sorted(zone_names()) if changes_of(name)]))
+def test_what_is_remembered_holds_in_each_quarter(data: st.DataObject, name: str) -> None:
+    """An offset that is remembered is the zone's at both ends of its quarter, on either side of a repeated hour."""
+    moment, offset = data.draw(st.sampled_from(changes_of(name)))
+    clock = ZoneClock(((name, ""),))
+    clock.to_utc((moment + offset + data.draw(st.integers(-86_400, 86_400))) * SECOND)
+    assert len(clock.offsets) in (1, DAY // QUARTER)
+    for quarter, known in clock.offsets.items():
+        ends = [moment_of(one) for one in (quarter * QUARTER, (quarter + 1) * QUARTER - 1)]
+        really = {end.replace(tzinfo=zone(name), fold=fold).utcoffset() for end in ends for fold in (0, 1)}
+        assert (really == {timedelta(microseconds=known)}) if known is not None else len(really) > 1
 
 
 def test_a_zone_that_changed_holds_from_its_date() -> None:

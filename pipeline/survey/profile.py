@@ -67,7 +67,7 @@ class Profile:
             for month, count in months.items():
                 number = int(str(month))
                 self.months[f"{number // 100:04d}-{number % 100:02d}"] += int(count)
-        self.offsets.update(count_offsets(self._walls, self._received))
+        self.offsets.update(count_offsets(np.array(self._walls, np.int64), np.array(self._received, np.int64)))
         if len(self.offsets) > 20 * MOST_MONTHS:  # only wrong clocks fill so many
             self.offsets = Counter(dict(self.offsets.most_common(10 * MOST_MONTHS)))
         for held in (self._names, self._times, self._walls, self._received):
