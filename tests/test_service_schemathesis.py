@@ -15,8 +15,11 @@ from pipeline.service.switches import Behaviour, preset
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 12
-"""The time a run may take; on a slow machine it gets through less."""
+LEAST = 1_000
+"""Cases that a whole run makes, at the least: its size is bounded by their count, never by time, so that a slow
+machine asks what a quick one asks. (Given `--max-time`, schemathesis goes on making examples until it is over.)"""
+DEADLINE_S = 900
+"""A run that hangs is ended; it takes a quarter of a minute where nothing else runs."""
 COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"
 SETTINGS = f"""
 [auth.openapi.personalKey]
@@ -65,10 +68,10 @@ def test_the_service_keeps_to_its_document(tmp_path: Path, behaviour: Behaviour,
         ask.made(hog="return event")
         ran = subprocess.run(
             [sys.executable, "-c", COMMAND, "--config-file", str(settings), "run", f"{ask.service.url}/openapi.json",
-             "--phases", "coverage,fuzzing", "--max-time", str(SECONDS), "--warnings", "off", "--no-color"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=6 * SECONDS, check=False,
+             "--phases", "coverage,fuzzing", "--warnings", "off", "--no-color"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
         )  # fmt: skip
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
     generated = re.search(r"(\d+) generated, \1 passed", ran.stdout)
-    assert generated is not None
-    assert int(generated[1]) > 100
+    assert generated is not None, ran.stdout[-8000:]
+    assert int(generated[1]) > LEAST

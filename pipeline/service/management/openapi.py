@@ -299,7 +299,7 @@ def _schemas(observed: bool) -> dict[str, Json]:
 def _observe_write(schemas: dict[str, Json]) -> None:
     """What the source takes and refuses beyond the contract's types (service-behaviour 5.2)."""
     write = schemas["HogFunctionWrite"]["properties"]
-    write["type"] = {"type": "string", "enum": list(TYPES)}
+    write["type"] = {"anyOf": [{"type": "string", "enum": list(TYPES)}, {"type": "null"}]}
     write["name"] |= {"maxLength": LONGEST_NAME}
     write["execution_order"] |= {"minimum": 0, "maximum": 32767}
     schemas["InputValue"]["properties"]["value"] = {}
