@@ -40,6 +40,8 @@ from pipeline.deliver.retry import Patience
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import Refused, Unfinished
 
+pytestmark = pytest.mark.slow
+
 
 def poison(*bad: str) -> Callable[[Asked], Reply]:
     """A service that refuses any batch holding one of these uuids."""

@@ -18,6 +18,7 @@ from pipeline.cli import main, run
 from pipeline.service import LocalService
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_service_prints_its_keys_and_stops_when_asked(tmp_path: Path, number: int) -> None:
     """Address and keys on stdout; SIGTERM and Ctrl-C end it with 0, the store whole."""

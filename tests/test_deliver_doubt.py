@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -32,9 +33,13 @@ def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path
     """Two batches lose their answers; the next run is turned away with the first, and says nothing of the second."""
     directory = planned(tmp_path, 20, files=1)
     turned_away = False
+    both = threading.Barrier(2)  # once one has lost its answer, another would not be sent any more
 
     def answer(asked: Asked) -> Reply:
-        return Reply(401, b"no such key") if turned_away else Reply(0)
+        if turned_away:
+            return Reply(401, b"no such key")
+        both.wait(30)
+        return Reply(0)
 
     with serving(answer) as server:
         assert run(directory, server.url, pace=Pace(2, ONCE)).counts.in_doubt == 20

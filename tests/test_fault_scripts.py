@@ -111,7 +111,7 @@ def test_each_fault_is_got_over(plan: Path, tmp_path: Path, script: tuple[str, .
     assert [tally.fault for tally in tallies if tally.fault.endswith(",times=2") and not tally.acted] == []
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(ANY, min_size=2, max_size=5), seed=st.integers(0, 999), concurrency=st.integers(1, 4))
 def test_every_script_of_faults_ends_in_the_planned_set(
     plan: Path, tmp_path: Path, script: list[str], seed: int, concurrency: int

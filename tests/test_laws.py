@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from pipeline.plan.reading import planned_blocks
 from tests.tiny import AS_OF, DAY, THEN, Made, identity_of, make_plan, row, write
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 TIMES = st.sampled_from([THEN, THEN + 1, THEN + DAY, THEN + 3 * DAY, 0, -1, AS_OF])

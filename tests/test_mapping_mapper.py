@@ -392,6 +392,7 @@ def _names(name: str) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", available())
 @settings(max_examples=150, deadline=None)
 @given(given_to=st.data())

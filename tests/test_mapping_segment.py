@@ -29,6 +29,8 @@ from pipeline.workflow.choosing import guess_mapping
 from pipeline.workflow.sealed import differences
 from tests.golden import samples
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
 AS_OF = 1_767_225_600_000_000
 CALL = {

@@ -15,6 +15,8 @@ import pytest
 from pipeline.service import Keyring, LocalService, Settings
 from pipeline.service.keys import Project
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_700_000_000_000_000
 KEYS = Keyring(
     (Project(1, "A", "phc_a"), Project(2, "B", "phc_b")),

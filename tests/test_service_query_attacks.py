@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from management_service import Asking, asking
 
+pytestmark = pytest.mark.slow
+
 OTHERS = "phx_test_b"
 STOLEN = ("secret-event", "tok-test")
 

@@ -15,6 +15,8 @@ import pytest
 from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
 
+pytestmark = pytest.mark.slow
+
 KEY = "phc_test_a_key_to_be_hidden"
 KEYS = Keyring((Project(1, "A", KEY),), {"phx_test_all": frozenset({"*"})})
 BODY = json.dumps({"api_key": KEY, "batch": [{"event": "Bought <b>", "properties": {"note": "x" * 3000}}]}).encode()

@@ -21,6 +21,8 @@ from pipeline.deliver.sink import Answer, Receipt
 from pipeline.report.results import BatchCounts, status_result
 from pipeline.service import LocalService
 
+pytestmark = pytest.mark.slow
+
 NOBODY = Receipt(Answer.RETRY, 0, "no connection: refused", taken=False)
 ANSWERS = (
     OK,

@@ -45,6 +45,7 @@ JSON = st.recursive(
 """JSON texts in every spelling: white space, escapes, large and oddly written numbers."""
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(JSON, min_size=1, max_size=8))
 def test_an_untouched_value_reaches_the_wire_byte_for_byte(

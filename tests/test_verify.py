@@ -23,6 +23,8 @@ from pipeline.service import LocalService
 from pipeline.verify import Verification
 from pipeline.verify.landed import landed_cells, landed_rows, windows
 
+pytestmark = pytest.mark.slow
+
 NOTHING = dict.fromkeys(("missing", "extra", "duplicated", "different", "others", "copies"), 0)
 ALL_WELL = {"missing": 0, "extra": 0, "duplicated": 0, "different": 0}
 
