@@ -254,6 +254,9 @@ def main() -> int:
         say(f"{asked.backcast} is not there: only the peers are measured")
     report: Result = {"format": "backcast.bench/1", "cores": os.cpu_count(), "python": sys.version.split()[0]}
     with tempfile.TemporaryDirectory(prefix="backcast-bench-", dir=asked.folder) as work:
+        # What is measured is what was installed: compiled, whatever this environment says, and not into the repository.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(work) / "bytecode")
         bench = Bench(Path(work), backcast, asked.peer_python, events, asked.peer_events)
         if asked.memory:
             report["memory_mb"] = memory(bench, kinds)

@@ -13,18 +13,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
+
+from pipeline.id_hash import hash_id
 
 _DISTINCT_ID = b'"distinct_id":'
 _BEFORE_ID = b',"properties":{' + _DISTINCT_ID
 """Stands once in an encoded event: inside a text every quotation mark has a backslash before it."""
 _NO_PROFILE = b'"$process_person_profile":false,'
-
-
-def hash_id(one: str) -> int:
-    """xxh3-64 of an id: what key records and this table keep of it."""
-    return xxhash.xxh3_64_intdigest(one.encode("utf-8", "surrogatepass"))
 
 
 class Identified:

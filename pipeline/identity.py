@@ -76,6 +76,11 @@ class Hasher:
 
         return np.frombuffer(native.uuids5(self._prefix, keys), np.uint8).reshape(-1, 16)
 
+    def texts(self, keys: list[str]) -> list[str]:
+        """The uuid of each key, as a call gives it: a third of the time that calls take."""
+        digits = uuid_digits(self.uuids(keys)).tobytes().decode()
+        return [digits[start : start + 36] for start in range(0, len(digits), 36)]
+
     def digests(self, keys: list[str]) -> list[bytes]:
         """`digest` of each key."""
         sha1, prefix = _sha1, self._prefix

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from pipeline.batch import Batch, Envelope, pack, pack_runs
@@ -36,7 +35,6 @@ KEY = np.dtype(
         ("time", "<i8"),
         ("content_hi", "<u8"),
         ("content_lo", "<u8"),
-        ("person", "<u8"),
         ("name", "<u4"),
         ("block", "<u4"),
         ("row", "<u4"),
@@ -44,16 +42,14 @@ KEY = np.dtype(
         ("of", "<u2"),
     ]
 )
-"""A key record: what the plan keeps of each event to find copies. 72 bytes.
+"""A key record: what the plan keeps of each event to find copies. 64 bytes.
 
-`hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `person`: xxh3-64 of
-the distinct_id. `name`: index of the event name, with KEYLESS set where the row has no source key, USER where its
-distinct_id is a user's.
+`hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `name`: index
+of the event name, with KEYLESS set where the row has no source key.
 `block`: the block's number in the whole source; `row` in its block; `nth` of the row's `of` events.
 """
 KEYLESS = np.uint32(1 << 31)
-USER = np.uint32(1 << 30)
-NAME = np.uint32((1 << 30) - 1)
+NAME = np.uint32((1 << 31) - 1)
 """The bits of `name` that are the index."""
 
 
@@ -284,25 +280,26 @@ def _keys(made: Events, number: int) -> NDArray[np.void]:
     if not len(keys):
         return keys
     raw = made.uuids
-    keys["hi"] = raw[:, :8].copy().view(">u8")[:, 0]
+    hi = raw[:, :8].copy().view(">u8")[:, 0].astype("<u8")
+    keys["hi"] = hi
     keys["lo"] = raw[:, 8:].copy().view(">u8")[:, 0]
     keys["received"] = made.received
     keys["time"] = made.times
     content = np.frombuffer(b"".join(made.digests), "<u8").reshape(-1, 2)
     keys["content_hi"] = content[:, 0]
     keys["content_lo"] = content[:, 1]
-    short = xxhash.xxh3_64_intdigest
-    keys["person"] = [short(one.encode("utf-8", "surrogatepass")) for one in made.ids]
     keys["name"] = made.name_of
     if made.keyless:
         keys["name"][list(made.keyless)] |= KEYLESS
-    if made.users:
-        keys["name"][made.users] |= USER
     keys["block"] = number
-    keys["row"] = made.row_of
-    keys["nth"] = made.nth
     keys["of"] = 1
-    if any(made.nth):
+    several = any(made.nth)
+    if made.count == made.rows and not several:
+        keys["row"] = np.arange(made.count)
+    else:
+        keys["row"] = np.fromiter(made.row_of, np.uint32, made.count)
+    if several:
+        keys["nth"] = made.nth
         _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
         keys["of"] = counts[inverse]
-    return keys[np.argsort(keys["hi"], kind="stable")]
+    return keys.take(np.argsort(hi))

@@ -61,6 +61,11 @@ class Workers:
         self._all: list[shared_memory.SharedMemory] = []
         self._maker: Maker | None = None
 
+    @property
+    def count(self) -> int:
+        """How many processes there are to be."""
+        return self._count
+
     def __enter__(self) -> Workers:
         if self._count and not self._members:
             # numpy would start a thread for each processor, for algebra that nobody does here.

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from pipeline.events.gathering import KINDS
+from pipeline.events.gathering import KINDS, IdColumns
 from pipeline.identity import Hasher, namespace
-from pipeline.make import KEY
 from pipeline.plan.database import Database
 from pipeline.plan.identities.numbering import hashes
 from pipeline.plan.identities.observed import EarlierLink, Observed, Pair
@@ -22,9 +22,9 @@ from pipeline.plan.identities.pair_file import add_pair_file
 from pipeline.plan.identities.resolve import resolve
 from pipeline.plan.identities.sightings import sight
 from pipeline.plan.links import SealedLink
+from pipeline.plan.seen import SIGHTING
 
 AS_OF = 1_704_067_200_000_000
-USER_BIT = 1 << 30
 
 
 class Seen(NamedTuple):
@@ -57,13 +57,32 @@ class Resolved(NamedTuple):
         return {(link.distinct_id, link.other) for link in self.links}
 
 
-def event_keys(events: Mapping[str, int], users: Iterable[str] = ()) -> np.ndarray[Any, np.dtype[np.void]]:
-    """Key records of one event of each id at its time; those of `users` are marked."""
-    keys = np.zeros(len(events), KEY)
-    keys["person"] = hashes(events)
-    keys["time"] = list(events.values())
-    keys["name"] = [USER_BIT if one in set(users) else 0 for one in events]
-    return keys
+class SeenId(NamedTuple):
+    """Some events of one id, by its hash: the time and place of the first, and whether it is a user's."""
+
+    hashed: int
+    time: int = 0
+    user: bool = False
+    events: int = 1
+    place: int = 0
+
+
+def id_columns(seen: Sequence[SeenId]) -> IdColumns:
+    """What a process hands over that has seen these."""
+    numbers = ([int(getattr(one, name)) for one in seen] for name in ("time", "events", "place", "user"))
+    first, events, places, users = (np.array(column, np.int64).tobytes() for column in numbers)
+    return IdColumns(np.array([one.hashed for one in seen], np.uint64).tobytes(), first, events, places, users)
+
+
+def event_ids(events: Mapping[str, int], users: Iterable[str] = ()) -> list[SeenId]:
+    """One event of each id at its time; those of `users` are marked."""
+    hashed = hashes(events).tolist()
+    return [SeenId(one, at, id in set(users)) for one, (id, at) in zip(hashed, events.items(), strict=True)]
+
+
+def sightings_of(seen: Sequence[SeenId]) -> NDArray[np.void]:
+    """The same as records, one for each."""
+    return np.array([(one.hashed, one.time, one.user) for one in seen], SIGHTING)
 
 
 def resolved(
@@ -79,7 +98,7 @@ def resolved(
     """The identities of these pairs, block by block. Without `events`, each id has one at 50 µs."""
     ids = sorted({one for block in blocks for seen in block for one in seen[:2]})
     events = dict.fromkeys(ids, 50) if events is None else events
-    keys = event_keys(events, users)
+    keys = sightings_of(event_ids(events, users))
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
         place = Path(folder)
         observed = Observed(database)
@@ -92,7 +111,7 @@ def resolved(
             )
             observed.flush()
         look = [keys[: len(keys) // 2], keys[len(keys) // 2 :]]
-        events_say = partial(sight, chunks=look, user_bit=USER_BIT)
+        events_say = partial(sight, chunks=look)
         with resolve(observed, events_say, place, most=most, earlier=earlier) as found:
             found.write(place / "identities.parquet", [f"part-{number}" for number in range(len(blocks))], "named.csv")
             known = frozenset(found.identified().tolist())

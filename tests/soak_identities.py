@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from pipeline.identity import Hasher, namespace
-from pipeline.make import KEY
 from pipeline.plan.database import Database
 from pipeline.plan.identities.numbering import hashes
 from pipeline.plan.identities.observed import ALIAS, ROW, Observed, Pair
 from pipeline.plan.identities.resolve import resolve
 from pipeline.plan.identities.sightings import sight
+from pipeline.plan.seen import SIGHTING
 
 IDS = 5_000_000
 MOST_MEGABYTES = 600
@@ -46,7 +46,7 @@ def pairs(shape: str, devices: int, users: int) -> Iterator[Pair]:
 def keys(devices: int) -> Iterator[np.ndarray[Any, np.dtype[np.void]]]:
     """An event of each device."""
     for start in range(0, devices, 100_000):
-        some = np.zeros(min(100_000, devices - start), KEY)
+        some = np.zeros(min(100_000, devices - start), SIGHTING)
         some["person"] = hashes(device(number) for number in range(start, start + len(some)))
         some["time"] = np.arange(start, start + len(some))
         yield some

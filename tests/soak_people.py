@@ -52,15 +52,14 @@ def test_a_plan_of_millions_of_ids_takes_so_much_memory_and_no_more(tmp_path: Pa
     """Each device is merged into its user, each user has a profile."""
     devices, users = export(tmp_path / "export.jsonl", IDS)
     command = [sys.executable, "-m", "pipeline", "plan", str(tmp_path / "export.jsonl"), "-m", "mixpanel", "--json"]
-    process = subprocess.Popen(
-        [*command, "--timezone", "UTC", "--quiet", "-o", str(tmp_path / "plan")], stdout=subprocess.PIPE, text=True
-    )
+    command += ["--timezone", "UTC", "--quiet", "-o", str(tmp_path / "plan")]
     peak = 0.0
-    while process.poll() is None:
-        peak = max(peak, sum(map(proportional, family(process.pid))))
-        time.sleep(0.25)
-    assert process.stdout is not None
-    plan = json.loads(process.stdout.read())
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            peak = max(peak, sum(map(proportional, family(process.pid))))
+            time.sleep(0.25)
+        assert process.stdout is not None
+        plan = json.loads(process.stdout.read())
     print({"megabytes": peak, "events": plan["events"]})
     assert plan["events"]["phases"] == {
         "identities": devices, "groups": 0, "events": 2 * devices, "persons": users,

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
     "errors", "native", "schema", "identity", "config", "values", "junk", "printable", "counted", "zone_hints",
-    "instants", "offsets", "extract", "mapping", "validate", "events", "batch", "survey", "ledger", "identified",
-    "make", "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs", "workflow",
+    "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events", "batch", "survey", "ledger",
+    "identified", "make", "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs", "workflow",
     "demonstration", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
@@ -68,8 +69,13 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
+@cache
+def imports(path: Path) -> tuple[tuple[str, int, bool], ...]:
     """(module, line, whether only for types) of every import in a file, wherever it stands."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int, bool]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only: set[int] = set()
     for node in ast.walk(tree):

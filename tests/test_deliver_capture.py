@@ -12,8 +12,9 @@ from deliveries import BODY, KEY, Asked, Reply, scripted, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.deliver.capture import CaptureSink, address_of, is_loopback, judge, region_of, retry_after
+from pipeline.deliver.capture import CaptureSink, judge, retry_after
 from pipeline.deliver.sink import Answer, Receipt
+from pipeline.deliver.target import address_of, is_loopback, region_of
 from pipeline.errors import UsageError
 
 NOW = datetime(2024, 1, 31, 12, tzinfo=UTC)

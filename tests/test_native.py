@@ -20,17 +20,14 @@ from msgspec import Raw
 
 from pipeline import mapping as language
 from pipeline.events import Encoder, Events, make_events
-from pipeline.events.folding import NEVER, Pairs, Properties
 from pipeline.events.gathering import Gathering
-from pipeline.events.observing import NOTE, Observer, observer
-from pipeline.events.sayings import json_of
 from pipeline.events.texts import ENDING, _fill
 from pipeline.extract.jsonl import JsonlRows
 from pipeline.identity import Hasher, namespace, uuid5_bytes
 from pipeline.instants import format_utc
 from pipeline.mapping.loader import parse
 from pipeline.native import AVAILABLE, build, native
-from pipeline.schema import BrokenRow, Draft, Limits, Note, Options
+from pipeline.schema import BrokenRow, Limits, Options
 from pipeline.validate import Rules
 
 # ruff: noqa: SIM905, RUF005 - words in rows are easier to read than lists of quoted words
@@ -307,7 +304,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
         rows, mapper, Encoder(mapper.tool, options), rules, observe=observe, gathering=gathering
     )
     found = {one.name: getattr(events, one.name) for one in fields(events)}
-    arrays = {name: found[name].tolist() for name in ("sizes", "uuids", "name_of")}
+    arrays = {name: value.tolist() for name, value in found.items() if isinstance(value, np.ndarray)}
     said = {"group_types": gathering.end(), "gathered": gathering.take()}
     return found | arrays | said | {"events": events.events}
 
@@ -349,98 +346,6 @@ def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:
     for text in (chained, again):
         mapper = language.compile(parse(text, "mine"), Options(as_of=AS_OF, zones=(("UTC", ""),)))
         assert mapper.map_members is None
-
-
-# -- what a plan keeps ----------------------------------------------------------------------------------------
-
-IDS = st.sampled_from(["u", "v", "ü", "\u706f", "\U0001f600", "u\u0000", "", "a" * 300])
-NUMBERS = st.integers(-3, 3) | st.sampled_from([NEVER, -NEVER, 2**63 - 1, -(2**63)])
-VALUES = st.sampled_from([b"1", b"1.10", b'"a"', b'"\xc3\xa9"', b"", Raw(b"2"), 3, "x", None, [1, "y"]])
-HELD = st.dictionaries(st.sampled_from(["a", "b", "", "é"]), VALUES, max_size=3)
-
-
-@needs_native
-@given(st.lists(st.tuples(IDS, IDS, st.sampled_from([1, 2, 4, 8]), st.none() | NUMBERS, NUMBERS)))
-def test_pairs_are_folded_as_in_python(rows: list[tuple[str, str, int, int | None, int]]) -> None:
-    """Kinds, first, last, rows and place."""
-    expected, found = Pairs(), native.Pairs()
-    for row in rows:
-        expected.hear(*row)
-        found.hear(*row)
-    assert found.told() == expected.told()
-    assert (len(found), found.bytes) == (len(expected), expected.bytes)
-
-
-@needs_native
-@given(st.lists(st.tuples(st.booleans(), IDS, HELD, NUMBERS, NUMBERS)))
-def test_properties_are_folded_as_in_python(rows: list[tuple[bool, str, dict[str, Any], int, int]]) -> None:
-    """The last that is set, else the first that is set once; ties too."""
-    expected, found = Properties(), native.Properties(json_of)
-    for once, *row in rows:
-        for one in (expected, found):
-            (one.set_once if once else one.set)(*row)
-    assert found.told() == expected.told()
-    assert (len(found), found.bytes) == (len(expected), expected.bytes)
-
-
-@needs_native
-def test_folds_of_many_ids_lose_none() -> None:
-    """More than a table has room for at first, each of them twice."""
-    found = native.Pairs()
-    for number in range(40_000):
-        found.hear(f"d{number % 20_000}", "u", 1, number, number)
-    told = found.told()
-    assert len(told) == 20_000
-    assert {one[5] for one in told} == {2}
-    assert [one[0] for one in told] == [f"d{number}" for number in range(20_000)]
-
-
-@needs_native
-def test_a_value_that_cannot_be_written_leaves_no_trace() -> None:
-    """The error comes through, and what was heard before stays."""
-    found = native.Properties(json_of)
-    found.set("u", {"a": 1}, 5, 5)
-    for name in ("a", "b"):
-        with pytest.raises(TypeError):
-            found.set("u", {name: object()}, 6, 6)
-    found.set("u", {"c": 2}, 7, 7)
-    assert [(one[1], one[-1]) for one in found.told()] == [("a", b"1"), ("c", b"2")]
-    with pytest.raises(TypeError):
-        found.set(7, {"a": 1}, 5, 5)  # type: ignore[arg-type]
-    with pytest.raises(OverflowError):
-        found.set("u", {"a": 1}, 2**64, 5)
-
-
-NOTES = st.builds(Note, st.none() | IDS, st.none() | IDS, st.none() | HELD, st.none() | HELD)
-EVENTS_OBSERVED = st.tuples(
-    st.sampled_from(["Seen", "Left"]), IDS, st.integers(0, 9), st.none() | st.integers(0, 9),
-    st.none() | st.integers(0, 9), st.none() | NOTES,
-    st.dictionaries(st.sampled_from(["$set", "$groups", "x"]), st.integers()),
-)  # fmt: skip
-
-
-@needs_native
-@pytest.mark.parametrize("wanted", [False, True])
-@pytest.mark.parametrize("unsets", [False, True])
-@given(rows=st.lists(EVENTS_OBSERVED))
-def test_what_a_plan_keeps_of_an_event_is_the_same(wanted: bool, unsets: bool, rows: list[Any]) -> None:
-    """Lists and notes; where the C part leaves a note to be heard, it is."""
-    kept = []
-    for native_too in (False, True):
-        made_of, gathering = Events(), Gathering(AS_OF, persons=wanted, unsets=unsets)
-        gathering.begin(3)
-        observed: Any = observer(made_of, gathering) if native_too else Observer(made_of)
-        left_over = []
-        for row, (event, who, time, received, wall, note, properties) in enumerate(rows):
-            draft = Draft(event, who, time, properties, received=received, wall=wall, note=note)
-            left = observed(row, row + 7, draft, time, who, properties)
-            if left & NOTE:
-                gathering.note(row, who, time, received, note)
-            left_over.append(left & ~NOTE)
-        gathering.end()
-        kept.append((made_of.names, made_of.ids, made_of.times, made_of.received, made_of.users, made_of.walls,
-                     made_of.walls_received, left_over, gathering.take()))  # fmt: skip
-    assert kept[0] == kept[1]
 
 
 # -- times and uuids ----------------------------------------------------------------------------------------

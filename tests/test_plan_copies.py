@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.make import KEY, KEYLESS, Copy
-from pipeline.plan.copies import Decided, Decisions, Keys, copies_of, decide, rows_out
+from pipeline.plan.copies import Decided, Decisions, copies_of, decide, rows_out
+from pipeline.plan.key_records import Keys
 from tests import tiny
 from tests.tiny import DAY, THEN, Made, make_plan, row, write
 

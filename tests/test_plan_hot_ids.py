@@ -3,45 +3,48 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import pipeline
-from pipeline.make import KEY
-from pipeline.plan.hot_ids import A_MINUTE, HotIds, IdCounts
+from pipeline.events.gathering import PLACE_SHIFT
+from pipeline.plan.event_ids import AT_ONCE, IdFold
+from pipeline.plan.hot_ids import A_MINUTE, HotIds, hot_ids
+from tests.pairs_of_ids import SeenId, id_columns
 
 
-def keys(*ids: tuple[int, int]) -> NDArray[np.void]:
-    """Key records: so many of each id, spread over blocks of 1,000."""
-    made = np.zeros(sum(count for _, count in ids), KEY)
-    made["person"] = np.repeat(np.array([one for one, _ in ids], np.uint64), [count for _, count in ids])
-    made["block"] = np.arange(len(made)) // 1000
-    made["row"] = np.arange(len(made)) % 1000
+def seen(*ids: tuple[int, int]) -> list[SeenId]:
+    """So many events of each id, spread over blocks of 1,000."""
+    made: list[SeenId] = []
+    for one, count in ids:
+        numbers = range(len(made), len(made) + count)
+        made += [SeenId(one, place=(number // 1000 << PLACE_SHIFT) + number % 1000) for number in numbers]
     return made
 
 
-def hot(*pieces: NDArray[np.void]) -> HotIds | None:
-    counts = IdCounts()
-    for piece in pieces:
-        counts.add(piece)
-    return counts.hot(pieces)
+def hot(*pieces: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
+    with TemporaryDirectory() as folder:
+        ids = IdFold(Path(folder) / "ids", at_once)
+        for piece in pieces:
+            ids.add(id_columns(piece))
+        return hot_ids(ids.folded())
 
 
 def test_the_limit_itself_is_not_above_it() -> None:
     """5,000 events of one id are none too many; one more is."""
-    assert hot(keys((7, A_MINUTE))) is None
-    assert hot(keys((7, A_MINUTE + 1))) == HotIds(1, A_MINUTE + 1, 0, 0)
+    assert hot(seen((7, A_MINUTE))) is None
+    assert hot(seen((7, A_MINUTE + 1))) == HotIds(1, A_MINUTE + 1, 0, 0)
 
 
-def test_ids_that_share_a_count_are_told_apart() -> None:
+def test_ids_are_told_apart() -> None:
     """Many ids whose hashes begin alike, each below the limit, are not taken for one hot id."""
-    assert hot(keys(*((7 + number, 900) for number in range(20)))) is None
-    assert hot(keys(*((7 + number, 900) for number in range(20)), (99, 6000))) == HotIds(1, 6000, 18, 0)
+    assert hot(seen(*((7 + number, 900) for number in range(20)))) is None
+    assert hot(seen(*((7 + number, 900) for number in range(20)), (99, 6000))) == HotIds(1, 6000, 18, 0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -52,9 +55,9 @@ def test_ids_that_share_a_count_are_told_apart() -> None:
 )
 def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int) -> None:
     """However the records are cut up and shuffled, the same ids are found."""
-    whole = keys(*((number << 40, count) for number, count in enumerate(counts)))
-    shuffled = np.random.default_rng(seed).permutation(whole)
-    found = hot(*(shuffled[start : start + cut] for start in range(0, len(shuffled), cut)))
+    whole = seen(*((number << 40, count) for number, count in enumerate(counts)))
+    shuffled = random.Random(seed).sample(whole, len(whole))
+    found = hot(*(shuffled[start : start + cut] for start in range(0, len(shuffled), cut)), at_once=2)
     above = [count for count in counts if count > A_MINUTE]
     assert (found is None) == (not above)
     if found is not None:

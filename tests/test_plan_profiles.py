@@ -20,25 +20,20 @@ from pipeline.errors import UsageError
 from pipeline.events import Encoder
 from pipeline.events.gathering import MOST_BYTES, MOST_ENTRIES, Gathered, Gathering
 from pipeline.events.sayings import SET, SET_ONCE, UNSET
-from pipeline.identified import Identified, hash_id
+from pipeline.id_hash import hash_id
+from pipeline.identified import Identified
 from pipeline.identity import SEPARATOR, Hasher, namespace
-from pipeline.make import KEY
 from pipeline.plan.database import Database
-from pipeline.plan.event_ids import fold_ids
-from pipeline.plan.groups import (
-    GroupCounts,
-    Groups,
-    SealedGroup,
-    choose_types,
-    encode_group,
-    group_types_gate,
-)
+from pipeline.plan.event_ids import IdFold
+from pipeline.plan.group_types import choose_types, group_types_gate
+from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, encode_group
 from pipeline.plan.latest import Sayings
-from pipeline.plan.persons import PersonCounts, SealedPerson, encode_person, final_persons, parse_policy
+from pipeline.plan.persons import PersonCounts, SealedPerson, encode_person, final_persons
+from pipeline.plan.profile_policy import parse_policy
 from pipeline.plan.profiles import ProfileCounts, seal_identified
 from pipeline.schema import GroupUpdate, Note, Options
 from pipeline.validate import WITHOUT_TIME
-from tests.pairs_of_ids import AS_OF, USER_BIT
+from tests.pairs_of_ids import AS_OF, SeenId, id_columns
 
 pytestmark = pytest.mark.slow
 
@@ -384,12 +379,12 @@ def identified(
     place: Path, events: Sequence[tuple[str, bool]], joined: Sequence[str]
 ) -> tuple[Identified, ProfileCounts]:
     """The table of these events: (id, whether it is a user's)."""
-    keys = np.zeros(len(events), KEY)
-    keys["person"] = [hash_id(one) for one, _ in events]
-    keys["name"] = [7 | (USER_BIT if user else 0) for _, user in events]
+    seen = [SeenId(hash_id(one), user=user) for one, user in events]
+    ids = IdFold(place / "ids", at_once=2)
+    for some in (seen[:2], seen[2:]):
+        ids.add(id_columns(some))
     hashed = np.array([hash_id(one) for one in joined], np.uint64)
-    ids = fold_ids([keys[:2], keys[2:]], place / "ids", at_once=2)
-    counts = seal_identified(place / "identified", ids, hashed)
+    counts = seal_identified(place / "identified", ids.folded(), hashed)
     return Identified(place / "identified"), counts
 
 

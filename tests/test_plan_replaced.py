@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from commands import generic, process
-from deliveries import export
+from deliveries import COLUMNS, export
 from tiny import make_plan, row, write
 
 from pipeline.errors import Busy, UnreadableExport, UsageError
@@ -24,6 +24,8 @@ from pipeline.ledger.opening import hold, release
 from pipeline.plan.directory import Directory
 from pipeline.plan.making import LOCK, making
 from pipeline.plan.sealed import load
+from pipeline.schema import BLOCK_BYTES
+from pipeline.workflow import PlanRequest, plan_export
 
 ROOT = Path(__file__).parent.parent
 
@@ -198,6 +200,48 @@ def test_ctrl_c_leaves_the_older_plan(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 130, said
+    assert contents(tmp_path / "plan") == before
+
+
+def test_ctrl_c_is_heard_while_a_huge_file_is_digested(tmp_path: Path) -> None:
+    """What runs beside the people ends soon, too: nobody waits for 64 GiB of which five rows were asked for."""
+    source = tmp_path / "huge.csv"
+    line = "Seen,u-1,2024-03-01T12:00:00Z,," + "x" * 500 + "\n"
+    source.write_text("event,distinct_id,timestamp,uuid,more\n" + line * (2 * BLOCK_BYTES // len(line)))
+    os.truncate(source, 64 << 30)
+    words = ["plan", source, *generic(), "--limit", "5", "-o", tmp_path / "plan"]
+    with subprocess.Popen([sys.executable, "-m", "pipeline", *map(str, words)], stderr=subprocess.PIPE) as running:
+        for _ in until((tmp_path / "plan" / UNFINISHED / "identities.jsonl").exists):
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        try:
+            _, said = running.communicate(timeout=20)
+        finally:
+            running.kill()
+    assert running.returncode == 130, said
+    assert not (tmp_path / "plan" / "plan.json").exists()
+
+
+@pytest.mark.parametrize("change", ["grown", "touched", "gone"])
+def test_a_file_that_changes_while_it_is_read_is_no_plan(tmp_path: Path, change: str) -> None:
+    """What was walked and what is digested must be the same file, or rows could be missed without a word."""
+    source = sorted(export(tmp_path / "export", 3).iterdir())[0]
+    size = source.stat().st_size
+    request = PlanRequest([str(source)], tmp_path / "plan", "generic", settings=COLUMNS)
+    plan_export(request)
+    before = contents(tmp_path / "plan")
+
+    def changes(rows: int, length: int) -> None:
+        if change == "gone":
+            source.unlink(missing_ok=True)
+        elif change == "touched":
+            os.utime(source, (1, 1))
+        elif source.stat().st_size == size:
+            with source.open("a") as file:
+                file.write("{}\n")
+
+    with pytest.raises(UnreadableExport, match=r"changed while it was read|is not there"):
+        plan_export(request, changes)
     assert contents(tmp_path / "plan") == before
 
 

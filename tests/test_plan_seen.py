@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,14 +18,14 @@ from pipeline.identity import Hasher, namespace
 from pipeline.jobs.state import State
 from pipeline.plan.database import Database
 from pipeline.plan.directory import Directory
-from pipeline.plan.event_ids import fold_ids
+from pipeline.plan.event_ids import IdFold
 from pipeline.plan.identities.numbering import hashes
 from pipeline.plan.identities.observed import EarlierLink, Observed, Pair
 from pipeline.plan.identities.resolve import resolve
 from pipeline.plan.identities.sightings import Sightings, sight
 from pipeline.plan.links import SealedLink
 from pipeline.plan.seen import Seen, earlier_pairs, write_seen
-from tests.pairs_of_ids import AS_OF, USER_BIT, MergingService, Resolved, event_keys, resolved
+from tests.pairs_of_ids import AS_OF, MergingService, Resolved, SeenId, event_ids, id_columns, resolved, sightings_of
 from tests.pairs_of_ids import Seen as Rows
 
 pytestmark = pytest.mark.slow
@@ -55,15 +54,17 @@ class Series:
         pairs, events = window
         place = Directory(self.folder / str(number))
         place.scratch.mkdir(parents=True)
-        keys = event_keys(events, users_of(events))
+        seen = event_ids(events, users_of(events))
+        ids = IdFold(place.scratch / "ids")
+        ids.add(id_columns(seen))
         with Database(place.scratch) as database:
             observed = Observed(database)
             observed.add(0, (Pair(p.anonymous, p.user, KINDS[p.kind], p.at, p.at, 1, 1) for p in pairs))
-            write_seen(place, observed, fold_ids([keys], place.scratch / "ids"), {})
+            write_seen(place, observed, ids.folded(), {})
             observed.add(1, earlier_pairs(place, self.state.known, owed=False))
 
             def look(hashed: Any, order: Any) -> Sightings:
-                return sight(hashed, order, chain([keys], self.state.known.sightings(hashed)), USER_BIT)
+                return sight(hashed, order, chain([sightings_of(seen)], self.state.known.sightings(hashed)))
 
             with resolve(observed, look, place.scratch, most=self.most, earlier=self.settled) as found:
                 links = list(found.links(Hasher(namespace("tiny")), AS_OF))
@@ -165,15 +166,14 @@ def test_sightings_are_folded_whatever_comes_in_which_piece(
     folder = tmp_path_factory.mktemp("seen")
     place = Directory(folder)
     place.scratch.mkdir()
-    keys = np.zeros(len(rows), event_keys({}).dtype)
-    keys["person"], keys["time"] = [row[0] for row in rows], [row[1] for row in rows]
-    keys["name"] = [7 | (USER_BIT if row[2] else 0) for row in rows]
+    ids = IdFold(place.scratch / "ids", at_once)
+    for start in range(0, len(rows), at_once):
+        ids.add(id_columns([SeenId(*row) for row in rows[start : start + at_once]]))
     with Database(place.scratch) as database:
-        chunks = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
-        write_seen(place, Observed(database), fold_ids(chunks, place.scratch / "ids", at_once), {})
+        write_seen(place, Observed(database), ids.folded(), {})
     found = [one for chunk in Seen(place).sightings() for one in chunk.tolist()]
     expected = {
-        id: (min(at for one, at, _ in rows if one == id), USER_BIT * any(user for one, _, user in rows if one == id))
+        id: (min(at for one, at, _ in rows if one == id), any(user for one, _, user in rows if one == id))
         for id, *_ in rows
     }
     assert found == [(id, *expected[id]) for id in sorted(expected)]

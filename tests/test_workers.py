@@ -20,8 +20,8 @@ from pipeline.errors import Unfinished
 from pipeline.ledger import Ledger
 from pipeline.make import Made, make_batches
 from pipeline.plan.reading import task_of, tasks
-from pipeline.plan.ready import ready_workers
-from pipeline.workers import Workers
+from pipeline.plan.ready import ready_readers, ready_workers
+from pipeline.workers import SMALL, Workers, default_workers
 
 
 def applying(directory: Path, url: str, *words: str) -> subprocess.Popen[str]:
@@ -105,6 +105,19 @@ def test_only_rows_that_are_left_get_workers(tmp_path: Path) -> None:
     with serving(scripted(Reply())) as server:
         run(directory, server.url)
     assert ready_workers(directory, None, 2)._count == 0
+
+
+def test_readers_are_started_for_what_is_plainly_large(tmp_path: Path) -> None:
+    """Files and folders by their size, unless somebody asked for a number; nothing for what cannot be looked at."""
+    folder = tmp_path / "exports" / "2021"
+    folder.mkdir(parents=True)
+    (folder / "large").touch()
+    os.truncate(folder / "large", SMALL - 1)
+    assert ready_readers([str(folder / "large")], None).count == 0
+    assert ready_readers([str(folder / "large")], 2).count == 2
+    (tmp_path / "exports" / "small").write_bytes(b"x")
+    assert ready_readers([str(tmp_path / "exports")], None).count == default_workers()
+    assert ready_readers(["-", str(tmp_path / "missing"), str(tmp_path / "*")], 2).count == 0
 
 
 def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Path) -> None:

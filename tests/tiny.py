@@ -30,6 +30,7 @@ from pipeline.plan.reading import Planned, find_parts, recipe_of, task_of, tasks
 from pipeline.plan.sealed import MappingSeal, Plan, load
 from pipeline.schema import Draft, Fault, Limits, Link, Options, Outcome, Skip
 from pipeline.values import Record, items, opened, text
+from pipeline.workers import Workers
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -169,7 +170,9 @@ def make_plan(
     recipe = Recipe(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
     place = Directory(directory)
     with making(place) as work:
-        build(Request(source, recipe, MappingSeal("tiny", "0" * 64, "tiny"), work, workers, "", allowed))
+        build(
+            Request(source, recipe, MappingSeal("tiny", "0" * 64, "tiny"), work, Workers(workers, recipe), "", allowed)
+        )
     return Made(load(place), place, frozenset(excluded))
 
 

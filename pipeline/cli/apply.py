@@ -107,8 +107,8 @@ def apply(
     ready = click.get_current_context().with_resource(ready_workers(directory, names, workers))
     from pipeline import config, workflow
     from pipeline.deliver.apply import Pace
-    from pipeline.deliver.capture import address_of, is_loopback
     from pipeline.deliver.retry import Patience
+    from pipeline.deliver.target import address_of, is_loopback
     from pipeline.plan.phases import PHASES
     from pipeline.report import machine, terminal
     from pipeline.report.preflight_view import key_standing

@@ -136,8 +136,12 @@ def plan(
 
     SOURCE: files, folders, globs, archives, or - for stdin. Exit 4 when the plan is not ready.
     """
+    from pipeline.plan.ready import ready_readers
+
+    # First of all: they start while this process loads the rest.
+    ready = click.get_current_context().with_resource(ready_readers(sources, workers))
     from pipeline import workflow
-    from pipeline.deliver.capture import address_of
+    from pipeline.deliver.target import address_of
     from pipeline.plan.directory import Directory
     from pipeline.report import machine, terminal
     from pipeline.schema import Limits
@@ -174,7 +178,7 @@ def plan(
         earlier=earlier or None,
     )
     with Reading(None, quiet=quiet) as progress:
-        made = workflow.plan_export(request, progress)
+        made = workflow.plan_export(request, progress, ready)
     machine.write_report(Directory(directory), made)
     with options.output():
         if as_json:

@@ -29,7 +29,7 @@ def verify(
     Two sets of (uuid, event, distinct_id, timestamp) are compared exactly. Exit 7 when they differ.
     """
     from pipeline import config, workflow
-    from pipeline.deliver.capture import address_of
+    from pipeline.deliver.target import address_of
     from pipeline.report import machine, terminal
     from pipeline.report.results import verify_result
 

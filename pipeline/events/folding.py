@@ -1,4 +1,4 @@
-"""Pairs of ids and properties of owners, folded as they are heard: each once, by what can still count.
+"""Ids, pairs of them and properties of owners, folded as they are heard: each once, by what can still count.
 
 Least, greatest and sum know no order, so it does not matter how rows are spread over processes. `pipeline.native` has
 the same in C; tests/test_native.py holds one against the other.
@@ -14,6 +14,36 @@ from pipeline.native import AVAILABLE, native
 
 NEVER = 2**62
 """Stands for "no time" where the earliest is looked for; the latest of nothing is its negative."""
+
+
+class Ids:
+    """Each id that events have, with its first event, how many they are, and whether one names it a user's.
+
+    `bytes` is about how much text is held.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._ids: dict[str, list[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def see(self, id: str, time: int, user: bool, place: int) -> None:
+        """One event, at `place` and `time` (µs UTC), has this id."""
+        told = self._ids.get(id)
+        if told is None:
+            self._ids[id] = [time, 1, place, user]
+            self.bytes += len(id)
+            return
+        told[0] = min(time, told[0])
+        told[1] += 1
+        told[2] = min(place, told[2])
+        told[3] = told[3] or user
+
+    def told(self) -> list[tuple[str, int, int, int, bool]]:
+        """(id, time of the first event, events, first place, whether it is a user's) of each id."""
+        return [(id, *told) for id, told in self._ids.items()]
 
 
 class Pairs:
@@ -91,6 +121,11 @@ class Properties:
             self.bytes += len(value) - len(held)
         elif at > latest:
             self._said[owner, name] = (known, time, received, at, held)
+
+
+def ids() -> Any:
+    """An empty `Ids`, in C where there is any."""
+    return native.Ids() if AVAILABLE else Ids()
 
 
 def pairs() -> Any:

@@ -1,8 +1,8 @@
 """What rows say beside their events, folded over all blocks that one process walks.
 
-Of each pair of ids stays one entry, of each property of a person or group the saying that can still count, whatever
-other processes hear. It is folded by rules that no order can change (least, greatest, sum), so a plan carries what
-people are, and not what every row repeats. What is held is handed over, as columns, before it grows large.
+Of each id and each pair of ids stays one entry, of each property of a person or group the saying that can still count,
+whatever other processes hear. It is folded by rules that no order can change (least, greatest, sum), so a plan carries
+what people are, and not what every row repeats. What is held is handed over, as columns, before it grows large.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from pipeline.events.folding import pairs, properties
+from pipeline.events.folding import ids, pairs, properties
 from pipeline.events.sayings import ABSENT, SEEN, Heard, Saying, condense, json_of
+from pipeline.id_hash import hash_id
 from pipeline.identity import SEPARATOR
 from pipeline.schema import GroupUpdate, Link, Note
 
@@ -25,7 +26,7 @@ KINDS = {"row": 1, "identify": 2, "alias": 4, "merge": 8, "person": 128}
 """What may say that two ids are one person; the kinds of a pair are added up."""
 PLACE_SHIFT = 32
 """A place is the number of a block, shifted by so much, and a row in it, from 0."""
-MOST_ENTRIES = 100_000
+MOST_ENTRIES = 125_000
 MOST_BYTES = 16 * 1024 * 1024
 """So many entries, or so much text, are held before they are handed over."""
 _MOST_OPENED = 10_000
@@ -38,6 +39,19 @@ class TextColumn(NamedTuple):
 
     offsets: bytes
     text: bytes
+
+
+class IdColumns(NamedTuple):
+    """Ids that events have. Numbers are columns of int64, but `hashed`: uint64, xxh3-64 of the id.
+
+    `first` is µs UTC, `events` counts them, `places` is the first (see PLACE_SHIFT), `users` is 1 for a user's id.
+    """
+
+    hashed: bytes
+    first: bytes
+    events: bytes
+    places: bytes
+    users: bytes
 
 
 class PairColumns(NamedTuple):
@@ -71,6 +85,7 @@ class SayingColumns(NamedTuple):
 class Gathered(NamedTuple):
     """What is handed over. The owner of what is said of a group is its type and its key, joined by SEPARATOR."""
 
+    ids: IdColumns
     pairs: PairColumns
     persons: SayingColumns
     groups: SayingColumns
@@ -98,6 +113,7 @@ class Gathering:
         self._clear()
 
     def _clear(self) -> None:
+        self._ids = ids()
         self._pairs = pairs()
         self._persons = properties()
         self._groups = properties()
@@ -122,29 +138,34 @@ class Gathering:
     @property
     def full(self) -> bool:
         """Whether it is time to hand over."""
-        folds = (self._pairs, self._persons, self._groups)
+        folds = (self._ids, self._pairs, self._persons, self._groups)
         return (
             sum(map(len, (*folds, self._seen, self._condensed))) > MOST_ENTRIES
             or sum(fold.bytes for fold in folds) + self._condensed_bytes > MOST_BYTES
         )
 
     @property
-    def folds(self) -> tuple[Any, Any]:
-        """Where pairs, and properties of persons, may be told without being asked about; None where they may not."""
+    def folds(self) -> tuple[Any, Any, Any]:
+        """Where ids, pairs and properties of persons may be told by others than this; None where they may not."""
         if self._excluded or self._unsets:
-            return None, None
-        return self._pairs, self._persons if self._wanted else None
+            return self._ids, None, None
+        return self._ids, self._pairs, self._persons if self._wanted else None
 
     def take(self) -> Gathered:
         """All that was heard since the last time."""
         seen = (Saying(owner, "", SEEN, at, ABSENT, at, b"") for owner, at in self._seen.items())
         gathered = Gathered(
+            _id_columns(self._ids.told()),
             _pair_columns(self._pairs.told()),
             _saying_columns([*self._persons.told(), *self._condensed]),
             _saying_columns([*seen, *self._groups.told()]),
         )
         self._clear()
         return gathered
+
+    def see(self, row: int, distinct_id: str, time: int, user: bool) -> None:
+        """Hear that a row has an event of this id; `user` says that it is a user's."""
+        self._ids.see(distinct_id, time, user, self.place + row)
 
     def note(self, row: int, distinct_id: str, time: int | None, received: int | None, note: Note) -> None:
         """Hear what a row says of its ids and its person. Times are µs UTC, `row` counts from 0."""
@@ -211,6 +232,11 @@ def _groups_named(text: bytes) -> tuple[tuple[str, str], ...]:
     return tuple(named)
 
 
+def _id_columns(told: Sequence[tuple[Any, ...]]) -> IdColumns:
+    seen, *numbers = zip(*told, strict=True) if told else ((),) * 5
+    return IdColumns(array("Q", map(hash_id, seen)).tobytes(), *map(_numbers, numbers))
+
+
 def _pair_columns(told: Sequence[tuple[Any, ...]]) -> PairColumns:
     anonymous, user, *numbers = zip(*told, strict=True) if told else ((),) * 7
     return PairColumns(_texts(anonymous), _texts(user), *map(_numbers, numbers))
@@ -222,13 +248,19 @@ def _saying_columns(said: Sequence[tuple[Any, ...]]) -> SayingColumns:
     return SayingColumns(_texts(owner), _texts(name), kind, time, received, latest, _blobs(value))
 
 
-def _texts(texts: Iterable[str]) -> TextColumn:
+def _texts(texts: Sequence[str]) -> TextColumn:
+    whole = "".join(texts)
+    if whole.isascii():
+        return TextColumn(_ends(texts), whole.encode())
     return _blobs([text.encode() for text in texts])
 
 
-def _blobs(blobs: Iterable[bytes]) -> TextColumn:
-    blobs = list(blobs)
-    return TextColumn(array("i", accumulate(map(len, blobs), initial=0)).tobytes(), b"".join(blobs))
+def _blobs(blobs: Sequence[bytes]) -> TextColumn:
+    return TextColumn(_ends(blobs), b"".join(blobs))
+
+
+def _ends(pieces: Sequence[str] | Sequence[bytes]) -> bytes:
+    return array("i", accumulate(map(len, pieces), initial=0)).tobytes()
 
 
 def _numbers(numbers: Iterable[int]) -> bytes:

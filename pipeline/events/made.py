@@ -60,8 +60,7 @@ class Events:
     `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
     `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
     `walls` are readings of a wall clock and `walls_received` the receive times beside them, µs, for the proof of the
-    zone. `users` are the indices of events whose distinct_id is a user's. What rows say beside their events goes to a
-    `events.gathering.Gathering`.
+    zone. What rows say beside their events goes to a `events.gathering.Gathering`.
     """
 
     rows: int = 0
@@ -82,15 +81,13 @@ class Events:
     names: list[str] = field(default_factory=list)
     distinct_names: list[str] = field(default_factory=list)
     name_of: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
-    ids: list[str] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    received: list[int] = field(default_factory=list)
+    times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     warnings: Counter[str] = field(default_factory=Counter)
     examples: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
-    walls: list[int] = field(default_factory=list)
-    walls_received: list[int] = field(default_factory=list)
-    users: list[int] = field(default_factory=list)
+    walls: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def events(self) -> list[bytes]:

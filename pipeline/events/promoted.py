@@ -51,6 +51,7 @@ class _Event(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Event).decode
 _open = msgspec.json.Decoder(_Values).decode
+_text = msgspec.json.Decoder(str).decode
 
 
 def promoted(made: Events) -> Counter[str]:
@@ -89,13 +90,15 @@ class Promoting:
     def hear(self, made: Events, left_out: Collection[tuple[int, int]]) -> None:
         """Hear the events of a block, which were observed, but those of `left_out`: (row, nth of its events)."""
         said = self._said
-        for number, event in enumerate(made.events):
+        times, received = made.times.tolist(), made.received.tolist()
+        for number, text in enumerate(made.events):
             if left_out and (made.row_of[number], made.nth[number]) in left_out:
                 continue
-            set_, once = _said_by(made.names[number], _decode(event).properties)
+            held = _decode(text).properties
+            set_, once = _said_by(made.names[number], held)
             if not (set_ or once):
                 continue
-            owner, at, got = made.ids[number], made.times[number], made.received[number] or ABSENT
+            owner, at, got = _text(held["distinct_id"]), times[number], received[number] or ABSENT
             if set_:
                 said.set(owner, set_, at, got)
             if once:

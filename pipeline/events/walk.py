@@ -67,6 +67,7 @@ class _Maker:
         self.keyless: set[int] = set()
         self.nth: dict[int, int] = {}
         self.journal: list[tuple[Counter[Any], Any]] | None = None
+        self.observed: Any = observer(self.made, self.gathering)
 
     def run(self, limit: int | None) -> Events:
         made, rules, observe, texts, encoder = self.made, self.rules, self.observe, self.texts, self.encoder
@@ -76,7 +77,7 @@ class _Maker:
         write_usual: Any = encoder.write_usual
         write_members: Any = encoder.write_members
         row_of = made.row_of
-        observed: Any = observer(made, self.gathering) if observe else None
+        observed = self.observed
         # What the texts hold open: mind that closing a run gives them another buffer.
         text, ends, text_times, keys = texts.open, texts.ends, texts.times, texts.keys
         plain = rules.since is None and rules.until is None and not rules.excluded
@@ -118,7 +119,7 @@ class _Maker:
                         row_of.append(row)
                         mapped += 1
                         if observe:
-                            left = observed(row, len(row_of) - 1, draft, time, distinct_id, properties)
+                            left = observed(row, draft, time, distinct_id, properties)
                             if left:
                                 self.observe_left(left, row, draft)
                         if len(text) > RUN_BYTES:
@@ -196,23 +197,14 @@ class _Maker:
         if self.observe:
             if "$set" in draft.properties:
                 self.warn(row, *OVERWRITES_PERSON)
-            if draft.note is not None and draft.note.user == draft.distinct_id:
-                made.users.append(index)
-            made.names.append(draft.event)  # type: ignore[arg-type]
-            made.ids.append(draft.distinct_id)  # type: ignore[arg-type]
-            made.times.append(time)
-            made.received.append(draft.received or 0)
-            if draft.wall is not None and draft.received:
-                made.walls.append(draft.wall)
-                made.walls_received.append(draft.received)
+            self.observed.add(draft.event, time, draft.received, draft.wall)
         return ""
 
     def several(self, row: int, outcomes: list[Any]) -> int:
         """A row of many events, updates, links and skips: all of it or nothing. 1 if the row counts as mapped."""
         made, texts = self.made, self.texts
         events = len(made.row_of)
-        beside: list[list[Any]] = [made.users, made.walls, made.walls_received]
-        lengths = [len(one) for one in beside]
+        walls = self.observed.walls
         keeping: list[Draft | Link | PersonUpdate | GroupUpdate] = []
         held = len(texts.ends)
         journal: list[tuple[Counter[Any], Any]] = []
@@ -238,11 +230,9 @@ class _Maker:
                 self.keyless.discard(index)
                 self.nth.pop(index, None)
             texts.cut_back(held)
-            series: list[list[Any]] = [made.row_of, made.names, made.ids, made.times, made.received]
-            for one in series:
-                del one[events:]
-            for one, length in zip(beside, lengths, strict=True):
-                del one[length:]
+            del made.row_of[events:]
+            if self.observe:
+                self.observed.cut(events, walls)
             for counter, key in journal:
                 counter[key] -= 1
             raise
@@ -279,10 +269,14 @@ class _Maker:
             gathering.group(outcome)
         else:
             time: int | None = outcome.time  # type: ignore[assignment]
-            if outcome.note is not None:
-                gathering.note(row, outcome.distinct_id, time, outcome.received, outcome.note)  # type: ignore[arg-type]
-            if isinstance(outcome, Draft) and "$groups" in outcome.properties:
-                gathering.groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
+            who: str = outcome.distinct_id  # type: ignore[assignment]
+            note = outcome.note
+            if note is not None:
+                gathering.note(row, who, time, outcome.received, note)
+            if isinstance(outcome, Draft):
+                gathering.see(row, who, time, note is not None and note.user == who)  # type: ignore[arg-type]
+                if "$groups" in outcome.properties:
+                    gathering.groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
 
     def observe_left(self, left: int, row: int, draft: Draft) -> None:
         """What an observer leaves to do."""
@@ -343,9 +337,11 @@ class _Maker:
         names = {name: number for number, name in enumerate(dict.fromkeys(made.names))}
         made.distinct_names = list(names)
         made.name_of = np.fromiter(map(names.__getitem__, made.names), np.uint32, made.count)
-        times = np.array(made.times, np.int64)
-        self.warn_of_old(times)
-        days = times // DAY
+        made.times, made.received, made.walls, made.walls_received = (
+            np.frombuffer(column, np.int64) for column in self.observed.columns()
+        )
+        self.warn_of_old(made.times)
+        days = made.times // DAY
         cells, counts = np.unique(days * len(names) + made.name_of, return_counts=True)
         for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
             day, name = divmod(cell, len(names))

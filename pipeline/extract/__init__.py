@@ -11,13 +11,13 @@ A format is one file in this room and one row in `formats.py`; a codec is one ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.extract.rows import Rows
 from pipeline.schema import BLOCK_BYTES, BLOCK_ROWS, Block, Part, Source
 
-__all__ = ["Rows", "blocks", "describe", "digest_of", "open_source", "rows"]
+__all__ = ["Rows", "blocks", "describe", "digest_of", "open_source", "refuse_changed", "rows"]
 
 
 def open_source(paths: Sequence[str], *, spool: Path | None = None) -> Source:
@@ -60,11 +60,21 @@ def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str]
     return formats.rows(part, block, observe=observe, opens=opens, members=members)
 
 
-def digest_of(part: Part) -> str:
-    """sha256, as lower-case hex, of the part's stored bytes (a member's, as its archive gives them)."""
+def digest_of(part: Part, given_up: Callable[[], bool] = lambda: False) -> str:
+    """sha256, as lower-case hex, of the part's stored bytes (a member's, as its archive gives them).
+
+    `given_up` is asked now and then whether anybody still waits; where nobody does, "" is soon given.
+    """
     from pipeline.extract import stream
 
-    return stream.digest_of(part)
+    return stream.digest_of(part, given_up)
+
+
+def refuse_changed(part: Part) -> None:
+    """Raises UnreadableExport where the part's file is not of the size and the time that it was found with."""
+    from pipeline.extract import stream
+
+    stream.refuse_changed(part)
 
 
 def describe(part: Part) -> str:

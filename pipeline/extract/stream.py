@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING
 
@@ -81,13 +82,33 @@ def read_range(part: Part, offset: int, length: int) -> bytes:
     return content
 
 
-def digest_of(part: Part) -> str:
-    """sha256 of the part's stored bytes as lower-case hex; of the member's own bytes, in an archive."""
+def digest_of(part: Part, given_up: Callable[[], bool] = lambda: False) -> str:
+    """sha256 of the part's stored bytes as lower-case hex; of the member's own bytes, in an archive.
+
+    `given_up` is asked for every piece whether anybody still waits; where nobody does, "" is soon given.
+    """
     digest = hashlib.sha256()
-    with stored(part) as stream, io.BufferedReader(Checked(stream, part.path), BUFFER_BYTES) as checked:
-        while piece := checked.read(BUFFER_BYTES):
-            digest.update(piece)
+    piece = memoryview(bytearray(BUFFER_BYTES))
+    with stored(part) as stream, Checked(stream, part.path) as checked:
+        while length := checked.readinto(piece):
+            if given_up():
+                return ""
+            digest.update(piece[:length])
     return digest.hexdigest()
+
+
+def refuse_changed(part: Part) -> None:
+    """Raises UnreadableExport where the part's file is not of the size and the time that it was found with."""
+    try:
+        status = os.stat(part.file)
+    except OSError as error:
+        raise broken(error, part.path, 0) from error
+    if (status.st_size, status.st_mtime_ns) != (part.bytes, part.mtime_ns):
+        raise UnreadableExport(
+            f"{part.path} changed while it was read: {part.bytes:,} bytes then, {status.st_size:,} now",
+            path=part.path,
+            hint="wait until the export is complete, then plan again",
+        )
 
 
 def too_long(part: Part, offset: int) -> UnreadableExport:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.jobs.trouble import troubles
-from pipeline.make import USER
 from pipeline.plan.identities.numbering import hashes
 from pipeline.plan.seen import SIGHTING, Seen, SeenPair
 
@@ -51,7 +50,7 @@ class KnownIds:
             chunk = np.zeros(len(found), SIGHTING)
             if found:
                 person, time, user = (np.array(column, np.int64) for column in zip(*found, strict=True))
-                chunk["person"], chunk["time"], chunk["name"] = person.view(np.uint64), time, user * int(USER)
+                chunk["person"], chunk["time"], chunk["user"] = person.view(np.uint64), time, user
             yield chunk
 
     def _sighted(self, ids: NDArray[np.uint64]) -> list[tuple[int, int, int]]:
@@ -107,7 +106,7 @@ class KnownIds:
     def add(self, seen: Seen) -> None:
         """Add what a plan saw, inside the caller's transaction."""
         for chunk in seen.sightings():
-            users = (chunk["name"] != 0).tolist()
+            users = (chunk["user"] != 0).tolist()
             self._database.executemany(
                 "insert into main.ids values (?, ?, ?) on conflict (hash) do update"
                 " set first = min(first, excluded.first), user = max(user, excluded.user)",

@@ -257,7 +257,7 @@ def _allowed(text: str) -> str:
 
 
 def _target(text: str) -> str:
-    from pipeline.deliver.capture import address_of
+    from pipeline.deliver.target import address_of
 
     address_of(text)
     return text

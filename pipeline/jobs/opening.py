@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.deliver.capture import address_of
+from pipeline.deliver.target import address_of
 from pipeline.errors import UsageError
 from pipeline.jobs.job import Job
 from pipeline.jobs.places import state_file, windows_folder

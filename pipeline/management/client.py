@@ -17,7 +17,8 @@ from urllib.parse import quote, urljoin, urlsplit
 import httpx
 
 from pipeline.config import Secret
-from pipeline.deliver.capture import address_of, is_loopback, region_of, retry_after, trusted
+from pipeline.deliver.capture import retry_after, trusted
+from pipeline.deliver.target import address_of, is_loopback, region_of
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management.operations import Operation
 from pipeline.management.problems import ServiceProblem, no_answer, problem, told, unexpected, untrusted

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from pipeline.identity import SEPARATOR
 from pipeline.instants import format_utc
-from pipeline.mapping.compiler import compile_mapping
+from pipeline.mapping.compiler import Mapper, compile_mapping
 from pipeline.mapping.language import Case, Mapping
 from pipeline.mapping.table_names import SETTING, table_of
 from pipeline.schema import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
@@ -41,17 +41,20 @@ class Outcome:
 
 def run_cases(mapping: Mapping) -> list[Outcome]:
     """Run every case of a mapping, each compiled for the settings, zones and dialect it names."""
-    return [run_case(mapping, case) for case in mapping.cases]
+    compiled: dict[str, Mapper] = {}
+    return [run_case(mapping, case, compiled) for case in mapping.cases]
 
 
-def run_case(mapping: Mapping, case: Case) -> Outcome:
-    """Run one case. Raises UsageError when its settings do not fit the mapping."""
+def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> Outcome:
+    """Run one case. `compiled` keeps the mapping by its options. Raises UsageError when settings do not fit it."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = Options(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
     if case.path and mapping.table_from_path is not None:
         table = table_of(mapping, options, case.path.split("/"), read_row(case.row))
         options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
-    made = compile_mapping(mapping, options).observe_row(read_row(case.row))
+    compiled = {} if compiled is None else compiled
+    mapper = compiled.get(repr(options)) or compiled.setdefault(repr(options), compile_mapping(mapping, options))
+    made = mapper.observe_row(read_row(case.row))
     outcomes = made if isinstance(made, list) else [made]
     wanted = case.gives
     differences: list[str] = []

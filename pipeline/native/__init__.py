@@ -9,6 +9,8 @@ made in Python, at half the speed. tests/test_native.py holds one against the ot
     Renames, Columns                what becomes of properties by their names alone
     Writer                          an event's text, from Members
     fill, uuids5                    the times and uuids of many events
+    Ids, Pairs, Properties          what many rows say of these, folded as it is heard
+    Observer                        what a plan keeps of an event
 """
 
 from __future__ import annotations

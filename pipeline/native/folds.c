@@ -1,4 +1,4 @@
-/* What many rows say of pairs of ids, and of properties of owners, folded as `pipeline.events.folding` folds it. */
+/* What many rows say of ids, of pairs of them, and of properties, folded as `pipeline.events.folding` folds it. */
 
 #include "folds.h"
 #include <structmember.h>
@@ -6,16 +6,10 @@
 #define NEVER (INT64_C(1) << 62)
 #define SET_ONCE FOLD_SET_ONCE
 #define SET FOLD_SET
+#define SEEN 1
+#define USERS 2
 
 /* --- a table of entries with two texts each ------------------------------------------------------------ */
-
-struct Entry {
-    PyObject *one, *other; /* str */
-    PyObject *value;       /* bytes; NULL in a pair */
-    uint64_t hash;
-    int64_t numbers[4];
-    int64_t kind;
-};
 
 int
 same_text(PyObject *one, PyObject *other)
@@ -52,6 +46,13 @@ grow(Fold *self)
     return 0;
 }
 
+static uint64_t
+hash_of(PyObject *one, PyObject *other)
+{
+    uint64_t hash = ((uint64_t)PyObject_Hash(one) * UINT64_C(0x9E3779B97F4A7C15)) ^ (uint64_t)PyObject_Hash(other);
+    return hash ^ (hash >> 29);
+}
+
 /* The entry of two texts; a new one has no kind. NULL with an exception. */
 static Entry *
 entry_of(Fold *self, PyObject *one, PyObject *other)
@@ -62,10 +63,7 @@ entry_of(Fold *self, PyObject *one, PyObject *other)
     }
     if (self->used == self->room && grow(self) < 0)
         return (Entry *)PyErr_NoMemory();
-    Py_hash_t first = PyObject_Hash(one), second = PyObject_Hash(other);
-    uint64_t hash = ((uint64_t)first * UINT64_C(0x9E3779B97F4A7C15)) ^ (uint64_t)second;
-    hash ^= hash >> 29;
-    uint64_t at = hash & self->mask;
+    uint64_t hash = hash_of(one, other), at = hash & self->mask;
     for (; self->slots[at]; at = (at + 1) & self->mask) {
         Entry *entry = &self->entries[self->slots[at] - 1];
         if (entry->hash == hash && same_text(entry->one, one) && same_text(entry->other, other))
@@ -75,6 +73,18 @@ entry_of(Fold *self, PyObject *one, PyObject *other)
     self->slots[at] = (int32_t)self->used;
     *entry = (Entry){.one = Py_NewRef(one), .other = Py_NewRef(other), .hash = hash};
     return entry;
+}
+
+/* The same, looked for first where it may stand: every look that a guess spares is one into memory far away. */
+static Entry *
+entry_near(Fold *self, int32_t guess, PyObject *one, PyObject *other)
+{
+    if (guess > 0 && guess <= self->used && PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other)) {
+        Entry *entry = &self->entries[guess - 1];
+        if (same_text(entry->one, one) && same_text(entry->other, other))
+            return entry;
+    }
+    return entry_of(self, one, other);
 }
 
 /* Take the newest entry out again. */
@@ -153,15 +163,128 @@ dealloc(Fold *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+/* --- ids --------------------------------------------------------------------------------------------------- */
+
+static PyObject *nothing; /* "" */
+
+int
+folds_init(void)
+{
+    return (nothing = PyUnicode_New(0, 0)) == NULL ? -1 : 0;
+}
+
+uint64_t
+fold_hash(PyObject *id)
+{
+    return hash_of(id, nothing);
+}
+
+#define FETCH(place) __builtin_prefetch((const char *)(place))
+
+void
+fold_fetch(const Fold *ids, uint64_t hash, int step, const Fold *pairs, const Fold *properties)
+{
+    if (ids->room == 0)
+        return;
+    const int32_t *slot = &ids->slots[hash & ids->mask];
+    if (step == 0) {
+        FETCH(slot);
+        return;
+    }
+    if (*slot == 0)
+        return;
+    const Entry *entry = &ids->entries[*slot - 1];
+    int paired = pairs != NULL && step > 1 && entry->pair > 0 && entry->pair <= pairs->used;
+    int said = properties != NULL && step > 1 && entry->said > 0 && entry->said <= properties->used;
+    if (step == 1) {
+        FETCH(entry);
+        FETCH(&entry->said);
+    }
+    else if (step == 2) {
+        FETCH(entry->one);
+        FETCH((const char *)entry->one + 64);
+        if (paired) {
+            FETCH(&pairs->entries[entry->pair - 1]);
+            FETCH(&pairs->entries[entry->pair - 1].said);
+        }
+        if (said) {
+            FETCH(&properties->entries[entry->said - 1]);
+            FETCH(&properties->entries[entry->said - 1].said);
+        }
+    }
+    else if (paired) {
+        FETCH(pairs->entries[entry->pair - 1].one);
+        FETCH((const char *)pairs->entries[entry->pair - 1].one + 64);
+    }
+}
+
+/* Numbers are first, events, place; the kind is SEEN, and USERS where the id is a user's. */
+Entry *
+fold_see(Fold *self, PyObject *id, int64_t time, int user, int64_t place)
+{
+    Entry *seen = entry_of(self, id, nothing);
+    if (seen == NULL)
+        return NULL;
+    int64_t *of = seen->numbers;
+    if (seen->kind == 0) {
+        self->bytes += PyUnicode_GET_LENGTH(id);
+        of[0] = time, of[2] = place;
+    }
+    if (time < of[0])
+        of[0] = time;
+    if (place < of[2])
+        of[2] = place;
+    of[1]++;
+    seen->kind |= user ? SEEN | USERS : SEEN;
+    return seen;
+}
+
+/* see(id, time, user, place) */
+static PyObject *
+see(Fold *self, PyObject *const *given, Py_ssize_t count)
+{
+    int64_t time, place;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "four arguments were expected");
+        return NULL;
+    }
+    int user = PyObject_IsTrue(given[2]);
+    if (user < 0 || number_of(given[1], &time) < 0 || number_of(given[3], &place) < 0 ||
+        fold_see(self, given[0], time, user, place) == NULL)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* All ids as tuples: the id, first, events, place, whether it is a user's. */
+static PyObject *
+ids_told(Fold *self, PyObject *Py_UNUSED(none))
+{
+    PyObject *list = PyList_New(self->used);
+    for (Py_ssize_t n = 0; list != NULL && n < self->used; n++) {
+        const Entry *one = &self->entries[n];
+        const int64_t *of = one->numbers;
+        PyObject *tuple = Py_BuildValue("(OLLLO)", one->one, (long long)of[0], (long long)of[1], (long long)of[2],
+                                        one->kind & USERS ? Py_True : Py_False);
+        if (tuple == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, n, tuple);
+    }
+    return list;
+}
+
 /* --- pairs ----------------------------------------------------------------------------------------------- */
 
 /* Numbers are first, last, events, place. */
 int
-fold_hear(Fold *self, PyObject *anonymous, PyObject *user, int64_t kind, int64_t first, int64_t last, int64_t place)
+fold_hear(Fold *self, int32_t *guess, PyObject *anonymous, PyObject *user, int64_t kind, int64_t first, int64_t last,
+          int64_t place)
 {
-    Entry *pair = entry_of(self, anonymous, user);
+    Entry *pair = entry_near(self, guess == NULL ? 0 : *guess, anonymous, user);
     if (pair == NULL)
         return -1;
+    if (guess != NULL)
+        *guess = (int32_t)(pair - self->entries) + 1;
     int64_t *of = pair->numbers;
     if (pair->kind == 0) {
         self->bytes += PyUnicode_GET_LENGTH(anonymous) + PyUnicode_GET_LENGTH(user);
@@ -172,7 +295,7 @@ fold_hear(Fold *self, PyObject *anonymous, PyObject *user, int64_t kind, int64_t
     if (last > of[1])
         of[1] = last;
     of[2]++;
-    pair->kind |= kind;
+    pair->kind |= (int32_t)kind;
     return 0;
 }
 
@@ -192,7 +315,7 @@ hear(Fold *self, PyObject *const *given, Py_ssize_t count)
             return NULL;
         last = first;
     }
-    if (fold_hear(self, given[0], given[1], kind, first, last, place) < 0)
+    if (fold_hear(self, NULL, given[0], given[1], kind, first, last, place) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -220,11 +343,12 @@ against(Fold *self, PyObject *value, PyObject *held, PyObject **json)
 
 /* Numbers are time, received, latest. */
 static int
-say(Fold *self, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at, int64_t got)
+say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at, int64_t got)
 {
-    Entry *said = entry_of(self, owner, name);
+    Entry *said = entry_near(self, *guess, owner, name);
     if (said == NULL)
         return -1;
+    *guess = (int32_t)(said - self->entries) + 1;
     int64_t *of = said->numbers;
     if (said->kind == 0)
         of[2] = at;
@@ -259,14 +383,20 @@ say(Fold *self, int kind, PyObject *owner, PyObject *name, PyObject *value, int6
 }
 
 int
-fold_say(Fold *self, int kind, PyObject *owner, PyObject *given, int64_t at, int64_t got)
+fold_say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *given, int64_t at, int64_t got)
 {
     PyObject *values = PyDict_CheckExact(given) ? Py_NewRef(given) : PyObject_CallOneArg((PyObject *)&PyDict_Type, given);
     PyObject *name, *value;
     Py_ssize_t place = 0;
     int failed = values == NULL;
-    while (!failed && PyDict_Next(values, &place, &name, &value))
-        failed = say(self, kind, owner, name, value, at, got) < 0;
+    int32_t near = guess == NULL ? 0 : *guess, first = 0;
+    while (!failed && PyDict_Next(values, &place, &name, &value)) {
+        failed = say(self, &near, kind, owner, name, value, at, got) < 0;
+        first = first ? first : near;
+        near++; /* those of one owner mostly stand in a row */
+    }
+    if (guess != NULL && first)
+        *guess = first;
     Py_XDECREF(values);
     return failed ? -1 : 0;
 }
@@ -281,7 +411,7 @@ say_all(Fold *self, int kind, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     if (number_of(given[2], &at) < 0 || number_of(given[3], &got) < 0 ||
-        fold_say(self, kind, given[0], given[1], at, got) < 0)
+        fold_say(self, NULL, kind, given[0], given[1], at, got) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -302,6 +432,11 @@ set_once(Fold *self, PyObject *const *given, Py_ssize_t count)
 
 #define METHOD(name) (PyCFunction)(void (*)(void))name
 
+static PyMethodDef id_methods[] = {
+    {"see", METHOD(see), METH_FASTCALL, NULL},
+    {"told", (PyCFunction)ids_told, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
 static PyMethodDef pair_methods[] = {
     {"hear", METHOD(hear), METH_FASTCALL, NULL},
     {"told", (PyCFunction)told, METH_NOARGS, NULL},
@@ -319,26 +454,19 @@ static PyMemberDef counts[] = {
 };
 static PySequenceMethods sizes = {.sq_length = (lenfunc)length};
 
-PyTypeObject Pairs_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "pipeline.native._native.Pairs",
-    .tp_basicsize = sizeof(Fold),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = construct,
-    .tp_dealloc = (destructor)dealloc,
-    .tp_methods = pair_methods,
-    .tp_members = counts,
-    .tp_as_sequence = &sizes,
-};
+#define FOLD_TYPE(name, its_methods)                                                                                   \
+    PyTypeObject name##_Type = {                                                                                       \
+        PyVarObject_HEAD_INIT(NULL, 0)                                                                                 \
+        .tp_name = "pipeline.native._native." #name,                                                                   \
+        .tp_basicsize = sizeof(Fold),                                                                                  \
+        .tp_flags = Py_TPFLAGS_DEFAULT,                                                                                \
+        .tp_new = construct,                                                                                           \
+        .tp_dealloc = (destructor)dealloc,                                                                             \
+        .tp_methods = its_methods,                                                                                     \
+        .tp_members = counts,                                                                                          \
+        .tp_as_sequence = &sizes,                                                                                      \
+    }
 
-PyTypeObject Properties_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "pipeline.native._native.Properties",
-    .tp_basicsize = sizeof(Fold),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = construct,
-    .tp_dealloc = (destructor)dealloc,
-    .tp_methods = property_methods,
-    .tp_members = counts,
-    .tp_as_sequence = &sizes,
-};
+FOLD_TYPE(Ids, id_methods);
+FOLD_TYPE(Pairs, pair_methods);
+FOLD_TYPE(Properties, property_methods);

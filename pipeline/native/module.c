@@ -9,7 +9,8 @@ borrow(PyObject *Py_UNUSED(module), PyObject *given)
     PyObject *raw, *encode, *decode_text;
     if (!PyArg_ParseTuple(given, "OOO", &raw, &encode, &decode_text))
         return NULL;
-    if (names_init(encode, decode_text) < 0 || members_init(raw, encode, decode_text) < 0 || observer_init() < 0)
+    if (names_init(encode, decode_text) < 0 || members_init(raw, encode, decode_text) < 0 || folds_init() < 0 ||
+        observer_init() < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -32,7 +33,7 @@ PyMODINIT_FUNC
 PyInit__native(void)
 {
     PyTypeObject *const types[] = {&Members_Type, &Lines_Type, &Renames_Type, &Columns_Type,
-                                   &Writer_Type, &Pairs_Type, &Properties_Type, &Observer_Type};
+                                   &Writer_Type, &Ids_Type, &Pairs_Type, &Properties_Type, &Observer_Type};
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(types[0]); i++)
         if (PyModule_AddType(module, types[i]) < 0)

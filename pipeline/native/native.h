@@ -96,8 +96,9 @@ extern PyTypeObject Lines_Type;    /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
-extern PyTypeObject Pairs_Type, Properties_Type; /* folds.c */
-extern PyTypeObject Observer_Type;               /* observer.c */
+extern PyTypeObject Ids_Type, Pairs_Type, Properties_Type; /* folds.c */
+extern PyTypeObject Observer_Type;                         /* observer.c */
+int folds_init(void);
 int observer_init(void);
 
 #endif

@@ -2,40 +2,134 @@
 
 #include "folds.h"
 #include "native.h"
+#include <structmember.h>
 
 #define OVERWRITES 1
 #define GROUPS 2
 #define NOTE 4
 
-enum { NAMES, IDS, TIMES, RECEIVED, USERS, WALLS, WALLS_RECEIVED, LISTS };
+/* Columns of whole numbers; the last two have an entry where a row tells when it was received and what the clock was. */
+enum { TIMES, RECEIVED, WALLS, WALLS_RECEIVED, COLUMNS };
+
+typedef struct {
+    int64_t *numbers;
+    Py_ssize_t used, room;
+} Column;
+
+/* An event whose id and note wait to be heard, while the memory for that is fetched. */
+typedef struct {
+    PyObject *id, *note, *received;
+    int64_t row, time;
+    uint64_t hash;
+} Waiting;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *lists[LISTS];
+    PyObject *names;
+    Column columns[COLUMNS];
+    Fold *ids;        /* NULL: nobody wants ids, nor anything else of what rows say beside their events */
     Fold *pairs;      /* NULL: whoever asks hears notes by itself */
     Fold *properties; /* NULL: nobody wants properties of persons */
     int64_t place, absent;
+    Waiting waiting[FOLD_STEPS]; /* the oldest is heard when the next comes; `next` is its place */
+    int next;
     vectorcallfunc call;
 } Observer;
 
-static PyObject *text_event, *text_distinct_id, *text_received, *text_wall, *text_note;
-static PyObject *text_anonymous, *text_user, *text_set, *text_set_once, *name_set, *name_groups, *zero;
+static PyObject *name_set, *name_groups;
 
 int
 observer_init(void)
 {
-    struct {
-        PyObject **place;
-        const char *text;
-    } const texts[] = {
-        {&text_event, "event"}, {&text_distinct_id, "distinct_id"}, {&text_received, "received"},
-        {&text_wall, "wall"}, {&text_note, "note"}, {&text_anonymous, "anonymous"}, {&text_user, "user"},
-        {&text_set, "set"}, {&text_set_once, "set_once"}, {&name_set, "$set"}, {&name_groups, "$groups"},
-    };
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        if ((*texts[i].place = PyUnicode_InternFromString(texts[i].text)) == NULL)
+    name_set = PyUnicode_InternFromString("$set");
+    name_groups = PyUnicode_InternFromString("$groups");
+    return name_set == NULL || name_groups == NULL ? -1 : 0;
+}
+
+/* --- attributes of Draft and Note, by where they lie in the object --------------------------------------------- */
+
+enum { EVENT, RECEIVED_AT, WALL, NOTED };
+enum { ANONYMOUS, USER, SETS, SETS_ONCE };
+#define MOST_SLOTS 4
+
+typedef struct {
+    PyTypeObject *type; /* the last one that was asked */
+    const char *names[MOST_SLOTS];
+    PyObject *texts[MOST_SLOTS];
+    Py_ssize_t offsets[MOST_SLOTS]; /* 0: not a slot */
+} Slots;
+
+static Slots of_draft = {.names = {"event", "received", "wall", "note"}};
+static Slots of_note = {.names = {"anonymous", "user", "set", "set_once"}};
+
+static int
+learn(Slots *slots, PyTypeObject *type)
+{
+    for (int n = 0; n < MOST_SLOTS; n++) {
+        if (slots->texts[n] == NULL && (slots->texts[n] = PyUnicode_InternFromString(slots->names[n])) == NULL)
             return -1;
-    return (zero = PyLong_FromLong(0)) == NULL ? -1 : 0;
+        PyObject *found = PyObject_GetAttr((PyObject *)type, slots->texts[n]);
+        if (found == NULL)
+            PyErr_Clear();
+        const PyMemberDescrObject *member = (const PyMemberDescrObject *)found;
+        slots->offsets[n] = found != NULL && Py_IS_TYPE(found, &PyMemberDescr_Type) &&
+                                    member->d_member->type == T_OBJECT_EX && PyType_IsSubtype(type, PyDescr_TYPE(found))
+                                ? member->d_member->offset
+                                : 0;
+        Py_XDECREF(found);
+    }
+    Py_XSETREF(slots->type, (PyTypeObject *)Py_NewRef(type));
+    return 0;
+}
+
+/* A new reference to what an object has there; NULL with an exception. */
+static PyObject *
+slot(Slots *slots, PyObject *of, int number)
+{
+    if (!Py_IS_TYPE(of, slots->type) && learn(slots, Py_TYPE(of)) < 0)
+        return NULL;
+    if (slots->offsets[number]) {
+        PyObject *value = *(PyObject **)((char *)of + slots->offsets[number]);
+        if (value != NULL)
+            return Py_NewRef(value);
+    }
+    return PyObject_GetAttr(of, slots->texts[number]);
+}
+
+/* --- what is kept ------------------------------------------------------------------------------------------------ */
+
+static int
+column_add(Column *column, int64_t number)
+{
+    if (column->used == column->room) {
+        Py_ssize_t room = column->room ? column->room * 2 : 1024;
+        int64_t *numbers = PyMem_Realloc(column->numbers, (size_t)room * sizeof(int64_t));
+        if (numbers == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        column->numbers = numbers;
+        column->room = room;
+    }
+    column->numbers[column->used++] = number;
+    return 0;
+}
+
+static int
+keep(Observer *self, PyObject *event, int64_t time, PyObject *received, PyObject *wall)
+{
+    int64_t got = 0, clock = 0;
+    if (received != Py_None && (got = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred())
+        return -1;
+    if (wall != Py_None && (clock = PyLong_AsLongLong(wall)) == -1 && PyErr_Occurred())
+        return -1;
+    Column *columns = self->columns;
+    if (PyList_Append(self->names, event) < 0 || column_add(&columns[TIMES], time) < 0 ||
+        column_add(&columns[RECEIVED], got) < 0)
+        return -1;
+    if (wall == Py_None || got == 0)
+        return 0;
+    return column_add(&columns[WALLS], clock) < 0 || column_add(&columns[WALLS_RECEIVED], got) < 0 ? -1 : 0;
 }
 
 static int
@@ -46,111 +140,191 @@ has(PyObject *properties, PyObject *name)
     return PyDict_Contains(properties, name);
 }
 
-/* Append what an object has under a name; `instead` where that is None. */
 static int
-append(PyObject *list, PyObject *of, PyObject *name, PyObject *instead)
+hear_properties(Observer *self, int32_t *guess, int kind, PyObject *note, int which, PyObject *owner, int64_t at,
+                int64_t got)
 {
-    PyObject *value = PyObject_GetAttr(of, name);
-    int failed = value == NULL || PyList_Append(list, instead != NULL && value == Py_None ? instead : value) < 0;
-    Py_XDECREF(value);
-    return failed ? -1 : 0;
-}
-
-static int
-hear_properties(Observer *self, int kind, PyObject *note, PyObject *name, PyObject *owner, int64_t at, int64_t got)
-{
-    PyObject *values = PyObject_GetAttr(note, name);
-    int failed = values == NULL || (values != Py_None && fold_say(self->properties, kind, owner, values, at, got) < 0);
+    PyObject *values = slot(&of_note, note, which);
+    int failed =
+        values == NULL || (values != Py_None && fold_say(self->properties, guess, kind, owner, values, at, got) < 0);
     Py_XDECREF(values);
     return failed ? -1 : 0;
 }
 
+/* Texts of the fold of ids are told on, so that what is found by them is known by its address. */
 static int
-hear_note(Observer *self, PyObject *note, PyObject *user, PyObject *id, int64_t row, int64_t time, PyObject *received)
+hear_note(Observer *self, Entry *seen, PyObject *note, PyObject *user, int64_t row, int64_t time, PyObject *received)
 {
-    PyObject *anonymous = PyObject_GetAttr(note, text_anonymous);
+    PyObject *anonymous = slot(&of_note, note, ANONYMOUS);
     if (anonymous == NULL)
         return -1;
+    PyObject *whose = user != Py_None && PyUnicode_CheckExact(user) && same_text(user, seen->one) ? seen->one : user;
     int failed = anonymous != Py_None && user != Py_None &&
-                 fold_hear(self->pairs, anonymous, user, 1, time, time, self->place + row) < 0;
+                 fold_hear(self->pairs, &seen->pair, anonymous, whose, 1, time, time, self->place + row) < 0;
     Py_DECREF(anonymous);
     if (failed || self->properties == NULL)
         return failed ? -1 : 0;
     int64_t got = self->absent;
-    if (received != Py_None) {
-        got = PyLong_AsLongLong(received);
-        if (got == -1 && PyErr_Occurred())
-            return -1;
-    }
-    if (hear_properties(self, FOLD_SET, note, text_set, id, time, got) < 0)
+    if (received != Py_None && (got = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred())
         return -1;
-    return hear_properties(self, FOLD_SET_ONCE, note, text_set_once, id, time, got);
+    if (hear_properties(self, &seen->said, FOLD_SET, note, SETS, seen->one, time, got) < 0)
+        return -1;
+    return hear_properties(self, &seen->said, FOLD_SET_ONCE, note, SETS_ONCE, seen->one, time, got);
 }
 
-/* observer(row, index, draft, time, distinct_id, properties): what is left to do, as bits */
+/* Hear the one that waits in a place, if any does. */
+static int
+hear(Observer *self, int place)
+{
+    Waiting one = self->waiting[place];
+    if (one.id == NULL)
+        return 0;
+    self->waiting[place].id = NULL;
+    PyObject *user = one.note == Py_None ? Py_NewRef(Py_None) : slot(&of_note, one.note, USER);
+    int failed = user == NULL;
+    if (!failed) {
+        int users = PyUnicode_CheckExact(user) && PyUnicode_CheckExact(one.id) && same_text(user, one.id);
+        Entry *seen = fold_see(self->ids, one.id, one.time, users, self->place + one.row);
+        failed = seen == NULL || (one.note != Py_None && self->pairs != NULL &&
+                                  hear_note(self, seen, one.note, user, one.row, one.time, one.received) < 0);
+    }
+    Py_XDECREF(user);
+    Py_DECREF(one.id);
+    Py_DECREF(one.note);
+    Py_DECREF(one.received);
+    return failed ? -1 : 0;
+}
+
+/* Hear the oldest that waits, and let another wait. */
+static int
+wait_or_hear(Observer *self, PyObject *id, PyObject *note, PyObject *received, int64_t row, int64_t time)
+{
+    if (!PyUnicode_CheckExact(id)) {
+        PyErr_SetString(PyExc_TypeError, "an id is a str");
+        return -1;
+    }
+    if (hear(self, self->next) < 0)
+        return -1;
+    self->waiting[self->next] =
+        (Waiting){Py_NewRef(id), Py_NewRef(note), Py_NewRef(received), row, time, fold_hash(id)};
+    for (int step = 0, place = self->next; step < FOLD_STEPS; step++) {
+        if (self->waiting[place].id != NULL)
+            fold_fetch(self->ids, self->waiting[place].hash, step, self->pairs, self->properties);
+        place = place ? place - 1 : FOLD_STEPS - 1;
+    }
+    self->next = (self->next + 1) % FOLD_STEPS;
+    return 0;
+}
+
+/* observer(row, draft, time, distinct_id, properties): what is left to do, as bits */
 static PyObject *
 observe(PyObject *callable, PyObject *const *given, size_t count, PyObject *Py_UNUSED(words))
 {
     Observer *self = (Observer *)callable;
-    if (PyVectorcall_NARGS(count) != 6) {
-        PyErr_SetString(PyExc_TypeError, "six arguments were expected");
+    if (PyVectorcall_NARGS(count) != 5) {
+        PyErr_SetString(PyExc_TypeError, "five arguments were expected");
         return NULL;
     }
-    PyObject *index = given[1], *draft = given[2], *id = given[4], *properties = given[5];
-    int64_t row = PyLong_AsLongLong(given[0]), time = PyLong_AsLongLong(given[3]);
+    PyObject *draft = given[1], *id = given[3], *properties = given[4];
+    int64_t row = PyLong_AsLongLong(given[0]), time = PyLong_AsLongLong(given[2]);
     if ((row == -1 || time == -1) && PyErr_Occurred())
         return NULL;
     int overwrites = has(properties, name_set), groups = has(properties, name_groups);
     if (overwrites < 0 || groups < 0)
         return NULL;
     long left = (overwrites ? OVERWRITES : 0) | (groups ? GROUPS : 0);
-    PyObject *received = PyObject_GetAttr(draft, text_received), *wall = PyObject_GetAttr(draft, text_wall);
-    PyObject *note = PyObject_GetAttr(draft, text_note), *user = NULL;
-    int failed = received == NULL || wall == NULL || note == NULL || append(self->lists[NAMES], draft, text_event, NULL) < 0 ||
-                 PyList_Append(self->lists[IDS], id) < 0 || PyList_Append(self->lists[TIMES], given[3]) < 0 ||
-                 PyList_Append(self->lists[RECEIVED], received == Py_None ? zero : received) < 0;
-    if (!failed && wall != Py_None && PyObject_IsTrue(received))
-        failed = PyList_Append(self->lists[WALLS], wall) < 0 || PyList_Append(self->lists[WALLS_RECEIVED], received) < 0;
-    if (!failed && note != Py_None) {
-        user = PyObject_GetAttr(note, text_user);
-        failed = user == NULL;
-        if (!failed && user != Py_None && PyUnicode_CheckExact(user) && PyUnicode_CheckExact(id) && same_text(user, id))
-            failed = PyList_Append(self->lists[USERS], index) < 0;
-        if (!failed && self->pairs != NULL)
-            failed = hear_note(self, note, user, id, row, time, received) < 0;
-        else
-            left |= NOTE;
-    }
+    PyObject *event = slot(&of_draft, draft, EVENT), *received = NULL, *wall = NULL, *note = NULL;
+    int failed = event == NULL || (received = slot(&of_draft, draft, RECEIVED_AT)) == NULL ||
+                 (wall = slot(&of_draft, draft, WALL)) == NULL || (note = slot(&of_draft, draft, NOTED)) == NULL ||
+                 keep(self, event, time, received, wall) < 0 ||
+                 (self->ids != NULL && wait_or_hear(self, id, note, received, row, time) < 0);
+    if (note != Py_None && self->pairs == NULL)
+        left |= NOTE;
+    Py_XDECREF(event);
     Py_XDECREF(received);
     Py_XDECREF(wall);
     Py_XDECREF(note);
-    Py_XDECREF(user);
     return failed ? NULL : PyLong_FromLong(left);
+}
+
+/* add(event, time, received, wall): the same of an event whose id and note others hear. */
+static PyObject *
+add(Observer *self, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "four arguments were expected");
+        return NULL;
+    }
+    int64_t time = PyLong_AsLongLong(given[1]);
+    if ((time == -1 && PyErr_Occurred()) || keep(self, given[0], time, given[2], given[3]) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* cut(events, walls): take all after so many out again. */
+static PyObject *
+cut(Observer *self, PyObject *given)
+{
+    Py_ssize_t events, walls;
+    if (!PyArg_ParseTuple(given, "nn", &events, &walls))
+        return NULL;
+    Column *columns = self->columns;
+    if (events < 0 || walls < 0 || events > columns[TIMES].used || walls > columns[WALLS].used) {
+        PyErr_SetString(PyExc_ValueError, "there are not so many");
+        return NULL;
+    }
+    if (PyList_SetSlice(self->names, events, PY_SSIZE_T_MAX, NULL) < 0)
+        return NULL;
+    columns[TIMES].used = columns[RECEIVED].used = events;
+    columns[WALLS].used = columns[WALLS_RECEIVED].used = walls;
+    Py_RETURN_NONE;
+}
+
+/* columns(): times, received, walls and the receive times beside those, as bytes of int64. All ids were heard then. */
+static PyObject *
+columns(Observer *self, PyObject *Py_UNUSED(none))
+{
+    for (int n = 0; n < FOLD_STEPS; n++)
+        if (hear(self, (self->next + n) % FOLD_STEPS) < 0)
+            return NULL;
+    PyObject *all = PyTuple_New(COLUMNS);
+    for (int n = 0; all != NULL && n < COLUMNS; n++) {
+        const Column *one = &self->columns[n];
+        PyObject *bytes = PyBytes_FromStringAndSize((const char *)one->numbers, one->used * (Py_ssize_t)sizeof(int64_t));
+        if (bytes == NULL)
+            Py_CLEAR(all);
+        else
+            PyTuple_SET_ITEM(all, n, bytes);
+    }
+    return all;
+}
+
+static PyObject *
+walls(Observer *self, void *Py_UNUSED(nothing))
+{
+    return PyLong_FromSsize_t(self->columns[WALLS].used);
 }
 
 static PyObject *
 construct(PyTypeObject *type, PyObject *given, PyObject *words)
 {
-    PyObject *lists, *pairs, *properties;
+    PyObject *names, *ids, *pairs, *properties;
     long long place, absent;
-    static char *known[] = {"lists", "pairs", "properties", "place", "absent", NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, words, "O!OOLL", known, &PyTuple_Type, &lists, &pairs, &properties, &place,
-                                     &absent))
+    static char *known[] = {"names", "ids", "pairs", "properties", "place", "absent", NULL};
+    if (!PyArg_ParseTupleAndKeywords(given, words, "O!OOOLL", known, &PyList_Type, &names, &ids, &pairs, &properties,
+                                     &place, &absent))
         return NULL;
-    int sound = PyTuple_GET_SIZE(lists) == LISTS && (pairs == Py_None || Py_IS_TYPE(pairs, &Pairs_Type)) &&
-                (properties == Py_None || Py_IS_TYPE(properties, &Properties_Type));
-    for (Py_ssize_t n = 0; sound && n < LISTS; n++)
-        sound = PyList_CheckExact(PyTuple_GET_ITEM(lists, n));
-    if (!sound) {
-        PyErr_SetString(PyExc_TypeError, "seven lists, Pairs and Properties were expected");
+    if ((ids != Py_None && !Py_IS_TYPE(ids, &Ids_Type)) || (pairs != Py_None && !Py_IS_TYPE(pairs, &Pairs_Type)) ||
+        (properties != Py_None && !Py_IS_TYPE(properties, &Properties_Type)) || (ids == Py_None && pairs != Py_None)) {
+        PyErr_SetString(PyExc_TypeError, "a list, Ids, Pairs and Properties were expected");
         return NULL;
     }
     Observer *self = (Observer *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->call = observe;
-    for (Py_ssize_t n = 0; n < LISTS; n++)
-        self->lists[n] = Py_NewRef(PyTuple_GET_ITEM(lists, n));
+    self->names = Py_NewRef(names);
+    self->ids = ids == Py_None ? NULL : (Fold *)Py_NewRef(ids);
     self->pairs = pairs == Py_None ? NULL : (Fold *)Py_NewRef(pairs);
     self->properties = properties == Py_None ? NULL : (Fold *)Py_NewRef(properties);
     self->place = place;
@@ -161,12 +335,31 @@ construct(PyTypeObject *type, PyObject *given, PyObject *words)
 static void
 dealloc(Observer *self)
 {
-    for (Py_ssize_t n = 0; n < LISTS; n++)
-        Py_CLEAR(self->lists[n]);
+    for (int n = 0; n < COLUMNS; n++)
+        PyMem_Free(self->columns[n].numbers);
+    for (int n = 0; n < FOLD_STEPS; n++)
+        if (self->waiting[n].id != NULL) {
+            Py_CLEAR(self->waiting[n].id);
+            Py_CLEAR(self->waiting[n].note);
+            Py_CLEAR(self->waiting[n].received);
+        }
+    Py_CLEAR(self->names);
+    Py_CLEAR(self->ids);
     Py_CLEAR(self->pairs);
     Py_CLEAR(self->properties);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
+
+static PyMethodDef methods[] = {
+    {"add", (PyCFunction)(void (*)(void))add, METH_FASTCALL, NULL},
+    {"cut", (PyCFunction)cut, METH_VARARGS, NULL},
+    {"columns", (PyCFunction)columns, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef counted[] = {
+    {"walls", (getter)walls, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
 
 PyTypeObject Observer_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
@@ -177,4 +370,6 @@ PyTypeObject Observer_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_new = construct,
     .tp_dealloc = (destructor)dealloc,
+    .tp_methods = methods,
+    .tp_getset = counted,
 };

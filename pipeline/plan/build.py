@@ -10,16 +10,16 @@ import importlib.metadata
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
-from pipeline.errors import BackcastError
+from pipeline.events.gathering import Gathered
 from pipeline.events.promoted import Said
 from pipeline.extract import blocks as read_blocks
-from pipeline.extract import digest_of
+from pipeline.extract import digest_of, refuse_changed
 from pipeline.instants import format_utc
 from pipeline.make import (
     KEY,
@@ -35,10 +35,12 @@ from pipeline.make import (
 )
 from pipeline.plan import gates as rule
 from pipeline.plan.cells import Cells, day_name, sorted_counts
-from pipeline.plan.copies import REMAINING, Decisions, Keys, copies_of, decide, rows_out
+from pipeline.plan.copies import REMAINING, Decisions, copies_of, decide, rows_out
 from pipeline.plan.directory import Directory, LinesWriter
-from pipeline.plan.filenames import as_text
-from pipeline.plan.hot_ids import IdCounts
+from pipeline.plan.event_ids import EventIds, IdFold
+from pipeline.plan.hot_ids import hot_ids
+from pipeline.plan.key_records import Keys
+from pipeline.plan.part_counts import PartCount
 from pipeline.plan.people import Given, People
 from pipeline.plan.reading import planned_blocks
 from pipeline.plan.remaining import write_remaining
@@ -70,13 +72,16 @@ SAME_FILE = "same_file"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a plan is made from. `recipe` decides the events, the rest what a person wants to know or allow."""
+    """What a plan is made from. `recipe` decides the events, the rest what a person wants to know or allow.
+
+    `workers` have been started and told the recipe; they are ended when everything was read.
+    """
 
     source: Source
     recipe: Recipe
     mapping: MappingSeal
     directory: Directory
-    workers: int
+    workers: Workers
     target: str = ""
     allowed: rule.Allowed = field(default_factory=rule.Allowed)
     notices: Sequence[tuple[str, str, str]] = ()
@@ -103,15 +108,6 @@ def build(request: Request, progress: Progress = lambda rows, length: None) -> P
         shutil.rmtree(directory.scratch, ignore_errors=True)
 
 
-class _PartCount:
-    """Running counts of one part."""
-
-    __slots__ = ("mapped", "rejected", "rows", "skipped")
-
-    def __init__(self) -> None:
-        self.rows = self.mapped = self.skipped = self.rejected = 0
-
-
 class _Builder:
     def __init__(self, request: Request, progress: Progress) -> None:
         self.request = request
@@ -120,7 +116,7 @@ class _Builder:
         self.recipe = request.recipe
         self.options = request.recipe.options
         self.mapper = self.recipe.compile(self.options)
-        self.counts = [_PartCount() for _ in self.recipe.parts]
+        self.counts = [PartCount() for _ in self.recipe.parts]
         self.skips: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
         self.remedies: Counter[str] = Counter()
@@ -128,6 +124,7 @@ class _Builder:
         self.examples: dict[str, Example] = {}
         self.zone: Counter[tuple[int, int]] = Counter()
         self.names: dict[str, int] = {}
+        self.given_up = False  # Ctrl-C or an error elsewhere: what runs beside it ends soon
         self.part_of: list[int] = []
         self.events = 0
         self.keyless = 0
@@ -136,7 +133,7 @@ class _Builder:
         self.first = 2**62
         self.last = -(2**62)
         self.keys = Keys(self.directory.scratch / "keys")
-        self.ids = IdCounts()
+        self.ids = IdFold(self.directory.scratch / "ids-of-events")
         self.cells = Cells(self.directory.scratch)
         self.files: dict[str, str] = {}
         self.people = People(
@@ -155,22 +152,31 @@ class _Builder:
         self.people.close()
 
     def run(self) -> Plan:
-        with ThreadPoolExecutor(1, "digest") as pool:
-            digests = [pool.submit(digest_of, part) for part in self.recipe.parts]
+        self.walk()
+        ids = self.ids.folded()
+        self.warn_of_hot_ids(ids)
+        final = self.options.promoted_properties == "final"
+        with ThreadPoolExecutor(2, "beside") as pool:
+            # Beside the people, who take one processor; the walk takes all there are.
             try:
-                self.walk()
+                # Not so for a series: what that settled is asked for one after the other.
+                copies = pool.submit(self.write_copies) if self.request.series is None and not final else None
+                digests = [pool.submit(self.digest, part) for part in self.recipe.parts]
+                people = self.people.seal(ids, self.warnings, self.files, self.promoted if final else None)
+                if copies is not None:
+                    copies.result()
+                elif not final:
+                    self.write_copies()
+                self.write_cells()
+                parts = [
+                    count.seal(part, digest.result())
+                    for count, part, digest in zip(self.counts, self.recipe.parts, digests, strict=True)
+                ]
             except BaseException:
+                self.given_up = True
                 pool.shutdown(cancel_futures=True)
                 raise
-            parts = [self.part_seal(part, digest) for part, digest in zip(self.recipe.parts, digests, strict=True)]
-        self.warn_of_hot_ids()
-        if self.options.promoted_properties == "final":
-            people = self.people.seal(self.keys.chunks(), self.warnings, self.files, self.promoted)
-        else:
-            people = self.people.seal(self.keys.chunks(), self.warnings, self.files)
-            self.write_copies()
-        self.write_cells()
-        return self.finish([self.recount(part, index) for index, part in enumerate(parts)], people)
+        return self.finish(parts, people)
 
     # -- the walk ------------------------------------------------------------------------------------
 
@@ -179,7 +185,7 @@ class _Builder:
         with (
             LinesWriter(self.directory.blocks) as blocks,
             LinesWriter(self.directory.rejects) as rejects,
-            Workers(self.request.workers, self.recipe) as workers,
+            self.request.workers as workers,
         ):
             if limit is None:
                 for task, notes in workers.walk(observe_block, self.tasks()):
@@ -192,14 +198,14 @@ class _Builder:
                     for _, notes in workers.walk(observe_block, [task._replace(limit=left)]):
                         self.take(task, notes, blocks, rejects)
             for gathered in workers.ask_each(hand_over):
-                self.people.gather(gathered)
+                self.gather(gathered)
             self.files["blocks.jsonl"] = blocks.close()
             self.files["rejects.jsonl"] = rejects.close()
 
     def promoted(self) -> Iterator[list[tuple[str, list[Said]]]]:
         """What the events that are sent promote to persons. Of copies only one is sent: so they are decided first."""
         self.write_copies()
-        with Workers(self.request.workers, self.recipe) as workers:
+        with Workers(self.request.workers.count, self.recipe) as workers:
             for _, said in workers.walk(hear_promoted, self.tasks_again()):
                 if said is not None:
                     yield said
@@ -246,12 +252,18 @@ class _Builder:
         self.zone.update(notes.zone)
         self.cells.add(notes.cells)
         self.people.take(task.number, block.part, first_row, notes)
+        if notes.gathered is not None:
+            self.gather(notes.gathered)
         self.take_keys(notes)
         self.part_of.append(block.part)
         self.events += notes.events
         self.event_bytes += notes.event_bytes
         self.bytes_read += block.length
         self.progress(sum(one.rows for one in self.counts), self.bytes_read)
+
+    def gather(self, gathered: Gathered) -> None:
+        self.ids.add(gathered.ids)
+        self.people.gather(gathered)
 
     def take_keys(self, notes: BlockNotes) -> None:
         keys = np.frombuffer(bytearray(notes.keys), KEY)
@@ -261,12 +273,16 @@ class _Builder:
         self.keyless += int(np.count_nonzero(keys["name"] & KEYLESS))
         keys["name"] = table[keys["name"] & NAME] | (keys["name"] & ~NAME)
         self.keys.add(keys)
-        self.ids.add(keys)
 
     # -- the tables ----------------------------------------------------------------------------------
 
-    def warn_of_hot_ids(self) -> None:
-        hot = self.ids.hot(self.keys.chunks())
+    def digest(self, part: Part) -> str:
+        found = part.digest or digest_of(part, lambda: self.given_up)  # of files of one size it is known already
+        refuse_changed(part)
+        return found
+
+    def warn_of_hot_ids(self, ids: EventIds) -> None:
+        hot = hot_ids(ids)
         if hot is None:
             return
         self.warnings["hot_distinct_id"] = hot.ids
@@ -295,6 +311,8 @@ class _Builder:
         self.events = 0
         collapse = self.options.collapse_identical
         for decided in decide(self.keys, decisions, collapse=collapse, settled=settled, remaining=remaining):
+            if self.given_up:
+                return
             self.events += decided.events
             self.warnings["changed_since_settled"] += decided.changed
             self.warnings["identical_rows"] += decided.identical
@@ -306,6 +324,8 @@ class _Builder:
                 self.cells.move(names[name], day, code, count)
         with LinesWriter(self.directory.copies) as writer:
             for number, found in decisions.by_block():
+                if self.given_up:
+                    return
                 writer.write_all((number, *copy) for copy in copies_of(found))
                 out, partly = rows_out(found)
                 part = self.counts[self.part_of[number]]
@@ -333,24 +353,6 @@ class _Builder:
             self.files["cells.jsonl"] = writer.close()
 
     # -- the end -------------------------------------------------------------------------------------
-
-    def part_seal(self, part: Part, digest: Future[str]) -> PartSeal:
-        return PartSeal(
-            part.path, part.bytes, digest.result(), 0, 0, 0, 0, part.format, part.codecs, part.dialect,
-            as_text(part.file), as_text(part.member), part.mtime_ns, part.table,
-        )  # fmt: skip
-
-    def recount(self, part: PartSeal, index: int) -> PartSeal:
-        count = self.counts[index]
-        if count.rows != count.mapped + count.skipped + count.rejected:
-            raise BackcastError(
-                f"{part.path} does not balance: {count.rows} rows read, {count.mapped} mapped,"
-                f" {count.skipped} skipped, {count.rejected} rejected",
-                hint="this is a defect of backcast; please report it with the mapping",
-            )
-        return msgspec.structs.replace(
-            part, rows=count.rows, mapped=count.mapped, skipped=count.skipped, rejected=count.rejected
-        )
 
     def finish(self, parts: list[PartSeal], people: PeopleSeal) -> Plan:
         rows = RowCounts(
@@ -392,7 +394,7 @@ class _Builder:
             libraries={name: importlib.metadata.version(name) for name in SEALING_LIBRARIES},
             blocks=len(self.part_of),
             event_bytes=self.event_bytes,
-            files=self.files,
+            files=dict(sorted(self.files.items())),  # they are written side by side
             notices=[*self.request.notices, *((n.code, n.where, n.detail) for n in self.request.source.notes)],
         )
         plan = seal(plan)

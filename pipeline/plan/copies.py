@@ -1,8 +1,7 @@
 """Find copies exactly, however many rows there are, without holding them in memory.
 
-Each event of the source leaves one key record of 72 bytes (`pipeline.make.KEY`). Records are spread over files by
-the first bits of their uuid, so that all copies of one event lie in one file; each file is then sorted on its own.
-Nothing is hashed down: two records are copies only if all 128 bits agree.
+Each event of the source leaves one key record (`pipeline.make.KEY`), which `plan.key_records` gives back sorted by
+uuid. Nothing is hashed down: two records are copies only if all 128 bits agree.
 
 What becomes of copies (DESIGN 6):
 
@@ -16,23 +15,18 @@ What becomes of copies (DESIGN 6):
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.instants import DAY
-from pipeline.make import KEY, KEYLESS, NAME, Copy
+from pipeline.make import KEYLESS, NAME, Copy
+from pipeline.plan.key_records import MOST_RECORDS, Keys, chunks_of
 
-SPREAD_BITS = 6
-FAN = 1 << SPREAD_BITS
-MOST_RECORDS = 400_000
-"""A file with more records is spread again before it is sorted: 29 MB of records, and as much again for their order."""
 BUCKET_BLOCKS = 64
 """Decisions are gathered in files of this many blocks, each small enough to sort in memory."""
 
@@ -71,134 +65,6 @@ class Decided(NamedTuple):
     changed: int = 0
     identical: int = 0
     first_identical: tuple[int, int] | None = None
-
-
-class Keys:
-    """The key records of a plan being made: added block by block, asked once at the end."""
-
-    def __init__(self, directory: Path, most: int = MOST_RECORDS) -> None:
-        self._directory = directory
-        self.most = most
-        self._directory.mkdir(parents=True)
-        self._fan = _Fan(directory / "keys")
-        self.count = 0
-
-    def add(self, keys: NDArray[np.void]) -> None:
-        """Add one block's records, sorted by the first half of their uuid."""
-        self.count += len(keys)
-        cuts = [*np.searchsorted(keys["hi"], _BOUNDS).tolist(), len(keys)]
-        self._fan.write(keys, cuts)
-
-    def close(self) -> None:
-        """Nothing is added any more."""
-        self._fan.close()
-
-    def remove(self) -> None:
-        """Give the disk back."""
-        self.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def runs(self) -> Iterator[NDArray[np.void] | Path]:
-        """All records, in runs that never part copies, each sorted by uuid; what was given is gone from the disk.
-
-        A Path instead is a file whose records all have one uuid, too many to hold.
-        """
-        self.close()
-        for path in self._fan.paths():
-            yield from _runs(path, 1, self.most)
-
-    def chunks(self) -> Iterator[NDArray[np.void]]:
-        """All records in no order, in bounded arrays. To be asked before `runs`."""
-        self.close()
-        for path in self._fan.paths():
-            yield from _chunks(path, self.most)
-
-
-class _Fan:
-    """Up to FAN files, made as they are needed, that records are spread over."""
-
-    def __init__(self, stem: Path) -> None:
-        self._stem = stem
-        self._files: dict[int, BinaryIO] = {}
-
-    def write(self, keys: NDArray[np.void], cuts: list[int]) -> None:
-        """Append to file n the records from `cuts[n]` up to `cuts[n + 1]`."""
-        flat = keys.view(np.uint8).data
-        size = KEY.itemsize
-        for index, (start, stop) in enumerate(pairwise(cuts)):
-            if start != stop:
-                file = self._files.get(index)
-                if file is None:
-                    file = self._files[index] = self._path(index).open("wb", buffering=1 << 16)
-                file.write(flat[start * size : stop * size])
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def paths(self) -> list[Path]:
-        """The files that hold anything, in the order of their numbers."""
-        return [self._path(index) for index in sorted(self._files)]
-
-    def _path(self, index: int) -> Path:
-        return self._stem.with_name(f"{self._stem.name}.{index:02d}")
-
-
-_BOUNDS = np.array([index << (64 - SPREAD_BITS) for index in range(FAN)], np.uint64)
-
-
-def _chunks(path: Path, most: int) -> Iterator[NDArray[np.void]]:
-    with path.open("rb") as file:
-        while True:
-            chunk = np.fromfile(file, KEY, most)
-            if not len(chunk):
-                return
-            yield chunk
-
-
-def _runs(path: Path, level: int, most: int) -> Iterator[NDArray[np.void] | Path]:
-    if path.stat().st_size <= most * KEY.itemsize:
-        run = np.fromfile(path, KEY)
-        path.unlink()
-        yield run[np.lexsort((run["lo"], run["hi"]))]
-    elif _is_one(path, most):
-        yield path
-        path.unlink()
-    else:
-        spread = _spread(path, level, most)
-        path.unlink()
-        for one in spread:
-            yield from _runs(one, level + 1, most)
-
-
-def _is_one(path: Path, most: int) -> bool:
-    """Whether all records of a file have one uuid, so that spreading them would never end."""
-    first = None
-    for chunk in _chunks(path, most):
-        first = chunk[0] if first is None else first
-        if (chunk["hi"] != first["hi"]).any() or (chunk["lo"] != first["lo"]).any():
-            return False
-    return True
-
-
-def _spread(path: Path, level: int, most: int) -> list[Path]:
-    """Cut a file into FAN files by the next bits of the uuid, their order kept."""
-    fan = _Fan(path)
-    try:
-        for chunk in _chunks(path, most):
-            where = _digit(chunk, level)
-            order = np.argsort(where, kind="stable")
-            fan.write(chunk[order], np.searchsorted(where[order], np.arange(FAN + 1, dtype=np.uint64)).tolist())
-    finally:
-        fan.close()
-    return fan.paths()
-
-
-def _digit(keys: NDArray[np.void], level: int) -> NDArray[np.uint64]:
-    """Six bits of each uuid: level 0 the first ones, level 10 the last four of the first half, and so on."""
-    half, place = divmod(level, 11)
-    bits = np.asarray(keys["lo" if half else "hi"])
-    return (bits >> np.uint64(max(0, 64 - SPREAD_BITS * (place + 1)))) & np.uint64(15 if place == 10 else FAN - 1)
 
 
 class Decisions:
@@ -242,7 +108,7 @@ class Decisions:
         self._flush()
         for path in sorted(self._directory.iterdir()):
             found = np.fromfile(path, self._record)
-            found = found[np.lexsort((found["nth"], found["row"], found["block"]))]
+            found = found.take(np.lexsort((found["nth"], found["row"], found["block"])))
             numbers, starts = np.unique(found["block"], return_index=True)
             yield from zip(numbers.tolist(), np.split(found, starts[1:]), strict=True)
 
@@ -309,16 +175,17 @@ def _told(
     changed: int,
 ) -> Decided:
     """Write down what was decided about some records; the counts."""
-    told = (kinds != _ORDINAL) | (ordinals > 0)
-    if told.any():
-        decisions.add(_decisions(run[told], kinds[told], ordinals[told]))
-    left = run[kinds == _ORDINAL]
+    stays = kinds == _ORDINAL
+    told = np.flatnonzero(~stays | (ordinals > 0))
+    if len(told):
+        decisions.add(_decisions(run.take(told), kinds[told], ordinals[told]))
+    left = run if stays.all() else run.take(np.flatnonzero(stays))
     dropped = _dropped(run, kinds)
     if not len(left):
         return Decided(0, 2**62, -(2**62), dropped, changed)
     if remaining is not None:
         remaining.add(_remaining(left))
-    again = run[(kinds == _ORDINAL) & (ordinals > 0)]
+    again = run.take(np.flatnonzero(stays & (ordinals > 0)))
     first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
     return Decided(len(left), int(left["time"].min()), int(left["time"].max()), dropped, changed, len(again), first)
 
@@ -396,13 +263,13 @@ def _decide_one(
 ) -> Iterator[Decided]:
     """The same for a file of one uuid, chunk by chunk: first the winner, then each against it."""
     best = None
-    for chunk in _chunks(path, most):
+    for chunk in chunks_of(path, most):
         some = chunk if best is None else np.concatenate((best, chunk))
         best = some[_ranking(some, np.zeros(len(some), np.int64))[-1:]]
     if best is None:
         return
     ordinal = 0
-    for chunk in _chunks(path, most):
+    for chunk in chunks_of(path, most):
         kinds = np.full(len(chunk), _ORDINAL, np.uint32)
         ordinals = np.zeros(len(chunk), np.uint32)
         keyless = bool(chunk["name"][0] & KEYLESS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from pipeline.events.gathering import TextColumn
 MEMORY = "128MB"
 """DuckDB's own limit. The process grows by about 100 MB more, for what is under way and what Arrow hands over."""
 ROWS_AT_ONCE = 50_000
+LARGE = 250_000
+"""The memory of a table of more rows is given back at once, which takes a tenth of a second."""
 
 
 class Database:
@@ -68,9 +70,11 @@ class Database:
             self._connection.unregister("incoming")
 
     def drop(self, table: str) -> None:
-        """Drop a table and give its memory back now: DuckDB waits with that for its next statement."""
+        """Drop a table and give its memory back now, where it is much; DuckDB would wait with that."""
+        large = self.number(f"SELECT count(*) FROM {table}") > LARGE
         self._connection.execute(f"DROP TABLE {table}")
-        self._connection.execute("CHECKPOINT")
+        if large:
+            self._connection.execute("CHECKPOINT")
 
     def number(self, sql: str) -> int:
         """The one number that a query answers."""
@@ -81,7 +85,7 @@ class Database:
         """A small answer, whole."""
         return self._connection.execute(sql).fetchall()
 
-    def stream(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:
+    def stream(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Generator[pa.RecordBatch, None, None]:
         """A large answer, batch by batch. Other statements may be run between batches."""
         cursor = self._connection.cursor()
         try:

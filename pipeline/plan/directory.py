@@ -27,6 +27,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,13 +123,17 @@ class Directory:
         return self.path / "scratch"
 
 
+_LINES_AT_ONCE = 500
+
+
 class LinesWriter:
     """Writes JSON lines and seals them: `digest` is the sha256 of the file, `count` its lines."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=1 << 18)
         self._hash = hashlib.sha256()
-        self._encode = msgspec.json.Encoder().encode
+        encoder = msgspec.json.Encoder()
+        self._encode, self._encode_lines = encoder.encode, encoder.encode_lines
         self.count = 0
 
     def write(self, value: Any) -> None:
@@ -138,8 +143,12 @@ class LinesWriter:
         self.count += 1
 
     def write_all(self, values: Iterable[Any]) -> None:
-        for value in values:
-            self.write(value)
+        rest = iter(values)
+        while some := list(islice(rest, _LINES_AT_ONCE)):
+            lines = self._encode_lines(some)
+            self._hash.update(lines)
+            self._file.write(lines)
+            self.count += len(some)
 
     def close(self) -> str:
         """Make the file durable and give its digest."""

@@ -1,33 +1,28 @@
-"""Groups: their types in an order that the plan fixes, and one event for each group with its final properties.
+"""Groups: one event for each with its final properties.
 
-The service knows five types, numbers them in the order in which they first arrive, for good, and ignores a sixth
-without a word (service-behaviour 1.10). So the plan chooses and shows the order, the events that make groups come
-before all others, and the first of them are one of each type in that order.
+They come before all other events, and the first of them are one of each type, in the order that `plan.group_types`
+fixes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from pipeline.counted import counted
-from pipeline.errors import UsageError
 from pipeline.events import Encoder
 from pipeline.events.gathering import SayingColumns
 from pipeline.identity import SEPARATOR, Hasher
 from pipeline.junk import is_junk
 from pipeline.plan.database import Database
+from pipeline.plan.group_types import Types
 from pipeline.plan.latest import Final, Sayings
-from pipeline.plan.sealed import Gate
 from pipeline.schema import Draft
 from pipeline.validate import MAX_ID
 
-MOST_TYPES = 5
 MAX_KEY = 400
 """The service keeps so many characters of a type or key (service-behaviour 1.10)."""
 EVENTS = {"contract": "$group_identify", "posthog": "$groupidentify"}
@@ -43,13 +38,6 @@ class SealedGroup(msgspec.Struct, frozen=True):
     time: int
     uuid: str
     set: Raw
-
-
-class Types(NamedTuple):
-    """The group types in the order in which the service will number them, and those that have no place."""
-
-    chosen: tuple[str, ...]
-    left_out: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -94,37 +82,6 @@ class Groups:
 
     def _of(self, type_: str) -> Generator[Final, None, None]:
         return self._sayings.final(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
-
-
-def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> Types:
-    """The order of group types: as `--group-types` says, else the most frequent first, equal ones by name.
-
-    Raises UsageError where more than five are wanted, or one twice. A wanted type that no row has keeps its place.
-    """
-    if len(wanted) > MOST_TYPES or len(set(wanted)) != len(wanted) or not all(one.strip() for one in wanted):
-        raise UsageError(
-            f"--group-types names {len(wanted)} types: {','.join(wanted)}",
-            hint=f"name up to {MOST_TYPES} different ones, with commas, the most important first",
-        )
-    ordered = sorted(found, key=lambda one: (-found[one], one))
-    chosen = tuple(wanted) if wanted else tuple(ordered)
-    return Types(chosen, tuple(one for one in ordered if one not in chosen))
-
-
-def group_types_gate(types: Types, found: Counter[str], *, named: bool) -> Gate | None:
-    """More types than the service keeps stop a plan until `--group-types` chooses; what a choice leaves out warns."""
-    if len(types.chosen) > MOST_TYPES:
-        shown = ", ".join(f"{one} ({counted(found[one], 'row')})" for one in types.chosen)
-        return Gate(
-            "group_types",
-            "stop",
-            f"there are {len(types.chosen)} group types and the service keeps {MOST_TYPES}: {shown}."
-            " Choose them, in their order, with --group-types",
-        )
-    if named and types.left_out:
-        shown = ", ".join(f"{one} ({counted(found[one], 'row')})" for one in types.left_out)
-        return Gate("group_types", "warning", f"--group-types leaves out {shown}")
-    return None
 
 
 def encode_group(group: SealedGroup, encoder: Encoder, dialect: str) -> bytes:

@@ -9,17 +9,17 @@ sorted there, so memory does not grow.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from pipeline.events.folding import NEVER
 from pipeline.events.gathering import SayingColumns
 from pipeline.events.sayings import ABSENT, SEEN, SET, SET_ONCE, UNSET
 from pipeline.plan.database import Database, blob_column, number_column, text_column, texts
 
 _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then, so that ties have one answer, kind and value."""
-_CLOSING = (None, None, 0, 0, SEEN, b"", ABSENT)
+_CLOSING = (None, None, NEVER, 0, SEEN, b"", ABSENT)
 Moves = Callable[[Sequence[str]], Sequence[str]]
 """Gives for each owner the one that its properties go to (`Identities.owners`)."""
 
@@ -74,12 +74,12 @@ class Sayings:
             f"SELECT owner, name, time, received, kind, value, latest FROM {table}{where}"
             " ORDER BY owner, name, time, received"
         )
-        rows = (row for batch in self._database.stream(sql, 10_000) for row in _tuples(batch))
+        batches = self._database.stream(sql, 10_000)
         try:
-            for owner, said in groupby(rows, key=itemgetter(0)):
+            for owner, said in _by_owner(batches):
                 yield end(owner, said)
         finally:
-            rows.close()
+            batches.close()
             if moves is not None:
                 self._database.drop(table)
 
@@ -105,29 +105,43 @@ def end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
 
     Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `Saying`.
     """
-    final = Final(owner, 0, {}, {}, 0)
-    said = sorted(rows, key=_IN_ORDER)
-    latest = ABSENT
-    first = min(one[2] for one in said)
+    set_: dict[str, bytes] = {}
+    once: dict[str, bytes] = {}
+    first, latest = NEVER, ABSENT
     unset = 0
     before: Any = None
     kind, value = SEEN, b""
-    for _, name, _, _, one, text, spoken in (*said, _CLOSING):
+    for _, name, time, _, one, text, spoken in (*sorted(rows, key=_IN_ORDER), _CLOSING):
         if name != before:
             if kind == SET:
-                final.set[before] = value
+                set_[before] = value
             elif kind == SET_ONCE:
-                final.set_once[before] = value
-            unset += kind == UNSET
-            before, kind, value = name, SEEN, b""
-        if one in (SET, UNSET) or (one == SET_ONCE and kind in (SEEN, UNSET)):
+                once[before] = value
+            elif kind == UNSET:
+                unset += 1
+            before, kind, value = name, one, text
+        elif one in (SET, UNSET) or (one == SET_ONCE and kind in (SEEN, UNSET)):
             kind, value = one, text
-        latest = max(latest, spoken)
-    return final._replace(time=latest, unset=unset, first=first)
+        if time < first:
+            first = time
+        if spoken > latest:
+            latest = spoken
+    return Final(owner, latest, set_, once, unset, first)
 
 
-def _tuples(batch: Any) -> Iterator[tuple[Any, ...]]:
-    return zip(*(batch.column(number).to_pylist() for number in range(7)), strict=True)
+def _by_owner(batches: Iterable[Any]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """The rows of each owner, of batches in the order of owners."""
+    owner = ""
+    said: list[tuple[Any, ...]] = []
+    for batch in batches:
+        for row in zip(*(batch.column(number).to_pylist() for number in range(7)), strict=True):
+            if row[0] != owner:
+                if said:
+                    yield owner, said
+                owner, said = row[0], []
+            said.append(row)
+    if said:
+        yield owner, said
 
 
 def _quoted(text: str) -> str:

@@ -21,11 +21,12 @@ from pipeline.events import Encoder, Mapper
 from pipeline.events.gathering import Gathered
 from pipeline.events.promoted import Said
 from pipeline.identified import Identified
-from pipeline.make import USER, BlockNotes
+from pipeline.make import BlockNotes
 from pipeline.plan.database import Database
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
-from pipeline.plan.event_ids import EventIds, fold_ids
-from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, Types, choose_types, encode_group, group_types_gate
+from pipeline.plan.event_ids import EventIds
+from pipeline.plan.group_types import Types, choose_types, group_types_gate
+from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, encode_group
 from pipeline.plan.identities.observed import EarlierLink, Observed
 from pipeline.plan.identities.outcome import Identities
 from pipeline.plan.identities.pair_file import add_pair_file
@@ -39,8 +40,8 @@ from pipeline.plan.persons import (
     encode_person,
     final_persons,
     initial_persons,
-    parse_policy,
 )
+from pipeline.plan.profile_policy import parse_policy
 from pipeline.plan.profiles import seal_identified
 from pipeline.plan.promoted import PromotedSayings
 from pipeline.plan.sealed import (
@@ -114,8 +115,6 @@ class People:
         self._observed.block(number, part, first_row)
         self._groups.types.update(notes.group_types)
         self._promoted.update(notes.promoted)
-        if notes.gathered is not None:
-            self.gather(notes.gathered)
 
     def gather(self, gathered: Gathered) -> None:
         """Add what the rows of blocks that were taken say beside their events."""
@@ -125,20 +124,18 @@ class People:
 
     def seal(
         self,
-        chunks: Iterable[NDArray[np.void]],
+        ids: EventIds,
         warnings: Counter[str],
         files: dict[str, str],
         promoted: Promoted | None = None,
     ) -> PeopleSeal:
-        """Write the identities, groups and persons, and what tells who is identified. `chunks` are key records.
+        """Write the identities, groups and persons, and what tells who is identified. `ids` are those of events.
 
-        `promoted` gives what the events that are sent promote (`events.promoted`); it is asked when the records were
-        read. None leaves that to the service.
+        `promoted` gives what the events that are sent promote (`events.promoted`). None leaves that to the service.
         """
         if self._given.pair_file is not None:
             add_pair_file(self._observed, self._given.pair_file)
         options, series = self._options, self._series
-        ids = fold_ids(chunks, self._directory.scratch / "ids-of-events")
         if series is not None:
             write_seen(self._directory, self._observed, ids, files)
             owed = series.most_merges is not None
@@ -146,7 +143,7 @@ class People:
 
         def look(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> Sightings:
             earlier = () if series is None else series.known.sightings(hashed)
-            return sight(hashed, order, chain(ids.chunks(), earlier), int(USER))
+            return sight(hashed, order, chain(ids.chunks(), earlier))
 
         with resolve(
             self._observed,
@@ -180,6 +177,7 @@ class People:
         pairs = found.write(self._directory.pairs, [*self._parts, EARLIER], named)
         files["identities.parquet"] = digest_file(self._directory.pairs)
         blast = found.blast_radius()
+        found.forget()
         return IdentitiesSeal(
             writer.count,
             pairs,
@@ -278,7 +276,7 @@ class People:
         encoder, dialect = Encoder(self._mapper.tool, self._options), self._options.dialect
         for person in persons:
             size = len(person.set) + len(person.set_once)
-            if self._fits(size, partial(encode_person, person, encoder, dialect)):
+            if size < SURELY_SMALL or self._fits(size, partial(encode_person, person, encoder, dialect)):
                 yield person
             else:
                 counts.left_out["large_person"] += 1

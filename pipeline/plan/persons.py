@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
@@ -24,37 +25,22 @@ import msgspec
 import xxhash
 from msgspec import Raw
 
-from pipeline.errors import UsageError
 from pipeline.events import Encoder
 from pipeline.events.sayings import ABSENT
 from pipeline.identity import SEPARATOR, Hasher
 from pipeline.junk import is_junk
 from pipeline.plan.latest import Final, Moves, Sayings
+from pipeline.plan.profile_policy import Policy
 from pipeline.schema import Draft
 from pipeline.validate import MAX_ID
 
 EVENTS = {"contract": "$identify", "posthog": "$set"}
 """By dialect: the event that updates a person. `$identify` has no `$anon_distinct_id` here and merges nobody."""
-EMPTY = Raw(b"{}")
+EMPTY_OBJECT = b"{}"
+EMPTY = Raw(EMPTY_OBJECT)
+_AT_ONCE = 500
 _NULL = b"null"
 _encode = msgspec.json.encode
-
-
-class Policy(NamedTuple):
-    """How final properties meet those of a live profile."""
-
-    name: str
-    prefix: str = ""
-
-
-def parse_policy(text: str) -> Policy:
-    """Read `fill-only`, `overwrite` or `prefix=TEXT`. Raises UsageError."""
-    name, separator, prefix = text.partition("=")
-    if name == "prefix" and prefix.strip():
-        return Policy(name, prefix)
-    if name in ("fill-only", "overwrite") and not separator:
-        return Policy(name)
-    raise UsageError(f"not a profile policy: {text!r}", hint="write fill-only, overwrite or prefix=TEXT")
 
 
 class SealedPerson(msgspec.Struct, frozen=True):
@@ -107,36 +93,15 @@ def final_persons(
     `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` is what the events of
     each person promote, persons in order.
     """
-    for final, added in _together(sayings.final(moves), promoted):
-        code = _refusal(final.owner, wanted)
-        if code:
-            if final.set or final.set_once or final.unset:
-                counts.left_out[code] += 1
-            continue
-        if final.unset:
-            counts.left_out["unset_property"] += final.unset
-        written, once = _spelled(final, policy)
-        names = final.set | final.set_once
-        if added is not None:
-            written, once = _after_events(added, written, once)
-            names |= added.set
-        if not (written or once):
-            continue
-        counts.persons += 1
-        counts.properties += len(written) + len(once)
-        counts.names.update(names.keys())
-        yield _sealed("person", SealedPerson, final.owner, final.time, written, once, hasher)
+    together = _together(sayings.final(moves), promoted)
+    return _sealed("person", SealedPerson, _written(together, policy, counts, wanted), hasher)
 
 
 def initial_persons(
     promoted: Iterable[Final], hasher: Hasher, counts: PersonCounts, *, wanted: Wanted | None = None
 ) -> Iterator[SealedInitial]:
     """One record per person for whom its events would set something once, by id, dated when the first of them does."""
-    for final in promoted:
-        if not final.set_once or _refusal(final.owner, wanted):
-            continue
-        counts.initials += len(final.set_once)
-        yield _sealed("initial", SealedInitial, final.owner, final.first, {}, final.set_once, hasher)
+    return _sealed("initial", SealedInitial, _written_first(iter(promoted), counts, wanted), hasher)
 
 
 def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
@@ -147,20 +112,65 @@ def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes
     return b'%b%b"}' % (body, person.uuid.encode())
 
 
-def _refusal(owner: str, wanted: Wanted | None) -> str:
-    if is_junk(owner):
-        return "junk_person"
-    if len(owner) > MAX_ID or "\0" in owner:
-        return "long_person"
-    if wanted is not None and not wanted([owner])[0]:
-        return "anonymous_person"
-    return ""
+class _Written(NamedTuple):
+    """What is written of one person: `set` and `set_once` as JSON objects."""
+
+    owner: str
+    time: int
+    set: bytes
+    set_once: bytes
+
+
+def _written(
+    together: Iterator[tuple[Final, Final | None]], policy: Policy, counts: PersonCounts, wanted: Wanted | None
+) -> Iterator[_Written]:
+    while some := list(islice(together, _AT_ONCE)):
+        codes = _refusals([final.owner for final, _ in some], wanted)
+        for (final, added), code in zip(some, codes, strict=True):
+            if code:
+                if final.set or final.set_once or final.unset:
+                    counts.left_out[code] += 1
+                continue
+            if final.unset:
+                counts.left_out["unset_property"] += final.unset
+            both = _both(final)
+            written, once = _spelled(final, both, policy)
+            names: Iterable[str] = both
+            if added is not None:
+                written, once = _after_events(added, written, once)
+                names = both.keys() | added.set.keys()
+            if not (written or once):
+                continue
+            counts.persons += 1
+            counts.properties += len(written) + len(once)
+            for name in names:
+                counts.names[name] += 1
+            yield _Written(final.owner, final.time, _object(written), _object(once))
+
+
+def _written_first(promoted: Iterator[Final], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
+    while some := list(islice(promoted, _AT_ONCE)):
+        for final, code in zip(some, _refusals([final.owner for final in some], wanted), strict=True):
+            if final.set_once and not code:
+                counts.initials += len(final.set_once)
+                yield _Written(final.owner, final.first, EMPTY_OBJECT, _object(final.set_once))
+
+
+def _refusals(owners: list[str], wanted: Wanted | None) -> list[str]:
+    """Why each of them gets no profile; "" for those that do."""
+    found = [
+        "junk_person" if is_junk(owner) else "long_person" if len(owner) > MAX_ID or "\0" in owner else ""
+        for owner in owners
+    ]
+    if wanted is None:
+        return found
+    return [code or ("" if good else "anonymous_person") for code, good in zip(found, wanted(owners), strict=True)]
 
 
 def _together(finals: Iterator[Final], promoted: Iterator[Final] | None) -> Iterator[tuple[Final, Final | None]]:
     """What is said of each person, and what its events promote."""
     if promoted is None:
-        yield from ((final, None) for final in finals)
+        yield from zip(finals, repeat(None))
         return
     both = merge(
         ((final.owner, final, None) for final in finals),
@@ -176,14 +186,20 @@ def _together(finals: Iterator[Final], promoted: Iterator[Final] | None) -> Iter
         yield final._replace(time=max(final.time, ABSENT if added is None else added.time)), added
 
 
-def _spelled(final: Final, policy: Policy) -> tuple[dict[str, bytes], dict[str, bytes]]:
+def _spelled(final: Final, both: dict[str, bytes], policy: Policy) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """What is written as `$set`, and what as `$set_once`."""
     if policy.name == "overwrite":
         return final.set, final.set_once
-    both = dict(sorted((final.set | final.set_once).items()))
     if policy.name == "fill-only":
         return {}, both
     return {policy.prefix + name: value for name, value in both.items()}, {}
+
+
+def _both(final: Final) -> dict[str, bytes]:
+    """What was set and what was set once, by name."""
+    if not final.set_once:
+        return final.set
+    return dict(sorted((final.set | final.set_once).items())) if final.set else final.set_once
 
 
 def _after_events(
@@ -199,16 +215,22 @@ def _after_events(
     return dict(sorted((promoted | written).items())), left
 
 
-def _sealed(
-    kind: str,
-    make: type[P],
-    owner: str,
-    time: int,
-    written: dict[str, bytes],
-    once: dict[str, bytes],
-    hasher: Hasher,
-) -> P:
-    of_set, of_once = (_encode({name: Raw(value) for name, value in one.items()}) for one in (written, once))
-    digest = xxhash.xxh3_128_hexdigest(b"%d:%b%b" % (len(of_set), of_set, of_once))
-    uuid = hasher(SEPARATOR.join((kind, owner, digest)))
-    return make(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))
+def _sealed(kind: str, make: type[P], written: Iterator[_Written], hasher: Hasher) -> Iterator[P]:
+    """The records of what is written of persons, with their uuids: those of the same content are the same."""
+    digest = xxhash.xxh3_128_hexdigest
+    while some := list(islice(written, _AT_ONCE)):
+        keys = [SEPARATOR.join((kind, one.owner, digest(b"%d:%b%b" % (len(one.set), *one[2:])))) for one in some]
+        for (owner, time, of_set, of_once), uuid in zip(some, hasher.texts(keys), strict=True):
+            yield make(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))
+
+
+def _object(values: dict[str, bytes]) -> bytes:
+    """A JSON object of values that are JSON already."""
+    if not values:
+        return EMPTY_OBJECT
+    return b"{%b}" % b",".join([_name(name) + value for name, value in values.items()])
+
+
+@lru_cache(10_000)
+def _name(name: str) -> bytes:
+    return _encode(name) + b":"

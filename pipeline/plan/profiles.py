@@ -26,15 +26,17 @@ class ProfileCounts(NamedTuple):
 def seal_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> ProfileCounts:
     """Write the table of identified ids (`pipeline.identified.Identified`), sorted, and count.
 
-    `joined` are the hashes that `Identities.identified` gives.
+    `joined` are the hashes that `Identities.identified` gives; they are sorted in their place.
     """
-    joined = np.unique(joined)
+    joined.sort()
+    if (joined[1:] == joined[:-1]).any():
+        joined = np.unique(joined)
     totals = np.zeros(4, np.int64)
     with path.open("wb") as table:
         for some in ids.chunks():
             upto = int(np.searchsorted(joined, some["person"][-1], side="right"))
             near, joined = joined[:upto], joined[upto:]
-            known = (some["name"] != 0) | np.isin(some["person"], near)
+            known = (some["user"] != 0) | np.isin(some["person"], near)
             np.union1d(some["person"][known], near).tofile(table)
             events = some["events"].astype(np.int64)
             totals += (int(known.sum()), int((~known).sum()), int(events[known].sum()), int(events[~known].sum()))

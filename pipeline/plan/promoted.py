@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from pipeline.events.promoted import Said
-from pipeline.identified import hash_id
+from pipeline.id_hash import hash_id
 from pipeline.plan.latest import Final, Moves, end
 
 FAN = 256

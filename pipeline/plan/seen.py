@@ -29,8 +29,8 @@ from pipeline.plan.identities.numbering import hashes
 from pipeline.plan.identities.observed import Observed, Pair
 from pipeline.plan.sealed import Plan
 
-SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("name", "<u4")])
-"""One id: xxh3-64 of it, µs UTC of its first event, and USER where an event names it as a user's. As key records do."""
+SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
+"""One id: xxh3-64 of it, µs UTC of its first event, and not 0 where an event names it as a user's."""
 SIGHTINGS, PAIRED = "sightings.bin", "paired.jsonl"
 EARLIER = "an earlier window"
 """Stands for the file and row of a pair that only other plans of the series saw."""

@@ -117,7 +117,7 @@ def groups_sentence(plan: Plan) -> str:
 
 def group_types(plan: Plan) -> list[TypeShown]:
     """The types in their order, and the place that each has at the service."""
-    from pipeline.plan.groups import MOST_TYPES
+    from pipeline.plan.group_types import MOST_TYPES
 
     shown = []
     for place, one in enumerate(plan.people.groups.types, 1):

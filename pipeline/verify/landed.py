@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 from pipeline.errors import Refused
-from pipeline.management import ManagementClient
+
+if TYPE_CHECKING:
+    from pipeline.management import ManagementClient
 
 PAGE = 20_000
 """Rows of one page."""

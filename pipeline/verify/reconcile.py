@@ -14,7 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from pipeline.ledger import read_places
 from pipeline.make import Recipe, Task
-from pipeline.management import ManagementClient
 from pipeline.plan.directory import Directory
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
 from pipeline.plan.reading import Planned, task_of, tasks
@@ -31,6 +30,9 @@ from pipeline.verify.expected import DOUBTED, LANDED, SIGHT, Expected, expect_bl
 from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
 from pipeline.verify.provenance import bearing, provenance_of
 from pipeline.workers import Workers
+
+if TYPE_CHECKING:
+    from pipeline.management import ManagementClient
 
 SHOWN = 20
 """Differences that are named one by one, and cells of extra events; all are counted."""

@@ -262,7 +262,7 @@ def verify_plan(
     `project` is 1 on this machine, and has to be named elsewhere. Look at `verification.proved`. Raises UsageError,
     UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
-    from pipeline.deliver.capture import address_of
+    from pipeline.deliver.target import address_of
     from pipeline.report.machine import write_report
     from pipeline.report.results import verify_result
 

@@ -21,7 +21,8 @@ from pipeline.mapping import load as load_mapping
 from pipeline.plan import gates as gate_rules
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.sealed import MappingSeal, Plan
-from pipeline.schema import Limits, Options
+from pipeline.schema import Limits, Options, Source
+from pipeline.workers import Workers
 from pipeline.workflow.choosing import guess_mapping
 from pipeline.workflow.first_look import found_settings, look_first
 from pipeline.workflow.sealed import dialect_of, read_ids, workers_for
@@ -70,14 +71,17 @@ class PlanRequest:
     earlier: Sequence[Path] | None = None
 
 
-def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: None) -> Plan:
+def plan_export(
+    request: PlanRequest, progress: Progress = lambda rows, length: None, ready: Workers | None = None
+) -> Plan:
     """Read everything, send nothing, write the sealed plan. The plan may come back not ready: see its gates.
 
+    `ready` are processes that may have been started already (`pipeline.plan.ready`), as many as `workers` asks for.
     Raises UsageError, MappingError, UnreadableExport, and Busy where the directory holds a run's ledger.
     """
-    from pipeline.plan.groups import choose_types
+    from pipeline.plan.group_types import choose_types
     from pipeline.plan.making import making
-    from pipeline.plan.persons import parse_policy
+    from pipeline.plan.profile_policy import parse_policy
 
     directory = Directory(request.directory)
     allowed = gate_rules.parse_allowed(request.max_rejects)
@@ -85,20 +89,36 @@ def plan_export(request: PlanRequest, progress: Progress = lambda rows, length: 
     parse_policy(request.profile_policy or Options(0).profile_policy)
     _check_times(request)
     with making(directory) as work:
-        return _plan(request, directory, work, allowed, progress)
+        return _plan(request, directory, work, allowed, ready or Workers(0), progress)
 
 
 def _plan(
-    request: PlanRequest, directory: Directory, work: Directory, allowed: gate_rules.Allowed, progress: Progress
+    request: PlanRequest,
+    directory: Directory,
+    work: Directory,
+    allowed: gate_rules.Allowed,
+    ready: Workers,
+    progress: Progress,
 ) -> Plan:
     """The plan for `directory`, made in `work`."""
-    from pipeline.make import Recipe
-    from pipeline.plan.build import Request, build
-    from pipeline.plan.earlier import earlier_links, plans_beside
-    from pipeline.plan.people import Given
-    from pipeline.plan.persons import parse_policy
-
     source = open_source(request.sources, spool=work.path)
+    with ready if ready.count else Workers(workers_for(request.workers, source.parts)) as workers:
+        return _plan_source(request, source, directory, work, allowed, workers, progress)
+
+
+def _plan_source(
+    request: PlanRequest,
+    source: Source,
+    directory: Directory,
+    work: Directory,
+    allowed: gate_rules.Allowed,
+    workers: Workers,
+    progress: Progress,
+) -> Plan:
+    """The same once the source is open and processes are starting."""
+    from pipeline.make import Recipe
+    from pipeline.plan.profile_policy import parse_policy
+
     name = request.mapping or guess_mapping(source)
     mapping = load_mapping(name)
     excluded = _excluded_ids(request.exclude_ids, work)
@@ -125,12 +145,17 @@ def _plan(
         promoted_properties="final" if promoted == "final" else UNSET,
     )
     parse_policy(options.profile_policy)
-    earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
     notices: list[tuple[str, str, str]] = []
     if request.series is None:
         options, notices = found_settings(source.parts, mapping, options)
     parts = look_first(source.parts, mapping, options)
     recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, parts, excluded)
+    workers.brief(recipe)  # they make themselves ready while this process loads what decides
+    from pipeline.plan.build import Request, build
+    from pipeline.plan.earlier import earlier_links, plans_beside
+    from pipeline.plan.people import Given
+
+    earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
     seal = MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
     return build(
         Request(
@@ -138,7 +163,7 @@ def _plan(
             recipe,
             seal,
             work,
-            workers_for(request.workers, source.parts),
+            workers,
             request.target,
             allowed,
             notices,

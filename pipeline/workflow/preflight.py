@@ -158,7 +158,7 @@ def _asked(
 
 def _plan(plan: Plan, target: str) -> Iterator[Check]:
     """May the plan go to this target at all?"""
-    from pipeline.deliver.capture import address_of
+    from pipeline.deliver.target import address_of
     from pipeline.management.preflight.check import Check
 
     if not plan.ready:

@@ -120,7 +120,7 @@ def dialect_of(target: str) -> str:
     """`posthog` for the service's own regions, by name or URL, else `contract` (DESIGN 8). Raises UsageError."""
     if not target:
         return "contract"
-    from pipeline.deliver.capture import region_of
+    from pipeline.deliver.target import region_of
 
     return "posthog" if region_of(target) else "contract"
 
@@ -142,7 +142,7 @@ def check_applicable(plan: Plan, target: str) -> None:
 
 def _chosen(plan: Plan, target: str, dialect: str) -> bool:
     """Whether the plan's dialect was named by a person, who knows better: for this target, or without one."""
-    from pipeline.deliver.capture import address_of
+    from pipeline.deliver.target import address_of
 
     if plan.target:
         return address_of(plan.target) == address_of(target)

@@ -68,7 +68,7 @@ def apply_plan(
 
 def check_request(plan: Plan, directory: Directory, request: ApplyRequest) -> None:
     """All that can be said of a request without the network, the export or a key. Raises UnsafePlan, BrokenLedger."""
-    from pipeline.deliver.capture import address_of, is_loopback
+    from pipeline.deliver.target import address_of, is_loopback
 
     check_applicable(plan, request.to)
     check_phases(plan, directory, request.phases)
@@ -86,8 +86,9 @@ def _run(
     workers: Workers | None = None,
 ) -> Outcome:
     from pipeline.deliver.apply import Apply, Pace
-    from pipeline.deliver.capture import CaptureSink, address_of
+    from pipeline.deliver.capture import CaptureSink
     from pipeline.deliver.sink import NowhereSink, Sink
+    from pipeline.deliver.target import address_of
     from pipeline.workers import Workers
 
     address = address_of(request.to)
@@ -203,7 +204,7 @@ def verify_plan(
     Looked at are the events with the plan's provenance; with `whole` those of others too, which are extra.
     Raises UsageError, Refused, Unfinished, UnreadableExport, StalePlan.
     """
-    from pipeline.deliver.capture import address_of, is_loopback
+    from pipeline.deliver.target import address_of, is_loopback
     from pipeline.management import ManagementClient
     from pipeline.verify import verify
 

@@ -10,9 +10,9 @@ import gzip
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from pipeline.deliver.capture import address_of, region_of
 from pipeline.deliver.probe import Probe
 from pipeline.deliver.sink import Answer, Receipt
+from pipeline.deliver.target import address_of, region_of
 from pipeline.management.client import REGIONS, management_address
 from pipeline.management.preflight.check import Check
 

@@ -34,7 +34,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 
 def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
-    """xxh3-64 of each id; with seed 0 what a key record keeps of its distinct_id."""
+    """xxh3-64 of each id; with seed 0 it is `hash_id`."""
     short = xxhash.xxh3_64_intdigest
     return np.fromiter((short(one.encode(), seed) for one in ids), np.uint64)
 

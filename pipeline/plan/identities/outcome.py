@@ -98,6 +98,9 @@ class Identities:
         self._earliest = earliest
         self._doubtful = doubtful
         self._absorbed = self._links()
+        self._known = users.copy()
+        for side in (pairs.anonymous, pairs.user):
+            self._known[side[joined]] = True
 
     def __enter__(self) -> Identities:
         return self
@@ -165,6 +168,15 @@ class Identities:
                     np.minimum.at(first, side, self._pairs.first[joined])
         return first, rows
 
+    def forget(self) -> None:
+        """Let go of what only links, the table and the blast radius need; whose an id is can still be asked."""
+        empty = np.zeros(0, np.int32)
+        self._pairs = Pairs(empty, empty, empty.astype(np.uint8), empty.astype(np.int64), empty.astype(np.uint32))
+        self._decisions = self._reasons = empty.astype(np.uint8)
+        self._joined = empty.astype(np.bool_)
+        self._earliest, self._absorbed = empty.astype(np.int64), empty
+        give_back()
+
     # -- each id's person ----------------------------------------------------------------------------
 
     def canonical(self, ids: Sequence[str]) -> list[str]:
@@ -192,10 +204,7 @@ class Identities:
 
     def identified(self) -> NDArray[np.uint64]:
         """xxh3-64 of every id that pairs make an identified one: users, and whoever is joined to another id."""
-        known = self._users.copy()
-        for side in (self._pairs.anonymous, self._pairs.user):
-            known[side[self._joined]] = True
-        return self._numbering.hashed[known]
+        return self._numbering.hashed[self._known]
 
     # -- for people ----------------------------------------------------------------------------------
 

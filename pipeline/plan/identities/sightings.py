@@ -1,6 +1,6 @@
-"""When each id has its first event, and which ids are users', from the key records of all events.
+"""When each id has its first event, and which ids are users', by the 64-bit hashes of the ids that events have.
 
-Key records hold a 64-bit hash of the distinct_id. Two ids that share one, which five million ids do once in a
+Two ids that share one, which five million ids do once in a
 million plans, get the earlier of two dates, and a link that is dated too early still comes before what it joins; or
 one is taken for a user's, and then a merge is left out. So a collision never merges, and the same source always
 gives the same answer.
@@ -30,27 +30,28 @@ def sight(
     hashed: NDArray[np.uint64],
     order: NDArray[np.int32],
     chunks: Iterable[NDArray[np.void]],
-    user_bit: int = 0,
 ) -> Sightings:
-    """Look for ids, by their hashes, in key records, once over all of them. `order` sorts `hashed`.
+    """Look for ids, by their hashes, among those of events, once over all of them. `order` sorts `hashed`.
 
-    `chunks` are arrays with the fields `person`, `time` and `name`, in any order and number, those of earlier plans
-    included where windows follow each other. `user_bit` is the bit of `name` that marks a user's id.
+    `chunks` are arrays with the fields `person`, `time` and `user` (not 0 where it is a user's id), in any order and
+    number, those of earlier plans included where windows follow each other.
     """
     earliest = np.full(len(hashed), NEVER, np.int64)
     users = np.zeros(len(hashed), bool)
     for chunk in chunks:
         if not len(chunk) or not len(hashed):
             continue
-        by = np.lexsort((chunk["time"], chunk["person"]))
-        person, starts = np.unique(chunk["person"][by], return_index=True)
+        by = np.argsort(chunk["person"], kind="stable")  # most chunks are sorted
+        person = chunk["person"][by]
+        starts = np.flatnonzero(np.concatenate(([True], person[1:] != person[:-1])))
+        person = person[starts]
         where = np.searchsorted(hashed, person, sorter=order)
         where[where == len(hashed)] = 0
         number = order[where]
         hit = hashed[number] == person
         number = number[hit]
-        earliest[number] = np.minimum(earliest[number], chunk["time"][by[starts[hit]]])
-        users[number] |= np.bitwise_or.reduceat(chunk["name"][by] & np.uint32(user_bit), starts)[hit] != 0
+        earliest[number] = np.minimum(earliest[number], np.minimum.reduceat(chunk["time"][by], starts)[hit])
+        users[number] |= np.bitwise_or.reduceat(chunk["user"][by], starts)[hit] != 0
     for start in range(0, len(hashed) - 1, _AT_ONCE):
         some = order[start : start + _AT_ONCE + 1]
         ascending = hashed[some]

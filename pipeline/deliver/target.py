@@ -1,0 +1,42 @@
+"""Where a target is: `us`, `eu` or a URL as an address. Nothing is asked of it here."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from pipeline.errors import UsageError
+
+REGIONS = {"us": "https://us.i.posthog.com", "eu": "https://eu.i.posthog.com"}
+"""Capture hosts (service-behaviour 1.1)."""
+_NO_TARGET = "give us, eu or a URL such as http://127.0.0.1:8100"
+
+
+def address_of(target: str) -> str:
+    """The base address of a target: `us`, `eu` or an http(s) URL. Raises UsageError."""
+    if target in REGIONS:
+        return REGIONS[target]
+    try:
+        parts = urlsplit(target)
+        plain = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+    except ValueError:
+        plain = False
+    if not plain or any(character.isspace() or not character.isprintable() for character in target):
+        raise UsageError(f"not a target: {target!r}", hint=_NO_TARGET)
+    if parts.username is not None or parts.password is not None:
+        raise UsageError("a target holds no user or password", hint="a key comes from the environment or a file")
+    if parts.query or parts.fragment:
+        raise UsageError(f"a target has no query and no fragment: {target!r}", hint=_NO_TARGET)
+    return target.rstrip("/")
+
+
+def region_of(target: str) -> str:
+    """`us` or `eu` when a target is one of the service's regions, by name or by URL; else ""."""
+    host = urlsplit(address_of(target)).hostname
+    return next((name for name, address in REGIONS.items() if urlsplit(address).hostname == host), "")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a target is this machine."""
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
