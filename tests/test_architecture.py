@@ -15,8 +15,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "native", "schema", "identity", "config", "values", "junk", "printable", "counted", "zone_hints",
-    "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events", "batch", "survey", "ledger",
+    "errors", "native", "schema", "identity", "config", "values", "junk", "printable", "ctrl_c", "counted",
+    "zone_hints", "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events", "batch", "survey", "ledger",
     "identified", "make", "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs", "workflow",
     "demonstration", "cli",
 )  # fmt: skip

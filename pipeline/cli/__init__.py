@@ -12,6 +12,7 @@ from importlib import import_module
 
 import click
 
+from pipeline import ctrl_c
 from pipeline.errors import BackcastError
 from pipeline.printable import printable
 
@@ -115,7 +116,8 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; its exit code."""
     try:
-        result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
+        with ctrl_c.heard():  # by whoever asks the local service in this process
+            result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leaving:
         return leaving.exit_code

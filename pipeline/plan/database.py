@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline import ctrl_c
 from pipeline.events.gathering import TextColumn
 
 MEMORY = "128MB"
@@ -56,10 +57,12 @@ class Database:
         """Give memory and disk back."""
         self._connection.close()
 
+    @ctrl_c.heard()
     def run(self, sql: str) -> None:
         """Run one statement."""
         self._connection.execute(sql)
 
+    @ctrl_c.heard()
     def append(self, table: str, columns: Mapping[str, pa.Array]) -> None:
         """Add rows, whose columns stand in the table's order."""
         incoming = pa.table(list(columns.values()), names=list(columns))
@@ -69,6 +72,7 @@ class Database:
         finally:
             self._connection.unregister("incoming")
 
+    @ctrl_c.heard()
     def drop(self, table: str) -> None:
         """Drop a table and give its memory back now, where it is much; DuckDB would wait with that."""
         large = self.number(f"SELECT count(*) FROM {table}") > LARGE
@@ -76,11 +80,13 @@ class Database:
         if large:
             self._connection.execute("CHECKPOINT")
 
+    @ctrl_c.heard()
     def number(self, sql: str) -> int:
         """The one number that a query answers."""
         row = self._connection.execute(sql).fetchone()
         return int(row[0]) if row is not None and row[0] is not None else 0
 
+    @ctrl_c.heard()
     def rows(self, sql: str) -> list[Any]:
         """A small answer, whole."""
         return self._connection.execute(sql).fetchall()
@@ -89,7 +95,8 @@ class Database:
         """A large answer, batch by batch. Other statements may be run between batches."""
         cursor = self._connection.cursor()
         try:
-            yield from cursor.sql(sql).to_arrow_reader(at_once)
+            with ctrl_c.heard():
+                yield from cursor.sql(sql).to_arrow_reader(at_once)
         finally:
             cursor.close()
 
