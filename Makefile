@@ -24,12 +24,11 @@ demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: 
 
 test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on each Python 3.11+ found here, the default one last and with the slow ones
 	@set -e; default=$$($(VENV)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-	.ci/pythons | while read -r version python; do \
-	    if [ "$$version" != "$$default" ]; then \
-	        $(MAKE) VENV=$(VENV)-$$version PYTHON=$$python $(VENV)-$$version/.dev </dev/null; \
-	        echo "tests on Python $$version"; \
-	        $(VENV)-$$version/bin/python $(PYTEST) -m "not slow" </dev/null; \
-	    fi; \
+	others=$$(.ci/pythons | awk -v default="$$default" '$$1 != default {print $$1}'); \
+	[ -z "$$others" ] || $(MAKE) -j2 $$(printf '$(VENV)-%s/.test ' $$others); \
+	for version in $$others; do \
+	    echo "tests on Python $$version"; \
+	    $(VENV)-$$version/bin/python $(PYTEST) -m "not slow"; \
 	done
 	@echo "tests on the default Python"
 	@$(VENV)/bin/python $(PYTEST)
@@ -69,13 +68,24 @@ define new-environment
     $(PYTHON) -m pip --python $(@D)/bin/python install -q pip; }
 endef
 
-$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py $(wildcard pipeline/native/*.[ch])
+WHAT_IT_IS_MADE_OF := pyproject.toml constraints.txt hatch_build.py $(wildcard pipeline/native/*.[ch])
+
+# What an environment is made for says what else it holds, so that nothing is installed twice.
+$(VENV)/.dev: EXTRA = [dev]
+$(VENV)/.installed: $(WHAT_IT_IS_MADE_OF)
 	$(new-environment)
-	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e .
-	@touch $@
+	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.$(EXTRA)'
+	@echo '$(EXTRA)' >$@
 
 $(VENV)/.dev: $(VENV)/.installed
-	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@grep -q dev $< || $(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# For the tests on another Python: without the linters, and only what is imported is compiled.
+$(VENV)-3.%/.test: PYTHON = $(shell .ci/pythons | awk '$$1 == "3.$*" {print $$2}')
+$(VENV)-3.%/.test: $(WHAT_IT_IS_MADE_OF)
+	$(new-environment)
+	@$(PINNED) $(@D)/bin/python -m pip install -q --no-compile -c constraints.txt -e '.[test]'
 	@touch $@
 
 # Without Node, or offline, the tests of it are skipped and say so.

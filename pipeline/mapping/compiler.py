@@ -13,6 +13,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -114,9 +115,15 @@ def _compiled(code: Code, source: str, clock: ZoneClock, **more: Any) -> MapRow:
     names: dict[str, Any] = {**_NAMES, **code.constants, **more}
     names["displaced"] = runtime.Displaced(code.tool)
     names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
-    exec(_interned(compile(source, f"<mapping {code.tool}>", "exec")), names)
+    exec(_code_of(source, code.tool), names)
     map_row: MapRow = names["map_row"]
     return map_row
+
+
+@lru_cache(maxsize=64)
+def _code_of(source: str, tool: str) -> CodeType:
+    """Python's compiler takes most of the time that a mapping takes, and mostly the text is one it has seen."""
+    return _interned(compile(source, f"<mapping {tool}>", "exec"))
 
 
 def _interned(code: CodeType) -> CodeType:

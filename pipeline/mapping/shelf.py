@@ -51,7 +51,13 @@ class Compile:
     text: str
 
     def __call__(self, options: Options) -> Mapper:
-        return compile_mapping(parse(self.text, self.name), options)
+        return compile_mapping(_parsed(self.text, self.name), options)
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str, name: str) -> Mapping:
+    """A plan asks twice in one process, and a job again for each window."""
+    return parse(text, name)
 
 
 @lru_cache(maxsize=64)

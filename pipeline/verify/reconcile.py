@@ -186,7 +186,7 @@ class _Spread:
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         self._paths = [directory / f"{index:03d}" for index in range(_SPREAD)]
-        self._files: list[IO[bytes]] = [path.open("wb") for path in self._paths]
+        self._files: dict[int, IO[bytes]] = {}
 
     def add(self, sights: Sights) -> None:
         where = sights["lo"] % np.uint64(_SPREAD)
@@ -194,19 +194,24 @@ class _Spread:
         sights, where = sights[order], where[order]
         starts = np.flatnonzero(np.diff(where, prepend=-1)).tolist()
         for first, last in zip(starts, [*starts[1:], len(sights)], strict=True):
-            self._files[int(where[first])].write(sights[first:last].tobytes())
+            self._file(int(where[first])).write(sights[first:last].tobytes())
+
+    def _file(self, index: int) -> IO[bytes]:
+        if index not in self._files:
+            self._files[index] = self._paths[index].open("wb")
+        return self._files[index]
 
     def __enter__(self) -> _Spread:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files:
+        for file in self._files.values():
             file.close()
 
     def runs(self) -> Iterator[Sights]:
         """All of them, file by file. To be asked once it is closed."""
-        for path in self._paths:
-            yield np.fromfile(path, SIGHT)
+        for index, path in enumerate(self._paths):
+            yield np.fromfile(path, SIGHT) if index in self._files else np.empty(0, SIGHT)
 
 
 class _Comparison:
