@@ -16,9 +16,9 @@ PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
     "errors", "native", "schema", "identity", "config", "values", "junk", "printable", "ctrl_c", "counted",
-    "zone_hints", "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events", "batch", "survey", "ledger",
-    "identified", "make", "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs", "workflow",
-    "demonstration", "cli",
+    "zone_hints", "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events", "batch", "survey",
+    "ledger", "identified", "make", "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs",
+    "workflow", "demonstration", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
