@@ -36,6 +36,7 @@ LIBRARIES = {
         "plan.database",
         "plan.identities.observed",
         "plan.identities.outcome",
+        "plan.latest",
         "report.pairs",
         "service.columns",
         "service.store",

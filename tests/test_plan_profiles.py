@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ from msgspec import Raw
 
 from pipeline.errors import UsageError
 from pipeline.events import Encoder
-from pipeline.events.gathering import MOST_BYTES, MOST_ENTRIES, Gathered, Gathering
-from pipeline.events.sayings import SET, SET_ONCE, UNSET
+from pipeline.events.gathering import MOST_BYTES, MOST_ENTRIES, Gathered, Gathering, SayingColumns, TextColumn
+from pipeline.events.sayings import ABSENT, SEEN, SET, SET_ONCE, UNSET
 from pipeline.id_hash import hash_id
 from pipeline.identified import Identified
 from pipeline.identity import SEPARATOR, Hasher, namespace
@@ -27,7 +27,7 @@ from pipeline.plan.database import Database
 from pipeline.plan.event_ids import IdFold
 from pipeline.plan.group_types import choose_types, group_types_gate
 from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, encode_group
-from pipeline.plan.latest import Sayings
+from pipeline.plan.latest import Sayings, end
 from pipeline.plan.persons import PersonCounts, SealedPerson, encode_person, final_persons
 from pipeline.plan.profile_policy import parse_policy
 from pipeline.plan.profiles import ProfileCounts, seal_identified
@@ -91,6 +91,45 @@ def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
 
 
 # -- persons -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 9_000), st.sampled_from([1, 3, 200, 5_000]))
+def test_columns_come_to_what_row_by_row_comes_to(chance: random.Random, count: int, owners: int) -> None:
+    """Many words or few of one owner, at equal times and not, of every kind, however a database cuts its answer."""
+    kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (SEEN, SET_ONCE, SET, UNSET)])
+    rows = [
+        (
+            f"u{chance.randrange(owners)}", chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
+            chance.choice((ABSENT, 7)), chance.randrange(5), b"%d" % chance.randrange(3),
+        )
+        for _ in range(count)
+    ]  # fmt: skip
+    owner, name, kind, time, received, latest, value = zip(*rows, strict=True)
+    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
+        sayings = Sayings(database, "sayings")
+        sayings.add(SayingColumns(
+            text_bytes(owner), text_bytes(name), numbers(kind), numbers(time), numbers(received), numbers(latest),
+            text_bytes(value),
+        ))  # fmt: skip
+        found = list(sayings.final())
+    of: dict[str, list[Any]] = {}
+    for one in rows:
+        of.setdefault(one[0], []).append((one[0], one[1], one[3], one[4], one[2], one[6], one[5]))
+    assert found == [end(owner, of[owner]) for owner in sorted(of)]
+    assert all(list(one.set) == sorted(one.set) for one in found)
+
+
+def text_bytes(texts: Sequence[str | bytes]) -> TextColumn:
+    """Texts as a process hands them over."""
+    encoded = [one if isinstance(one, bytes) else one.encode() for one in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return TextColumn(ends.tobytes(), b"".join(encoded))
+
+
+def numbers(some: Sequence[int]) -> bytes:
+    """Whole numbers as a process hands them over."""
+    return np.array(some, np.int64).tobytes()
 
 
 def test_the_latest_value_holds_and_the_earliest_that_was_set_once() -> None:

@@ -19,7 +19,6 @@ import numpy as np
 from pipeline.events.gathering import Gathered
 from pipeline.events.promoted import Said
 from pipeline.extract import blocks as read_blocks
-from pipeline.extract import digest_of, refuse_changed
 from pipeline.instants import format_utc
 from pipeline.make import (
     KEY,
@@ -36,6 +35,7 @@ from pipeline.make import (
 from pipeline.plan import gates as rule
 from pipeline.plan.cells import Cells, day_name, sorted_counts
 from pipeline.plan.copies import REMAINING, Decisions, copies_of, decide, rows_out
+from pipeline.plan.digests import Digests
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.event_ids import EventIds, IdFold
 from pipeline.plan.hot_ids import hot_ids
@@ -59,7 +59,7 @@ from pipeline.plan.sealed import (
 )
 from pipeline.plan.series import Series
 from pipeline.plan.zone import ZoneVerdict, evidence_of, judge
-from pipeline.schema import Part, Source
+from pipeline.schema import Source
 from pipeline.workers import Workers
 
 SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
@@ -152,31 +152,36 @@ class _Builder:
         self.people.close()
 
     def run(self) -> Plan:
-        self.walk()
-        ids = self.ids.folded()
-        self.warn_of_hot_ids(ids)
-        final = self.options.promoted_properties == "final"
-        with ThreadPoolExecutor(2, "beside") as pool:
-            # Beside the people, who take one processor; the walk takes all there are.
+        with Digests(self.recipe.parts) as digests:
+            self.walk()
+            ids = self.ids.folded()
+            self.warn_of_hot_ids(ids)
+            people = self.decide(ids)
+            self.write_cells()
+            found = digests.of_unchanged()
+            parts = [
+                count.seal(part, digest)
+                for count, part, digest in zip(self.counts, self.recipe.parts, found, strict=True)
+            ]
+        return self.finish(parts, people)
+
+    def decide(self, ids: EventIds) -> PeopleSeal:
+        """Which of copies are sent and who is who, side by side where neither needs the other."""
+        if self.options.promoted_properties == "final":  # what copies promote does not count
+            return self.people.seal(ids, self.warnings, self.files, self.promoted)
+        if self.request.series is not None:  # what that settled is asked for one after the other
+            people = self.people.seal(ids, self.warnings, self.files)
+            self.write_copies()
+            return people
+        with ThreadPoolExecutor(1, "copies") as pool:
+            copies = pool.submit(self.write_copies)
             try:
-                # Not so for a series: what that settled is asked for one after the other.
-                copies = pool.submit(self.write_copies) if self.request.series is None and not final else None
-                digests = [pool.submit(self.digest, part) for part in self.recipe.parts]
-                people = self.people.seal(ids, self.warnings, self.files, self.promoted if final else None)
-                if copies is not None:
-                    copies.result()
-                elif not final:
-                    self.write_copies()
-                self.write_cells()
-                parts = [
-                    count.seal(part, digest.result())
-                    for count, part, digest in zip(self.counts, self.recipe.parts, digests, strict=True)
-                ]
+                people = self.people.seal(ids, self.warnings, self.files)
+                copies.result()
             except BaseException:
                 self.given_up = True
-                pool.shutdown(cancel_futures=True)
                 raise
-        return self.finish(parts, people)
+        return people
 
     # -- the walk ------------------------------------------------------------------------------------
 
@@ -275,11 +280,6 @@ class _Builder:
         self.keys.add(keys)
 
     # -- the tables ----------------------------------------------------------------------------------
-
-    def digest(self, part: Part) -> str:
-        found = part.digest or digest_of(part, lambda: self.given_up)  # of files of one size it is known already
-        refuse_changed(part)
-        return found
 
     def warn_of_hot_ids(self, ids: EventIds) -> None:
         hot = hot_ids(ids)

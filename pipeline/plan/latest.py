@@ -8,17 +8,24 @@ sorted there, so memory does not grow.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from operator import itemgetter
+from itertools import chain, islice
+from operator import itemgetter, ne
 from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from pipeline.events.folding import NEVER
 from pipeline.events.gathering import SayingColumns
 from pipeline.events.sayings import ABSENT, SEEN, SET, SET_ONCE, UNSET
-from pipeline.plan.database import Database, blob_column, number_column, text_column, texts
+from pipeline.plan.database import Database, blob_column, number_column, numbers_of, text_column, texts
 
 _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then, so that ties have one answer, kind and value."""
+_AT_ONCE = 10_000
 _CLOSING = (None, None, NEVER, 0, SEEN, b"", ABSENT)
 Moves = Callable[[Sequence[str]], Sequence[str]]
 """Gives for each owner the one that its properties go to (`Identities.owners`)."""
@@ -74,10 +81,10 @@ class Sayings:
             f"SELECT owner, name, time, received, kind, value, latest FROM {table}{where}"
             " ORDER BY owner, name, time, received"
         )
-        batches = self._database.stream(sql, 10_000)
+        batches = self._database.stream(sql, _AT_ONCE)
         try:
-            for owner, said in _by_owner(batches):
-                yield end(owner, said)
+            for rows in _of_whole_owners(batches):
+                yield from _ends(rows)
         finally:
             batches.close()
             if moves is not None:
@@ -129,19 +136,96 @@ def end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
     return Final(owner, latest, set_, once, unset, first)
 
 
-def _by_owner(batches: Iterable[Any]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-    """The rows of each owner, of batches in the order of owners."""
-    owner = ""
-    said: list[tuple[Any, ...]] = []
-    for batch in batches:
-        for row in zip(*(batch.column(number).to_pylist() for number in range(7)), strict=True):
-            if row[0] != owner:
-                if said:
-                    yield owner, said
-                owner, said = row[0], []
-            said.append(row)
-    if said:
-        yield owner, said
+class _Rows(NamedTuple):
+    """Some rows as columns, in the order of owner, name, time and receive time."""
+
+    owner: list[str]
+    name: list[str]
+    time: NDArray[np.int64]
+    received: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    value: list[bytes]
+    latest: NDArray[np.int64]
+
+    def cut(self, start: int, stop: int) -> _Rows:
+        return _Rows._make(column[start:stop] for column in self)
+
+
+def _rows_of(batch: pa.RecordBatch) -> _Rows:
+    owner, name, value = (batch.column(one).to_pylist() for one in ("owner", "name", "value"))
+    time, received, kind, latest = (numbers_of(batch, one) for one in ("time", "received", "kind", "latest"))
+    return _Rows(owner, name, time, received, kind, value, latest)
+
+
+def _of_whole_owners(batches: Iterable[pa.RecordBatch]) -> Iterator[_Rows]:
+    """The same rows, cut so that those of an owner stand together."""
+    held: list[_Rows] = []
+    for rows in map(_rows_of, batches):
+        last = bisect_left(rows.owner, rows.owner[-1])
+        if last or (held and held[0].owner[-1] != rows.owner[0]):
+            yield _joined([*held, rows.cut(0, last)])
+            held.clear()
+        held.append(rows.cut(last, len(rows.owner)))
+    if held:
+        yield _joined(held)
+
+
+def _joined(some: list[_Rows]) -> _Rows:
+    if len(some) == 1:
+        return some[0]
+    owner, name, value = (
+        list(chain.from_iterable(getattr(rows, one) for rows in some)) for one in ("owner", "name", "value")
+    )
+    time, received, kind, latest = (
+        np.concatenate([getattr(rows, one) for rows in some]) for one in ("time", "received", "kind", "latest")
+    )
+    return _Rows(owner, name, time, received, kind, value, latest)
+
+
+def _ends(rows: _Rows) -> Iterator[Final]:
+    """`end` of each owner of some rows; where one word for each property is plainly the one that counts, by columns.
+
+    That is the last where a property was only ever set, and the first where it was only ever set once, unless another
+    was said and received at the very same time.
+    """
+    count = len(rows.owner)
+    another_owner = np.fromiter(chain((True,), map(ne, islice(rows.owner, 1, None), rows.owner)), np.bool_, count)
+    another_name = np.fromiter(chain((True,), map(ne, islice(rows.name, 1, None), rows.name)), np.bool_, count)
+    together = np.ones(count, np.bool_)  # with the row before
+    together[1:] = (rows.time[1:] == rows.time[:-1]) & (rows.received[1:] == rows.received[:-1])
+    starts = np.flatnonzero(another_owner | another_name)
+    last = np.append(starts[1:], count) - 1
+    least, most = np.minimum.reduceat(rows.kind, starts), np.maximum.reduceat(rows.kind, starts)
+    second = np.minimum(starts + 1, last)
+    several = last > starts
+    plain = (least == most) & (
+        ((most == SET) & ~(several & together[last])) | ((most == SET_ONCE) & ~(several & together[second]))
+    )
+    winners = np.where(most == SET, last, starts).tolist()
+    of_owner = np.flatnonzero(another_owner)
+    groups = np.searchsorted(starts, of_owner)
+    times, spoken = np.minimum.reduceat(rows.time, of_owner), np.maximum.reduceat(rows.latest, of_owner)
+    is_plain = np.logical_and.reduceat(plain, groups)
+    only_set = is_plain & np.logical_and.reduceat(most == SET, groups)
+    names = [rows.name[start] for start in starts.tolist()]
+    values = [rows.value[winner] for winner in winners]
+    once = (most == SET_ONCE).tolist()
+    bounds = zip(
+        of_owner.tolist(), [*of_owner[1:].tolist(), count], groups.tolist(), [*groups[1:].tolist(), len(names)],
+        is_plain.tolist(), only_set.tolist(), times.tolist(), spoken.tolist(), strict=True,
+    )  # fmt: skip
+    for start, stop, first, upto, easy, set_only, time, latest in bounds:
+        owner = rows.owner[start]
+        if set_only:
+            yield Final(owner, latest, dict(zip(names[first:upto], values[first:upto], strict=True)), {}, 0, time)
+        elif easy:
+            said: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
+            for group in range(first, upto):
+                said[once[group]][names[group]] = values[group]
+            yield Final(owner, latest, *said, 0, time)
+        else:
+            some = rows.cut(start, stop)
+            yield end(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))
 
 
 def _quoted(text: str) -> str:
