@@ -18,9 +18,9 @@ from pathlib import Path
 from pipeline import ctrl_c
 from pipeline.plan.database import Database
 from pipeline.service.server import LocalService
-threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 scratch, ENDLESS, STREAM = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 with Database(scratch) as database, LocalService() as service:
+    threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
         with ctrl_c.heard() if {asked!r}.startswith("service") else contextlib.nullcontext():
             {asked}
