@@ -82,7 +82,7 @@ $(VENV)/.dev: $(VENV)/.installed
 	@touch $@
 
 # For the tests on another Python: without the linters, and only what is imported is compiled.
-$(VENV)-3.%/.test: PYTHON = $(shell .ci/pythons | awk '$$1 == "3.$*" {print $$2}')
+$(VENV)-3.%/.test: override PYTHON = $(shell .ci/pythons | awk '$$1 == "3.$*" {print $$2}')
 $(VENV)-3.%/.test: $(WHAT_IT_IS_MADE_OF)
 	$(new-environment)
 	@$(PINNED) $(@D)/bin/python -m pip install -q --no-compile -c constraints.txt -e '.[test]'

@@ -1,7 +1,7 @@
 """The digest of each file that is planned, taken in time that nothing else has a use for.
 
-A walk waits now and then for its workers, and what is decided of people takes one processor: a thread of the lowest
-priority fills what is left. So the digest of a large export, a tenth of the work, adds next to nothing to its length.
+A walk waits now and then for its workers: a thread of the lowest priority fills what is left. Beside the people, who
+are Python, it would wait for the interpreter's lock as long as it works (measured: 1.0 s for 690 MB instead of 0.5).
 """
 
 from __future__ import annotations

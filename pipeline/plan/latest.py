@@ -191,34 +191,28 @@ def _ends(rows: _Rows) -> Iterator[Final]:
     count = len(rows.owner)
     another_owner = np.fromiter(chain((True,), map(ne, islice(rows.owner, 1, None), rows.owner)), np.bool_, count)
     another_name = np.fromiter(chain((True,), map(ne, islice(rows.name, 1, None), rows.name)), np.bool_, count)
-    together = np.ones(count, np.bool_)  # with the row before
-    together[1:] = (rows.time[1:] == rows.time[:-1]) & (rows.received[1:] == rows.received[:-1])
     starts = np.flatnonzero(another_owner | another_name)
     last = np.append(starts[1:], count) - 1
+    tied = np.zeros(count, np.bool_)  # with the word before it, on the same property
+    tied[1:] = (rows.time[1:] == rows.time[:-1]) & (rows.received[1:] == rows.received[:-1])
+    tied[starts] = False
     least, most = np.minimum.reduceat(rows.kind, starts), np.maximum.reduceat(rows.kind, starts)
-    second = np.minimum(starts + 1, last)
-    several = last > starts
-    plain = (least == most) & (
-        ((most == SET) & ~(several & together[last])) | ((most == SET_ONCE) & ~(several & together[second]))
+    plain = (least == most) & np.where(
+        most == SET, ~tied[last], (most == SET_ONCE) & ~tied[np.minimum(starts + 1, last)]
     )
-    winners = np.where(most == SET, last, starts).tolist()
-    of_owner = np.flatnonzero(another_owner)
-    groups = np.searchsorted(starts, of_owner)
-    times, spoken = np.minimum.reduceat(rows.time, of_owner), np.maximum.reduceat(rows.latest, of_owner)
-    is_plain = np.logical_and.reduceat(plain, groups)
-    only_set = is_plain & np.logical_and.reduceat(most == SET, groups)
     names = [rows.name[start] for start in starts.tolist()]
-    values = [rows.value[winner] for winner in winners]
+    values = [rows.value[winner] for winner in np.where(most == SET, last, starts).tolist()]
     once = (most == SET_ONCE).tolist()
+    owners = np.flatnonzero(another_owner)
+    groups = np.searchsorted(starts, owners)
     bounds = zip(
-        of_owner.tolist(), [*of_owner[1:].tolist(), count], groups.tolist(), [*groups[1:].tolist(), len(names)],
-        is_plain.tolist(), only_set.tolist(), times.tolist(), spoken.tolist(), strict=True,
+        owners.tolist(), [*owners[1:].tolist(), count], groups.tolist(), [*groups[1:].tolist(), len(names)],
+        np.logical_and.reduceat(plain, groups).tolist(), np.minimum.reduceat(rows.time, owners).tolist(),
+        np.maximum.reduceat(rows.latest, owners).tolist(), strict=True,
     )  # fmt: skip
-    for start, stop, first, upto, easy, set_only, time, latest in bounds:
+    for start, stop, first, upto, easy, time, latest in bounds:
         owner = rows.owner[start]
-        if set_only:
-            yield Final(owner, latest, dict(zip(names[first:upto], values[first:upto], strict=True)), {}, 0, time)
-        elif easy:
+        if easy:
             said: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
             for group in range(first, upto):
                 said[once[group]][names[group]] = values[group]
