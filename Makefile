@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak lint format bench golden samples clean
+.PHONY: help demo test soak differential sanitize lint format bench golden samples clean
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
@@ -17,7 +17,7 @@ PYTHON = $(shell .ci/pythons | awk 'NR == 1 {print $$2}')
 PINNED = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
 
 help:  ## list what can be asked for
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: the whole job, offline, no keys
 	$(VENV)/bin/backcast demo
@@ -35,6 +35,12 @@ test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on each Python 3.11+ found h
 
 soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids; up to an hour
 	@$(VENV)/bin/python -m pytest -s tests/soak_crashes.py tests/soak_million.py tests/soak_identities.py tests/soak_people.py
+
+differential: $(VENV)/.dev  ## native against Python over mutated rows of every tool; ROWS=200000
+	@$(VENV)/bin/python -m tests.differential --rows $(or $(ROWS),200000)
+
+sanitize: $(VENV)/.dev  ## the C part under address and undefined-behaviour sanitizers, over mutated rows; ROWS=20000
+	@.ci/sanitize $(VENV)/bin/python $(or $(ROWS),20000)
 
 lint: $(VENV)/.dev  ## ruff, its formatter and mypy, changing nothing
 	$(VENV)/bin/ruff check .

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import builtins
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -87,30 +87,46 @@ def pack(
     limits: Limits,
     ended: Sequence[tuple[int, int]] = (),
     doubtful: Sequence[tuple[int, int]] = (),
+    *,
+    most: int | None = None,
 ) -> Iterator[Batch]:
     """Cut events into batches, each within `limits`; a single event larger than that goes alone.
 
-    Ranges that `ended` are left out; `doubtful` ones are made again just as they were begun (law 4).
+    Ranges that `ended` are left out; `doubtful` ones are made again just as they were begun (law 4), whatever the
+    limits are now. `most` is the largest request that the service was found to take, in bytes.
     """
-    ranges = list(cuts([len(event) for event in events], limits))
-    if ended or doubtful:
-        begun = [*ended, *doubtful]
-        fresh = [cut for cut in ranges if not any(first <= cut[0] and cut[1] <= last for first, last in begun)]
-        ranges = sorted([*fresh, *doubtful])
-    for first, last in ranges:
+    sizes = [len(event) for event in events]
+    ranges = list(doubtful)
+    for first, last in _gaps(len(events), [*ended, *doubtful]):
+        cut = _cuts_within(sizes[first : last + 1], envelope, limits, most)
+        ranges += [(first + begin, first + end) for begin, end in cut]
+    for first, last in sorted(ranges):
         yield seal_batch(events[first : last + 1], first, envelope)
 
 
-def pack_runs(runs: Sequence[bytes], sizes: NDArray[np.int64], envelope: Envelope, limits: Limits) -> Iterator[Batch]:
+def _gaps(count: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The ranges of so many events that none of these holds; they may overlap, as a split batch and its pieces do."""
+    begin = 0
+    for first, last in sorted(ranges):
+        if first > begin:
+            yield begin, first - 1
+        begin = max(begin, last + 1)
+    if begin < count:
+        yield begin, count - 1
+
+
+def pack_runs(
+    runs: Sequence[bytes], sizes: NDArray[np.int64], envelope: Envelope, limits: Limits, *, most: int | None = None
+) -> Iterator[Batch]:
     """`pack` of events that stand in runs, each followed by a comma; nothing is cut apart or copied for it."""
     length = sum(map(len, runs))
-    if 0 < len(sizes) <= limits.batch_events and length <= most_bytes(limits):
+    if 0 < len(sizes) <= limits.batch_events and length <= most_bytes(_within(limits, envelope, most)):
         last = len(sizes) - 1
         yield Batch(0, last, length - 1 + envelope.length, envelope.squeeze(runs))
         return
     whole = memoryview(b"".join(runs))
     ends = np.cumsum(sizes + 1).tolist()
-    for first, last in cuts(sizes.tolist(), limits):
+    for first, last in _cuts_within(sizes.tolist(), envelope, limits, most):
         events = whole[ends[first - 1] if first else 0 : ends[last]]
         yield Batch(first, last, len(events) - 1 + envelope.length, envelope.squeeze([events]))
 
@@ -150,6 +166,39 @@ def cuts(sizes: Sequence[int], limits: Limits) -> Iterator[tuple[int, int]]:
         size += own + 1
     if sizes:
         yield first, len(sizes) - 1
+
+
+def even_cuts(sizes: Sequence[int], envelope: Envelope, limits: Limits, most: int) -> list[tuple[int, int]]:
+    """`cuts` into requests of at most `most` bytes: as few as can be, and of nearly equal bytes.
+
+    Requests as large as can be would each time leave a small one over.
+    """
+    limits = _within(limits, envelope, most)
+    found = list(cuts(sizes, limits))
+    low, high = max([sum(sizes) // len(found), *sizes]) if found else 0, most_bytes(limits)
+    near = max(1, high // 100)
+    while len(found) > 1 and high - low > near:
+        middle = (low + high) // 2
+        tried = list(cuts(sizes, replace(limits, batch_bytes=middle + ENVELOPE_ROOM)))
+        if len(tried) > len(found):
+            low = middle
+        else:
+            found, high = tried, middle
+    return found
+
+
+def _cuts_within(
+    sizes: Sequence[int], envelope: Envelope, limits: Limits, most: int | None
+) -> Iterable[tuple[int, int]]:
+    return cuts(sizes, limits) if most is None else even_cuts(sizes, envelope, limits, most)
+
+
+def _within(limits: Limits, envelope: Envelope, most: int | None) -> Limits:
+    """Limits whose requests are of at most `most` bytes, envelope and all."""
+    if most is None:
+        return limits
+    # `cuts` counts a comma after the last event too, and leaves the same room for every envelope.
+    return replace(limits, batch_bytes=min(limits.batch_bytes, most + 1 - envelope.length + ENVELOPE_ROOM))
 
 
 def squeeze(body: bytes) -> bytes:

@@ -7,8 +7,10 @@ read that (law 9). What is wrong with a key is said without saying the key.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pipeline.errors import UsageError
 
@@ -45,14 +47,23 @@ class Secret:
         raise TypeError("a secret is not pickled")
 
 
-def project_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret:
+class KeyFault(NamedTuple):
+    """What is wrong with a capture key and what to do, without the key. `stops`: nothing can be sent with it."""
+
+    message: str
+    hint: str
+    stops: bool = True
+
+
+def project_key(
+    file: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    cloud: bool = False,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Secret:
     """The capture key, from the file or the environment. Raises UsageError when it is absent or plainly wrong."""
-    key = _read(file, PROJECT_KEY, "--project-key-file", environment)
-    fault = project_key_fault(key.reveal())
-    if fault is not None:
-        message, hint = fault
-        raise UsageError(message, hint=hint)
-    return key
+    return checked_project_key(_read(file, PROJECT_KEY, "--project-key-file", environment), cloud=cloud, warn=warn)
 
 
 def given_project_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret | None:
@@ -62,23 +73,43 @@ def given_project_key(file: str | None = None, environment: Mapping[str, str] = 
     return _read(file, PROJECT_KEY, "--project-key-file", environment)
 
 
-def project_key_fault(text: str) -> tuple[str, str] | None:
-    """What is plainly wrong with a capture key and what to do, without saying the key; None where nothing is.
+def checked_project_key(key: Secret, *, cloud: bool = False, warn: Callable[[str], None] = lambda line: None) -> Secret:
+    """The key itself, after a look at its shape. Raises UsageError; `warn` is called with what is merely odd."""
+    fault = project_key_fault(key.reveal(), cloud=cloud)
+    if fault is not None and fault.stops:
+        raise UsageError(fault.message, hint=fault.hint)
+    if fault is not None:
+        warn(f"{fault.message}; {fault.hint}")
+    return key
 
-    Capture refuses these (service-behaviour 1.3), but quotes, which it takes for a part of a key that nobody has.
+
+def project_key_fault(text: str, *, cloud: bool = False) -> KeyFault | None:
+    """What is wrong with a capture key; None where nothing is. `cloud`: it is for one of the service's own regions.
+
+    Capture refuses most of these (service-behaviour 1.3). Quotes, and a text of any other shape, it takes for a key
+    that nobody has: the answer is 200 and the events are gone. A region's keys begin with phc_, but for those of its
+    oldest projects, which are 14 letters and digits or more. Other services may give keys of any shape.
     """
     if not text:
-        return "there is no project key", f"set {PROJECT_KEY}, or give --project-key-file FILE; it begins with phc_"
+        return KeyFault(
+            "there is no project key", f"set {PROJECT_KEY}, or give --project-key-file FILE; it begins with phc_"
+        )
     if text.startswith("phx_"):
-        return (
+        return KeyFault(
             "the project key given is a personal key (phx_…), which capture refuses",
             "take the project's own key, which begins with phc_",
         )
     if any(quote in text for quote in "\"'`"):
-        return "the project key has quotes in it, which are no part of a key", "take the quotes away"
+        return KeyFault("the project key has quotes in it, which are no part of a key", "take the quotes away")
     if len(text) > LONGEST or not _is_token(text):
-        return "the project key has a shape that capture refuses", "copy it again: phc_ and letters"
-    return None
+        return KeyFault("the project key has a shape that capture refuses", "copy it again: phc_ and letters")
+    if text.startswith("phc_") and text != "phc_":
+        return None
+    return KeyFault(
+        "the project key does not look like a capture key, which begins with phc_",
+        "copy it from the settings of the project, unless its keys look so",
+        stops=cloud and not re.fullmatch(r"[A-Za-z0-9_-]{14,}", text),
+    )
 
 
 def personal_key(file: str | None = None, environment: Mapping[str, str] = os.environ) -> Secret:

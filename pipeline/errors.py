@@ -9,6 +9,7 @@
     │   └── Busy                      exit 2    another run holds this plan: wait for it
     ├── UnreadableExport              exit 3    mend or fetch the export again
     ├── UnsafePlan                    exit 4    plan again, or mend what the gate says
+    │   ├── EmptyExport               exit 4    the export holds no row: name another, or fetch it again
     │   ├── StalePlan                 exit 4    an input, the mapping or an option changed: plan again
     │   └── BrokenLedger              exit 4    the plan's memory is damaged: restore it
     ├── Refused                       exit 5    the service said no: mend the key, quota or events
@@ -95,6 +96,10 @@ class UnsafePlan(BackcastError):
     """A gate failed, or the plan must not be applied as asked."""
 
     exit_code = 4
+
+
+class EmptyExport(UnsafePlan):
+    """An export can be read and holds no row, so that there is nothing to look at or to plan."""
 
 
 class StalePlan(UnsafePlan):

@@ -19,10 +19,12 @@ from pipeline.batch import Batch, Envelope, pack, pack_runs
 from pipeline.errors import StalePlan
 from pipeline.events import Encoder, Events, Mapper, make_events
 from pipeline.events.gathering import Gathered, Gathering
+from pipeline.events.looking import Looking, Names
 from pipeline.events.promoted import Promoting, Said, promoted
 from pipeline.extract import rows as read_rows
 from pipeline.identified import Identified, without_profiles
 from pipeline.identity import content_key
+from pipeline.mapping.wanted import Wanted
 from pipeline.offsets import count_offsets
 from pipeline.schema import Block, Limits, Options, Part, Reject
 from pipeline.validate import WITHOUT_TIME, Rules
@@ -57,7 +59,8 @@ NAME = np.uint32((1 << 31) - 1)
 class Recipe:
     """All that decides what events a source becomes. `compile` gives the mapper for the options.
 
-    `identified` is the plan's table of ids that get a profile; without it all do.
+    `identified` is the plan's table of ids that get a profile; without it all do. `wanted` are references that a plan
+    looks for, and decide nothing.
     """
 
     compile: Callable[[Options], Mapper]
@@ -66,6 +69,7 @@ class Recipe:
     parts: tuple[Part, ...]
     excluded: frozenset[str] = frozenset()
     identified: Path | None = None
+    wanted: Wanted | None = None
 
 
 class Task(NamedTuple):
@@ -74,7 +78,8 @@ class Task(NamedTuple):
     `limit` reads only so many of its rows. `seal` is the planned digest, "" while planning.
     `copies` are the plan's decisions on events of this block (see `Copy`).
     `ended` are the ranges of events that need no batch any more, `doubtful` those to be sent again just as they were:
-    what earlier runs left in the ledger. Ranges are (first, last), counted from 0 after the tables.
+    what earlier runs left in the ledger. Ranges are (first, last), counted from 0 after the tables. `most` is the
+    largest request that the service was found to take, in bytes; None where it refused none for its size.
     """
 
     number: int
@@ -84,6 +89,7 @@ class Task(NamedTuple):
     copies: Sequence[Copy] = ()
     ended: Sequence[tuple[int, int]] = ()
     doubtful: Sequence[tuple[int, int]] = ()
+    most: int | None = None
 
 
 class Copy(NamedTuple):
@@ -103,6 +109,7 @@ class BlockNotes(NamedTuple):
 
     `group_types` counts rows that name a group, by type; `promoted` is what `events.promoted` counts. `gathered` is
     what the rows of this block and others before it say beside their events, None while the worker still holds it.
+    `found` are the names that its `good_rows` have (`events.looking`).
     """
 
     rows: int
@@ -121,6 +128,8 @@ class BlockNotes(NamedTuple):
     group_types: Counter[str]
     promoted: Counter[str]
     gathered: Gathered | None
+    good_rows: int
+    found: Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,7 @@ class Maker:
             excluded=recipe.excluded,
         )
         self.promoting = Promoting()
+        self.looking = Looking(recipe.wanted) if recipe.wanted is not None else None
 
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows: those of a table are read as `--set table=NAME` would have them read."""
@@ -169,12 +179,13 @@ class Maker:
         part = self.recipe.parts[task.block.part]
         mapper = self.mapper_of(part)
         members = mapper.map_members is not None
-        rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members)
+        rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks)
         if gathering is not None:
             gathering.begin(task.number)
         made = make_events(
             rows, mapper, self.encoder, self.rules,
             part=part.path, limit=task.limit, observe=observe, gathering=gathering,
+            looking=self.looking if gathering is not None else None,
         )  # fmt: skip
         return made, rows.canonical
 
@@ -241,6 +252,8 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
         gathering.end(),
         promoted(made),
         gathering.take() if gathering.full else None,
+        made.good_rows,
+        made.found,
     )
 
 
@@ -268,10 +281,10 @@ def make_batches(maker: Maker, task: Task) -> Made:
     """Make a block's requests: the events, the tables applied, packed to bytes. The one line of every apply."""
     if not (task.copies or task.ended or task.doubtful or maker.identified is not None):
         made, _ = maker.sealed(task)
-        batches = list(pack_runs(made.runs, made.sizes, maker.envelope, maker.recipe.limits))
+        batches = list(pack_runs(made.runs, made.sizes, maker.envelope, maker.recipe.limits, most=task.most))
         return Made(made.digest, made.rows, made.count, batches)
     made, kept, skipped = maker.tabled(task)
-    batches = list(pack(kept, maker.envelope, maker.recipe.limits, task.ended, task.doubtful))
+    batches = list(pack(kept, maker.envelope, maker.recipe.limits, task.ended, task.doubtful, most=task.most))
     return Made(made.digest, made.rows, len(kept), batches, skipped)
 
 

@@ -30,7 +30,11 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a delimited part is written. `header` names the columns, duplicates told apart (`a`, `a__2`)."""
+    """How a delimited part is written. `header` names the columns, duplicates told apart (`a`, `a__2`).
+
+    Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
+    where there is a header, leaves no trace in a plan.
+    """
 
     delimiter: str = ","
     quote: str = '"'
@@ -38,6 +42,7 @@ class Dialect:
     encoding: str = "utf-8"
     bom: bool = False
     header: tuple[str, ...] = ()
+    headless: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

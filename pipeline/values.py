@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from pipeline.json_limits import unsendable
+
 Value: TypeAlias = "Raw | str | int | float | bool | None"
 Record: TypeAlias = "dict[str, Value]"
 
@@ -72,7 +74,8 @@ def text(value: Value) -> str | None:
 def opened(value: Value) -> Record | None:
     """An object's members, values untouched; text that holds a JSON object is opened too.
 
-    None when absent or blank. Raises BadValue for anything else.
+    None when absent or blank. Raises BadValue for anything else, and for text that holds what cannot be sent: rows were
+    looked over before (`pipeline.extract`), what stands in their texts was not.
     """
     if value is None:
         return None
@@ -91,15 +94,19 @@ def opened(value: Value) -> Record | None:
     else:
         raise BadValue(f"an object was expected, not {value!r}")
     try:
-        return _decode_object(source)
+        members = _decode_object(source)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadValue(f"an object was expected: {error}") from None
+    if source is not value and (problem := unsendable(source)):
+        raise BadValue(problem)
+    return members
 
 
 def items(value: Value) -> list[Value] | None:
     """A list's members, untouched; text that holds a JSON list is opened too. None when absent.
 
-    A single scalar counts as a list of one. Raises BadValue as `text` does.
+    A single scalar counts as a list of one, and so does text whose list holds what cannot be sent. Raises BadValue as
+    `text` does.
     """
     if is_absent(value):
         return None
@@ -107,12 +114,12 @@ def items(value: Value) -> list[Value] | None:
     if type(value) is Raw:
         raw = bytes(value)
         if raw[:1] == b"[":
-            source = raw
+            source = value
         elif raw[:1] == b'"' and raw[1:].lstrip()[:1] == b"[":
             source = _characters(raw).encode("utf-8", "surrogatepass")
     elif type(value) is str and value.lstrip()[:1] == "[":
         source = value.encode("utf-8", "surrogatepass")
-    if source is None:
+    if source is None or (source is not value and unsendable(source)):
         return [value]
     try:
         members: list[Value] = list(_decode_list(source))

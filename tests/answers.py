@@ -26,5 +26,5 @@ class Service(Server):
 @contextmanager
 def answering(answer: Answer) -> Iterator[Service]:
     """Serve on loopback."""
-    with scripted_server.serving(answer, methods=("GET", "POST", "PATCH", "DELETE")) as server:
+    with scripted_server.serving(answer, methods=("GET", "POST", "PATCH", "PUT", "DELETE")) as server:
         yield Service(server.url, server.port, server.asked)

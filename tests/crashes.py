@@ -234,7 +234,7 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
     """Resume a run that died: the planned set lands, and only what was in doubt may have been sent twice."""
     ledger = directory / "ledger.sqlite"
     doubts = list(read_places(ledger, "begun"))
-    assert len(doubts) <= 2 * scene.concurrency
+    assert len(doubts) <= scene.concurrency
     adds_up(ledger)
     outcome = run(directory, url or service.url, pace=Pace(scene.concurrency, AT_ONCE))
     assert (outcome.problem, outcome.balanced) == (None, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -26,6 +27,7 @@ from pipeline.deliver.retry import Patience
 from pipeline.deliver.sink import Answer, Receipt, Sink
 from pipeline.ledger import Ledger
 from pipeline.plan.sealed import Plan
+from pipeline.service import LocalService
 from pipeline.workers import Workers
 
 KEY = "phc_testMARKED"
@@ -98,7 +100,7 @@ def run(
 ) -> Outcome:
     """Apply a plan in this process, without waiting between tries."""
     plan, place = workflow.load_plan(directory)
-    options = {name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout") if name in asked}
+    options = {name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout", "answered") if name in asked}
     request = workflow.ApplyRequest(to, Secret(key), pace=pace or Pace(4, AT_ONCE), workers=workers, **options)
     return workflow.apply_plan(plan, place, request, **asked)
 
@@ -161,6 +163,15 @@ class Reply(Said):
     body: Any = b'{"status":"Ok"}'
 
 
+def tamper(service: LocalService, sql: str) -> None:
+    """Change what landed, as nothing that a client may do can; the copy that queries see is made anew."""
+    service.store._writer.execute(sql)
+    service._queries._drop()
+    if service._queries._folder is not None:
+        shutil.rmtree(service._queries._folder)
+        service._queries._folder = None
+
+
 def passed_on(url: str, body: bytes) -> Reply:
     """The answer of the service at `url` to the same request; none where it has ended."""
     gzipped = {"Content-Encoding": "gzip"}
@@ -179,3 +190,9 @@ def uuids_in(body: bytes) -> list[str]:
 def uuids(asked: Sequence[Asked]) -> list[list[str]]:
     """The uuids of each request."""
     return [[event["uuid"] for event in one.events] for one in asked]
+
+
+def forget(directory: Path) -> None:
+    """Make a plan one that was never applied."""
+    for leftover in (*directory.glob("ledger.sqlite*"), directory / "sent-to.json"):
+        leftover.unlink(missing_ok=True)

@@ -20,6 +20,9 @@ OPERATIONS: dict[str, tuple[Do, str, str, Said]] = {
     "create": (lambda c: c.hog_functions.create({"name": "a"}), "POST", FUNCTIONS, Said(201, {"id": ID})),
     "retrieve": (lambda c: c.hog_functions.retrieve(ID), "GET", f"{FUNCTIONS}{ID}/", Said(200, {"id": ID})),
     "update": (lambda c: c.hog_functions.update(ID, {"name": "a"}), "PATCH", f"{FUNCTIONS}{ID}/", Said(200, {})),
+    "update by PUT": (
+        lambda c: c.hog_functions.update(ID, {"name": "a"}, put=True), "PUT", f"{FUNCTIONS}{ID}/", Said(200, {})
+    ),
     "delete": (lambda c: c.hog_functions.delete(ID), "PATCH", f"{FUNCTIONS}{ID}/", Said(200, {"deleted": True})),
     "broadcast": (lambda c: c.hog_functions.broadcast(ID), "POST", f"{FUNCTIONS}{ID}/broadcast/", EMPTY),
     "invoke": (lambda c: c.hog_functions.invoke(ID), "POST", f"{FUNCTIONS}{ID}/invocations/", EMPTY),
@@ -36,11 +39,20 @@ OPERATIONS: dict[str, tuple[Do, str, str, Said]] = {
     "update recording": (
         lambda c: c.session_recordings.update("r", {"person": {}}), "PATCH", f"{RECORDINGS}r/", Said(200, {})
     ),
+    "update recording by PUT": (
+        lambda c: c.session_recordings.update("r", {"viewed": True}, put=True), "PUT", f"{RECORDINGS}r/", Said(200, {})
+    ),
     "delete recording": (lambda c: c.session_recordings.delete("r"), "DELETE", f"{RECORDINGS}r/", Said(204)),
     "sharing": (lambda c: c.session_recordings.sharing("r"), "GET", f"{RECORDINGS}r/sharing/", Said(200, {})),
+    "refresh sharing": (
+        lambda c: c.session_recordings.refresh_sharing("r"), "POST", f"{RECORDINGS}r/sharing/refresh/", Said(200, {})
+    ),
     "list projects": (lambda c: list(c.projects.list()), "GET", "/api/projects/", PAGE),
 }  # fmt: skip
-"""Each operation of service-api 4: how the client does it, its method and path, an answer of the contract."""
+"""Each operation of service-api 4, and the three that the service alone has (service-behaviour 1.9).
+
+How the client does it, its method and path, an answer of the contract.
+"""
 
 
 def envelope(detail: str, code: str = "c", kind: str = "t", attr: str | None = None) -> dict[str, Any]:

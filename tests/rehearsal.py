@@ -16,7 +16,6 @@ import httpx
 from pipeline.service import Keyring, LocalService, Settings
 from pipeline.service.keys import Project
 from pipeline.service.profiles import GroupProfile, IngestionWarning, PersonProfile
-from pipeline.service.query import rows
 
 NOW = 1_700_000_000_000_000
 """2023-11-14T22:13:20Z, in microseconds."""
@@ -59,7 +58,7 @@ class Room:
         return self.service.warnings(self.project)
 
     def select(self, sql: str) -> list[tuple[Any, ...]]:
-        return rows(self.service.store.select(sql, self.project))
+        return self.service.store.select(sql, self.project)
 
     def count(self) -> int:
         return int(self.select("select count(*) from events")[0][0])

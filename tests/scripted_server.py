@@ -109,7 +109,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PATCH = do_DELETE = _answer
+    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _answer
 
     def handle(self) -> None:
         try:

@@ -21,6 +21,7 @@ from deliveries import (
     CallSink,
     Reply,
     balances,
+    forget,
     in_ledger,
     planned,
     run,
@@ -167,6 +168,39 @@ def test_garbage_is_in_doubt_after_three_tries(tmp_path: Path) -> None:
     assert in_ledger(directory, "select state, tries, status from batches where tries > 0") == [("begun", 3, 200)]
 
 
+ROWS = [
+    ("contract", Reply(200, b'{"status":"Ok"}'), True),
+    ("contract", Reply(202, b'{"status":1}'), True),
+    ("contract", Reply(200, b""), True),
+    ("contract", Reply(200, b"{}"), True),
+    ("contract", Reply(204, b""), False),
+    ("contract", Reply(200, b"null"), False),
+    ("contract", Reply(200, b"[]"), False),
+    ("contract", Reply(200, b'{"status":"Error","error":"nope"}'), False),
+    ("contract", Reply(200, b'{"error":"nope"}'), False),
+    ("posthog", Reply(200, b'{"status":"Ok"}'), True),
+    ("posthog", Reply(201, b'{"status":1}'), True),
+    ("posthog", Reply(200, b""), False),
+    ("posthog", Reply(200, b"{}"), False),
+    ("posthog", Reply(204, b""), False),
+    ("posthog", Reply(200, b'{"status":0}'), False),
+]
+"""What the README says of a 2xx, row by row: the plan's dialect, the answer, whether it settles."""
+
+
+@pytest.mark.parametrize(("dialect", "reply", "settles"), ROWS)
+def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, reply: Reply, settles: bool) -> None:
+    """At any address the plan's own dialect decides; what is in doubt is sent three times, then the run ends with 6."""
+    directory = planned(tmp_path, 10, files=1, dialect=dialect)
+    with serving(scripted(reply)) as server:
+        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        assert len(server.asked) == (1 if settles else 3)
+        assert len({one.body for one in server.asked}) == 1
+    assert outcome.balanced is settles
+    assert (outcome.counts.accepted, outcome.counts.in_doubt) == ((10, 0) if settles else (0, 10))
+    assert (outcome.problem.exit_code if outcome.problem else 0) == (0 if settles else 6)
+
+
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 0])
 def test_a_passing_failure_is_retried_with_the_same_bytes(tmp_path: Path, status: int) -> None:
     """The very same request again, until it settles."""
@@ -257,8 +291,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_run_balances_and_resumes(small: Path, script: list[Receipt], concurrency: int) -> None:
     """Whatever a service answers, each run balances; once it answers well everything is settled or refused, once."""
     plan, _ = workflow.load_plan(small)
-    for leftover in small.glob("ledger.sqlite*"):
-        leftover.unlink()
+    forget(small)
     answers = iter(script)
     lock = threading.Lock()
     taken: Counter[str] = Counter()

@@ -14,7 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deliveries import AT_ONCE, KEY, OK, Asked, CallSink, Reply, balances, in_ledger, run, run_to, scripted, serving
+from deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    Asked,
+    CallSink,
+    Reply,
+    balances,
+    forget,
+    in_ledger,
+    run,
+    run_to,
+    scripted,
+    serving,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from phased import TYPES, in_order, phase_of, phase_of_body, planned_in_phases
@@ -195,7 +209,7 @@ def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
             "made": 66, "accepted": 7, "refused": 0, "in_doubt": 0, "already_settled": 59, "unsent": 0,
         }  # fmt: skip
         assert service.select("select count(*) from raw_events") == [(66,)]
-    assert json.loads(status(directory, "--json"))["state"] == "done"
+    assert json.loads(status(directory, "--json"))["state"] == "sent"
 
 
 def test_the_order_is_the_plan_s_whatever_was_written(tmp_path: Path) -> None:
@@ -370,8 +384,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
 ) -> None:
     """Whatever a service answers and whatever phases are held: each run balances, by phase too, and all ends once."""
     plan, place = workflow.load_plan(small)
-    for leftover in small.glob("ledger.sqlite*"):
-        leftover.unlink()
+    forget(small)
     answers = iter(script)
     lock = threading.Lock()
     taken: Counter[str] = Counter()

@@ -15,10 +15,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "native", "schema", "identity", "config", "values", "junk", "printable", "ctrl_c", "counted",
-    "zone_hints", "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events", "batch", "survey",
-    "ledger", "identified", "make", "workers", "plan", "deliver", "management", "verify", "report", "service", "jobs",
-    "workflow", "demonstration", "cli",
+    "errors", "native", "json_limits", "schema", "identity", "config", "values", "junk", "printable", "files",
+    "ctrl_c", "counted", "zone_hints", "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events",
+    "batch", "survey", "ledger", "identified", "make", "workers", "plan", "deliver", "management", "verify", "report",
+    "service", "jobs", "workflow", "demonstration", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
@@ -27,10 +27,11 @@ LIBRARIES = {
     "httpx": {"deliver.capture", "management.client"},
     "tenacity": {"deliver.retry", "management.retry"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled", "jobs.known", "jobs.trouble"},
-    "duckdb": {"plan.database", "service.store"},
+    "duckdb": {"plan.database", "service.store", "service.query_worker"},
     "yaml": {"mapping.loader"},
     "pyarrow": {
         "extract.parquet",
+        "extract.parquet_footer",
         "extract.parquet_values",
         "extract.sniff",
         "plan.database",
@@ -40,7 +41,9 @@ LIBRARIES = {
         "report.pairs",
         "service.columns",
         "service.store",
-        "service.query",
+        "service.json_values",
+        "service.query_copy",
+        "service.query_worker",
     },
     "pandas": {"survey", "verify", "report"},
     "jinja2": {"report.html", "service.page.rendering"},

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from commands import generic
-from deliveries import Reply, export, planned, scripted, serving, uuid
+from deliveries import Reply, export, planned, scripted, serving, tamper, uuid
 
+import pipeline
+from pipeline.errors import UsageError
 from pipeline.service import LocalService
 
 NOTHING = dict.fromkeys(("made", "accepted", "refused", "in_doubt", "already_settled", "unsent"), 0)
@@ -20,7 +22,7 @@ def test_apply_status_and_verify_print_the_documented_objects(
     """Planned, applied, proved: each object has its fields, and stdout holds nothing else."""
     directory = planned(tmp_path, 20)
     said = call("status", directory, "--json")
-    assert (said.json["format"], said.json["state"], said.json["events"]["made"]) == ("backcast.status/1", "planned", 0)
+    assert (said.json["format"], said.json["state"], said.json["events"]["made"]) == ("backcast.status/1", "ready", 0)
     with LocalService() as service:
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
         said = call("apply", directory, "--to", service.url, "--json")
@@ -31,11 +33,11 @@ def test_apply_status_and_verify_print_the_documented_objects(
         monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
         said = call("verify", directory, "--to", service.url, "--json")
         assert (said.code, said.json["format"], said.json["proved"]) == (0, "backcast.verify/1", True)
-        service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
+        tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
         said = call("verify", directory, "--to", service.url, "--json")
         assert (said.code, said.json["events"]["missing"], said.json["proved"]) == (7, 1, False)
     said = call("status", directory, "--json")
-    assert (said.json["state"], said.json["events"]["accepted"]) == ("done", 20)
+    assert (said.json["state"], said.json["events"]["accepted"]) == ("differs", 20)
 
 
 def test_a_dry_run_needs_no_key_and_no_network(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +70,39 @@ def test_apply_without_a_key_is_a_usage_error(call: Any, tmp_path: Path, monkeyp
     said = call("apply", planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
     assert said.code == 2
     assert "BACKCAST_PROJECT_KEY" in said.two_lines[1]
+
+
+NO_KEY = "Error: the project key does not look like a capture key"
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_text_that_is_no_key_is_refused_before_anything_else(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    """`abc` for a region is exit 2, and so is a personal key anywhere; a dry run looks at the key alike."""
+    directory = planned(tmp_path, 3, target="us")
+    here = planned(tmp_path / "here", 3)
+    words = ["--yes", *(["--dry-run"] if dry else [])]
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
+    said = call("apply", directory, "--to", "us", *words)
+    assert (said.code, said.two_lines[0].startswith(NO_KEY), "abc" in said.err) == (2, True, False)
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "phx_0123456789")
+    said = call("apply", here, "--to", "http://127.0.0.1:1", *words)
+    assert (said.code, "personal key" in said.two_lines[0], "phx_0123456789" in said.err) == (2, True, False)
+    with pytest.raises(UsageError, match="personal key"):
+        pipeline.apply_plan(here, "http://127.0.0.1:1", project_key="phx_0123456789", dry_run=dry)
+
+
+def test_an_odd_key_of_another_service_is_a_warning(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other services may give keys of any shape: one warning on stderr, and the plan is sent."""
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
+    directory = planned(tmp_path, 3)
+    with serving(scripted(Reply())) as server:
+        for words in (["--dry-run"], []):
+            said = call("apply", directory, "--to", server.url, "--quiet", *words)
+            assert said.code == 0
+            assert said.err.count("Warning: the project key does not look like a capture key") == 1
+        assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize("typed", ["", "19\n", "yes\n", "200\n"])

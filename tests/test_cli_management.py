@@ -58,6 +58,7 @@ COMMANDS: dict[str, tuple[list[str], str, str, Said]] = {
     "hog-functions get": ([ID], "GET", f"hog_functions/{ID}/", Said(200, FUNCTION)),
     "hog-functions create": (["--name", "a"], "POST", "hog_functions/", Said(201, FUNCTION)),
     "hog-functions update": ([ID, "--name", "a"], "PATCH", f"hog_functions/{ID}/", Said(200, FUNCTION)),
+    "hog-functions update ": ([ID, "--name", "a", "--put"], "PUT", f"hog_functions/{ID}/", Said(200, FUNCTION)),
     "hog-functions delete": ([ID, "--yes"], "PATCH", f"hog_functions/{ID}/", Said(200, FUNCTION)),
     "hog-functions broadcast": ([ID, "--yes"], "POST", f"hog_functions/{ID}/broadcast/", Said(200)),
     "hog-functions invoke": ([ID], "POST", f"hog_functions/{ID}/invocations/", Said(200)),
@@ -70,10 +71,17 @@ COMMANDS: dict[str, tuple[list[str], str, str, Said]] = {
     "recordings list": ([], "GET", "session_recordings/", Said(200, PAGE)),
     "recordings get": (["r"], "GET", "session_recordings/r/", Said(200, {"id": "r"})),
     "recordings update": (["r", "--person", "{}"], "PATCH", "session_recordings/r/", Said(200, {"id": "r"})),
+    "recordings update ": (["r", "--person", "{}", "--put"], "PUT", "session_recordings/r/", Said(200, {"id": "r"})),
     "recordings delete": (["r", "--yes"], "DELETE", "session_recordings/r/", Said(204)),
     "recordings sharing": (["r"], "GET", "session_recordings/r/sharing/", Said(200, {"enabled": True})),
+    "recordings refresh-sharing": (
+        ["r", "--yes"],
+        "POST",
+        "session_recordings/r/sharing/refresh/",
+        Said(200, {"enabled": True}),
+    ),
 }
-"""Each command: its arguments, its method and path in the project, an answer of the contract."""
+"""Each command, some in two ways: its arguments, its method and path in the project, an answer."""
 
 
 @pytest.mark.parametrize("command", COMMANDS)

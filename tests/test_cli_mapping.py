@@ -50,3 +50,23 @@ def test_a_table_without_event_names_is_answered_with_a_constant_event(call: Any
     assert "event==Order" in words
     words[words.index("DIR")] = str(tmp_path / "plan")
     assert call("plan", tmp_path / "orders.csv", *words).code == 0
+
+
+@pytest.mark.parametrize(("column", "chosen"), [("id", "id"), ("order_id,id", "id"), ("order_id", None)])
+def test_a_new_mapping_proposes_as_key_what_no_two_rows_share(
+    call: Any, tmp_path: Path, column: str, chosen: str | None
+) -> None:
+    """A column that is called an id and repeats is none; a row that stands in two files is one row."""
+    names = f"event,user_id,timestamp,{column.replace('order_id', 'event_id')}"
+    rows = [f"{event},u-1,2021-03-0{day}T10:00:00Z" for event, day in (("Ordered", 1), ("Paid", 1), ("Paid", 2))]
+    cells = [",".join("o-1" if name == "order_id" else f"i-{n}" for name in column.split(",")) for n in range(3)]
+    for file in ("a.csv", "b.csv"):
+        text = "".join(
+            f"{line}\n" for line in (names, *(f"{row},{cell}" for row, cell in zip(rows, cells, strict=True)))
+        )
+        (tmp_path / file).write_text(text)
+    said = call("mapping", "new", tmp_path)
+    assert said.code == 0
+    key = [line for line in said.out.splitlines() if line.startswith("key:")]
+    assert key == ([] if chosen is None else [f"key: {{of: [/{chosen}], needs: [/{chosen}]}}"])
+    assert ("event_id: different rows share a value" in said.out) == (chosen is None)

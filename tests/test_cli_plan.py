@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 from pathlib import Path
@@ -167,6 +168,27 @@ def test_survey_prints_one_object(call: Any) -> None:
     """`survey --json` is pure JSON."""
     said = call("survey", SAMPLES / "mixpanel", "--json")
     assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", gzip.compress(b"")])
+def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes) -> None:
+    """Whatever looks at it says that it holds no row, and why, with the exit code of a plan of it."""
+    empty = tmp_path / "empty.jsonl"
+    empty.write_bytes(content)
+    for command in (("survey", empty), ("mapping", "new", empty), ("plan", empty, "-o", tmp_path / "a")):
+        said = call(*command)
+        assert said.code == 4
+        assert said.two_lines[0].startswith("Error: the export holds no row (empty.jsonl: not")
+    said = call("survey", empty, "--json")
+    assert (said.code, said.json["rows"]) == (4, 0)
+    assert call("plan", empty, *generic(), "-o", tmp_path / "b").code == 4
+
+
+def test_a_table_of_nothing_but_a_header_is_no_success(call: Any, tmp_path: Path) -> None:
+    """It has columns and no row."""
+    (tmp_path / "a.csv").write_text("event,time\n")
+    said = call("survey", tmp_path / "a.csv")
+    assert (said.code, said.two_lines[0]) == (4, "Error: the export holds no row")
 
 
 def test_an_instant_that_is_to_come_is_refused(call: Any, tmp_path: Path) -> None:

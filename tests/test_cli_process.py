@@ -63,6 +63,41 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
         assert (form, rejects.returncode, told) == (form, 0, "")
 
 
+def unread(*words: object, stream: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+    """A command one of whose streams nobody reads: its exit code, and what it printed to the other one."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: writer}
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", *map(str, words)],
+        **streams, text=True, env=os.environ | (env or {}), timeout=60, check=False,
+    )  # type: ignore[call-overload]  # fmt: skip
+    os.close(writer)
+    return done.returncode, done.stderr if stream == "stdout" else done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--help"], 0), (["plan", "--help"], 0), (["--version"], 0), (["mapping", "list"], 0), ([], 2)]
+)
+def test_help_into_a_closed_pipe_is_quiet(words: list[str], code: int) -> None:
+    """What click itself prints ends as other commands do: without a word, and with the code that it has anyway."""
+    assert unread(*words, stream="stdout") == (code, "")
+
+
+def test_nobody_reading_the_messages_stops_no_run(tmp_path: Path) -> None:
+    """`apply 2>&1 | head -1`: a warning that cannot be written ends nothing, and an error keeps its code."""
+    directory = planned(tmp_path, 20)
+    plan = directory / "plan.json"
+    with serving(lambda asked: Reply()) as server:
+        words = ["apply", directory, "--to", server.url, "--workers", "0"]
+        (directory / "report.json").unlink()
+        (directory / "report.json").mkdir()  # a warning
+        assert unread(*words, stream="stderr", env={"BACKCAST_PROJECT_KEY": KEY})[0] == 0
+        assert sum(len(asked.events) for asked in server.asked) == 20
+    plan.unlink()
+    assert unread("status", directory, stream="stderr") == (2, "")
+
+
 def test_the_exit_code_survives_a_closed_pipe(tmp_path: Path) -> None:
     """Whoever does not read the result still gets the exit code: 5 for a refused event."""
     directory = planned(tmp_path, 20)

@@ -91,6 +91,32 @@ def test_a_project_key_of_64_characters_is_taken() -> None:
     assert project_key(None, {"BACKCAST_PROJECT_KEY": text}).reveal() == text
 
 
+@pytest.mark.parametrize(
+    ("text", "cloud", "elsewhere"),
+    [
+        (KEY, "", ""),
+        ("phc_test_any", "", ""),
+        ("abc", "stops", "warns"),
+        ("phc_", "stops", "warns"),
+        ("not.a.key.of.any.project", "stops", "warns"),
+        ("sTmFpSfHdP1sSg", "warns", "warns"),
+        ("phx_0123456789", "stops", "stops"),
+    ],
+)
+def test_a_text_that_does_not_look_like_a_capture_key(text: str, cloud: str, elsewhere: str) -> None:
+    """A region stops what cannot be a key of it; its oldest projects, and other services, have keys of other shapes."""
+    for at_cloud, expected in ((True, cloud), (False, elsewhere)):
+        warned: list[str] = []
+        found = ""
+        try:
+            project_key(None, {"BACKCAST_PROJECT_KEY": text}, cloud=at_cloud, warn=warned.append)
+        except UsageError as error:
+            found = "stops"
+            warned = [error.message, error.hint]
+        assert (found or ("warns" if warned else "")) == expected
+        assert not warned or text == "phc_" or text not in " ".join(warned)
+
+
 def test_a_key_file_that_cannot_be_read_names_the_file_and_the_flag(tmp_path: Path) -> None:
     """Exit 2 for an absent file and for one that is no text."""
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -54,32 +55,87 @@ def test_a_status_means_what_the_table_says(status: int, answer: Answer, taken: 
     assert judge(status, b"why") == Receipt(answer, status, "why", 0.0, taken)
 
 
-@pytest.mark.parametrize("body", [b"", b"  \n", b'{"status":"Ok"}', b'{"status":1}', b"{}", b"[]", b"true"])
-def test_success_with_an_empty_or_json_body_settles(body: bytes) -> None:
-    """In the contract's dialect any JSON settles, and so does nothing at all."""
-    assert judge(200, body).answer is Answer.SETTLED
-    assert judge(204, body).answer is Answer.SETTLED
+SUCCESS = [
+    b'{"status":"Ok"}',
+    b'{"status":1}',
+    b' {"status": "Ok", "more": [1, null]} \n',
+    b'{"status":"Ok","error":null}',
+]
+SILENT = [b"", b" \n", b"{}", b'{"accepted":12}', b'{"quota_limited":[]}', b'{"errors":[]}']
+"""Answers that name neither a status nor an error: the contract shows none, the service itself gives none of them."""
+DOUBTFUL = [
+    *[b"null", b"[]", b"true", b"1", b'"Ok"', b'[{"status":"Ok"}]'],
+    *[b'{"status":"ok"}', b'{"status":"OK"}', b'{"status":"Ok "}', b'{"Status":"Ok","status":null}'],
+    *[b'{"status":0}', b'{"status":2}', b'{"status":1.0}', b'{"status":true}', b'{"status":"1"}', b'{"status":[1]}'],
+    *[b'{"status":"Error","error":"nope"}', b'{"status":"Ok","error":"nope"}', b'{"error":{"code":1}}'],
+    *[b'{"errors":["a"]}', b'{"Error_Code":7}', b'{"type":"authentication_error","detail":"Not found."}'],
+    *[b'{"status":"Error","status":"Ok"}', b'{"status":"Ok","status":"Ok"}', b'{"status":"Ok","a":{"b":1,"b":2}}'],
+    *[b"<html>welcome</html>", b'{"status":"Ok"', b'{"status":"Ok"}{"status":"Ok"}', b'{"status":"Ok","a":NaN}'],
+    *[b"\xff\xfe", b'{"status":"Ok","a":"\xff"}', '{"status":"Ok"}'.encode("utf-16"), b'\xef\xbb\xbf{"status":"Ok"}'],
+    *[b"[" * 100_000, b'{"status":"Ok"}' + b" " * 70_000 + b"and so on", b'{"a":' + b"1" * 5_000 + b"}"],
+    b" " * 70_000,
+]
+DIALECTS = ["contract", "posthog"]
 
 
-@pytest.mark.parametrize("body", [b"<html>welcome</html>", b'{"status":"Ok"', b"\xff\xfe", b"[" * 100_000])
-def test_success_with_anything_else_is_in_doubt(body: bytes) -> None:
-    """A 200 that is no JSON came from somebody in between: nothing is settled by it."""
-    assert judge(200, body).answer is Answer.DOUBT
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("status", [200, 201, 202, 299])
+@pytest.mark.parametrize("body", SUCCESS)
+def test_a_body_that_says_success_settles(status: int, body: bytes, dialect: str) -> None:
+    """A 2xx whose body has the status Ok or 1 and no error settles in both dialects, whatever stands beside it."""
+    assert judge(status, body, dialect=dialect) == Receipt(Answer.SETTLED, status)
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"status":"ok"}', b'{"status":0}'])
-def test_the_service_itself_settles_with_its_own_words_only(body: bytes) -> None:
-    """In the dialect of the service only status Ok or 1 settles."""
+@pytest.mark.parametrize("body", SILENT)
+def test_silence_settles_in_the_dialect_of_the_contract_alone(body: bytes) -> None:
+    """The contract shows no answer, so an empty 200 or an object without status and error will do; never elsewhere."""
+    assert judge(200, body, dialect="contract").answer is Answer.SETTLED
     assert judge(200, body, dialect="posthog").answer is Answer.DOUBT
-    assert judge(200, b'{"status":"Ok"}', dialect="posthog").answer is Answer.SETTLED
-    assert judge(200, b'{"status":1}', dialect="posthog").answer is Answer.SETTLED
 
 
-def test_a_used_up_quota_stops_though_the_status_is_200() -> None:
-    """`quota_limited` says that the events were dropped."""
-    receipt = judge(200, b'{"status":"Ok","quota_limited":["events"]}', dialect="posthog")
-    assert (receipt.answer, receipt.taken) == (Answer.STOP, False)
-    assert judge(200, b'{"status":"Ok","quota_limited":[]}').answer is Answer.SETTLED
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("status", [201, 202, 204, 205])
+def test_no_body_settles_with_the_status_200_alone(status: int, dialect: str) -> None:
+    """A 204 or an empty 202 is no answer of capture to a request such as ours, in no dialect."""
+    receipt = judge(status, b"", dialect=dialect)
+    assert (receipt.answer, receipt.taken) == (Answer.DOUBT, True)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("body", DOUBTFUL, ids=lambda body: repr(body[:40]))
+def test_success_with_anything_else_is_in_doubt(body: bytes, dialect: str) -> None:
+    """A 2xx that does not say success settles nothing: another status, an error, no object, no UTF-8, two meanings."""
+    receipt = judge(200, body, dialect=dialect)
+    assert (receipt.answer, receipt.taken) == (Answer.DOUBT, True)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("content_type", ["text/html", "application/json; charset=latin-1", ""])
+def test_the_content_type_decides_nothing(content_type: str, dialect: str) -> None:
+    """The body says what was done, under whatever name it comes."""
+    headers = {"Content-Type": content_type}
+    assert send(scripted(Reply(200, b'{"status":"Ok"}', headers)), dialect=dialect)[0].answer is Answer.SETTLED
+    assert send(scripted(Reply(200, b"<p>Ok</p>", headers)), dialect=dialect)[0].answer is Answer.DOUBT
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_answer_after_a_redirect_is_judged_alike(dialect: str) -> None:
+    """What the last address answers to the request decides, in the same dialect."""
+    moved = Reply(307, b"", {"Location": "/elsewhere"})
+    assert send(scripted(moved, Reply(200, b"null")), dialect=dialect)[0].answer is Answer.DOUBT
+    silent, _ = send(scripted(moved, Reply(200, b"{}")), dialect=dialect)
+    assert silent.answer is (Answer.SETTLED if dialect == "contract" else Answer.DOUBT)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("status", ["Ok", "Error", 1])
+def test_a_used_up_quota_stops_though_the_status_is_200(status: object, dialect: str) -> None:
+    """`quota_limited` says that events were dropped; where it names other quotas alone, some may have been taken."""
+    for limited, taken in ((["events"], False), (["recordings", "events"], False), (["exceptions"], True)):
+        body = json.dumps({"status": status, "quota_limited": limited}).encode()
+        receipt = judge(200, body, dialect=dialect)
+        assert (receipt.answer, receipt.taken) == (Answer.STOP, taken)
+    assert judge(200, b'{"status":"Ok","quota_limited":[]}', dialect=dialect).answer is Answer.SETTLED
 
 
 @given(st.integers(100, 999), st.binary(max_size=400), st.sampled_from(["contract", "posthog"]))
@@ -153,7 +209,7 @@ def test_a_refused_connection_leaves_nothing_in_doubt() -> None:
     sink = CaptureSink(address)
     receipt = sink.send(BODY)
     sink.close()
-    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.RETRY, 0, False)
+    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.UNREACHABLE, 0, False)
 
 
 def test_a_lost_answer_is_in_doubt() -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
+import httpx
 import pytest
 from deliveries import (
     AT_ONCE,
@@ -33,7 +34,8 @@ from raw_server import raw, read_request
 from tls_servers import Authority, serving_tls
 
 from pipeline import workflow
-from pipeline.deliver.apply import Pace
+from pipeline.deliver.apply import Counts, Pace
+from pipeline.deliver.capture import _unanswered
 from pipeline.deliver.retry import KNOCKS, Patience
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.errors import Refused, Unfinished
@@ -44,23 +46,80 @@ pytestmark = pytest.mark.slow
 # -- nobody there ------------------------------------------------------------------------------------------
 
 
-def test_a_name_that_does_not_exist_is_told_after_a_few_tries(tmp_path: Path) -> None:
-    """A host nobody knows is asked for five times, not for an hour; the message names it; nothing is in doubt."""
+def nobody() -> str:
+    """An address of this machine where nobody listens."""
+    with serving(scripted(Reply())) as server:
+        return server.url
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://backcast-nowhere.invalid", "host backcast-nowhere.invalid"),
+        ("https://backcast-nowhere.invalid", "host backcast-nowhere.invalid"),
+        (None, "refused"),
+    ],
+    ids=["no-name", "no-name-tls", "refused"],
+)
+def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str | None, words: str) -> None:
+    """Where no connection ever stood each batch is tried five times, not for an hour; exit 6, and nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
-    outcome = run(directory, "http://backcast-nowhere.invalid", pace=Pace(1, AT_ONCE))
+    outcome = run(directory, url or nobody(), pace=Pace(1, AT_ONCE))
     assert isinstance(outcome.problem, Unfinished)
-    assert "backcast-nowhere.invalid" in str(outcome.problem)
+    assert words in str(outcome.problem)
     assert "cannot be reached" in str(outcome.problem)
+    assert "check the" in outcome.problem.hint
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
     assert in_ledger(directory, "select count(*) from tries") == [(KNOCKS,)]
 
 
-def test_a_name_that_did_exist_is_waited_for(tmp_path: Path) -> None:
-    """Once something settled, a lookup that fails is an outage like any other: tried until the time is up."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ConnectError("[Errno 113] No route to host"),
+        httpx.ConnectError("[Errno 101] Network is unreachable"),
+        httpx.ConnectTimeout(""),
+        httpx.ProxyError("502 Bad Gateway"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
+    """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
+    receipt = _unanswered(error, "a.example")
+    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.UNREACHABLE, 0, False)
+    assert receipt.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
+
+
+GONE = Receipt(Answer.UNREACHABLE, 0, "no connection: refused", taken=False)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [OK, Receipt(Answer.RETRY, 503), Receipt(Answer.RETRY, 429, taken=False), Receipt(Answer.RETRY, 0)],
+    ids=["settled", "503", "429", "lost"],
+)
+def test_a_host_that_answered_once_is_waited_for(tmp_path: Path, first: Receipt) -> None:
+    """After any answer, and after a request that may have arrived, an outage is waited out until the time is up."""
     directory = planned(tmp_path, 30, files=1)
-    gone = Receipt(Answer.UNREACHABLE, 0, "there is no host", taken=False)
-    answers = iter([OK, *[gone] * (KNOCKS * 3)])
+    answers = iter([first, *[GONE] * (KNOCKS * 3)])
     assert run_to(directory, CallSink(lambda body: next(answers, OK)), pace=Pace(1, AT_ONCE)).balanced
+
+
+def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> None:
+    """The ledger knows that somebody was there, so a run that begins during an outage waits for its end."""
+    directory = planned(tmp_path, 30, files=1)
+    first = iter([OK, Receipt(Answer.STOP, 401, "no such key", taken=False)])
+    assert not run_to(directory, CallSink(lambda body: next(first)), pace=Pace(1, AT_ONCE)).balanced
+    answers = iter([GONE] * (KNOCKS * 3))
+    assert run_to(directory, CallSink(lambda body: next(answers, OK)), pace=Pace(1, AT_ONCE)).balanced
+
+
+def test_a_target_that_took_other_plans_is_waited_for(tmp_path: Path) -> None:
+    """A job whose earlier windows were taken waits in the next one, too, though its ledger is new."""
+    directory = planned(tmp_path, 10, files=1)
+    answers = iter([GONE] * (KNOCKS * 3))
+    sink = CallSink(lambda body: next(answers, OK))
+    assert run_to(directory, sink, pace=Pace(1, AT_ONCE), answered=True).balanced
 
 
 def test_an_untrusted_certificate_stops_at_once(tmp_path: Path) -> None:
@@ -95,27 +154,25 @@ def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
 
 
-def test_a_service_that_comes_up_late_is_waited_for(tmp_path: Path) -> None:
-    """Connections refused for a while, then answered: all settles, none in doubt meanwhile."""
+def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -> None:
+    """It answers, then refuses connections for a while, then answers again: all settles, none in doubt meanwhile."""
     directory = planned(tmp_path, 40)
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
     doubts: list[int] = []
-    refused = threading.Event()
+    limited, refused = threading.Event(), threading.Event()
 
-    def progress(counts: object) -> None:
-        doubts.append(counts.in_doubt)  # type: ignore[attr-defined]
-        if counts.trouble:  # type: ignore[attr-defined]
-            refused.set()
+    def progress(counts: Counts) -> None:
+        doubts.append(counts.in_doubt)
+        if counts.trouble:
+            (refused if "no connection" in counts.trouble else limited).set()
 
     outcomes = []
-    running = threading.Thread(
-        target=lambda: outcomes.append(
-            run(directory, f"http://127.0.0.1:{port}", pace=Pace(2, Patience(first=0.02)), progress=progress)
+    with serving(scripted(Reply(429, b"slow down"))) as server:
+        url, port = server.url, server.port
+        running = threading.Thread(
+            target=lambda: outcomes.append(run(directory, url, pace=Pace(2, Patience(first=0.02)), progress=progress))
         )
-    )
-    running.start()
+        running.start()
+        assert limited.wait(30)
     assert refused.wait(30)
     with serving(scripted(Reply(200, b"")), port=port):
         running.join(60)

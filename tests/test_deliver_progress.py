@@ -120,7 +120,7 @@ def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
     pace = Pace(2, Patience(seconds=1.0, first=0.05, most=0.1))
     directory = planned(tmp_path, 10, files=1)
     run(
-        directory, "http://127.0.0.1:1", pace=pace,
+        directory, "http://127.0.0.1:1", pace=pace, answered=True,
         progress=lambda counts: seen.append((counts.trouble, counts.idle, counts.patience)),
     )  # fmt: skip
     failing = [(idle, patience) for trouble, idle, patience in seen if trouble]

@@ -112,7 +112,7 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
         assert (outcome.problem.exit_code, outcome.counts.in_doubt, outcome.unsent) == (5, 0, 20)
         assert second.asked == []
         assert run(directory, first.url, redirect_hosts=("localhost",)).balanced
-    assert workflow.status(*workflow.load_plan(directory)).state == "done"
+    assert workflow.status(*workflow.load_plan(directory)).state == "sent"
 
 
 def test_a_redirect_loop_is_exit_5(tmp_path: Path) -> None:

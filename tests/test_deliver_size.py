@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import workflow
-from pipeline.batch import Envelope, seal_batch, unpack
+from pipeline.batch import ENVELOPE_ROOM, Envelope, cuts, even_cuts, pack, seal_batch, unpack
 from pipeline.deliver.apply import Pace
 from pipeline.deliver.sink import Answer, Receipt
 from pipeline.deliver.size import RequestSize, cut, halve
 from pipeline.ledger import Place
+from pipeline.schema import Limits
 
 TOO_LARGE = Receipt(Answer.TOO_LARGE, 413)
 ENVELOPE = Envelope(KEY)
@@ -68,6 +70,73 @@ def test_later_batches_are_cut_to_the_size_that_was_learned(tmp_path: Path) -> N
     assert len(refused) <= 3
     assert learned(directory) == max(size for size in sizes if size <= 4_000)
     assert balances(outcome, workflow.load_plan(directory)[0])
+
+
+@pytest.mark.parametrize("limit", [2_100, 3_900, 4_000, 4_100])
+def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
+    """Later blocks go out in as few requests as the learned size allows, of about equal size: none of a few events."""
+    directory = planned(tmp_path, 640, files=8, batch=20)
+    sizes: list[int] = []
+    assert run_to(directory, CallSink(at_most(limit, sizes)), pace=ONE_AT_A_TIME).balanced
+    size = learned(directory)
+    assert size is not None
+    cut = "select block, count(*), sum(bytes), min(bytes) from batches where state = 'settled' and block > 1 group by 1"
+    for _, requests, total, smallest in in_ledger(directory, cut):
+        assert requests <= -(-total // size) + 1
+        assert smallest > size / 2
+    assert in_ledger(directory, "select count(*) from batches where block > 1 and state = 'split'") == [(0,)]
+
+
+def test_a_larger_request_that_settles_raises_what_was_learned() -> None:
+    """What was begun before is sent as it stands: where it settles, that size is proved, below what was refused."""
+    size = RequestSize(None)
+    halves = [(Place("events", 0, 0, 4), None), (Place("events", 0, 5, 9), None)]
+    size.refused(1_000, halves)  # type: ignore[arg-type]
+    assert [size.settled(place, 500) for place, _ in halves] == [None, 500]
+    assert [size.settled(Place("events", 1, 0, 0), bytes_) for bytes_ in (400, 700, 600, 1_000, 1_200)] == [
+        None, 700, None, None, None,
+    ]  # fmt: skip
+    assert size.learned == 700
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(2, 400), min_size=1, max_size=60), st.integers(600, 4000))
+def test_even_cuts_are_as_few_and_evener(sizes: list[int], most: int) -> None:
+    """As many batches as the greedy cut makes, all within the limit, the largest no larger than there."""
+    limits = Limits(40, 5_000)
+    most = max(most, ENVELOPE.length + 2)
+    even = even_cuts(sizes, ENVELOPE, limits, most)
+    greedy = list(cuts(sizes, Limits(40, most + 1 - ENVELOPE.length + ENVELOPE_ROOM)))
+    assert len(even) == len(greedy)
+    assert [number for first, last in even for number in range(first, last + 1)] == list(range(len(sizes)))
+
+    def largest(ranges: list[tuple[int, int]]) -> int:
+        return max(sum(sizes[first : last + 1]) + last - first for first, last in ranges)
+
+    assert largest(even) <= largest(greedy)
+    assert all(
+        ENVELOPE.length + sum(sizes[first : last + 1]) + last - first <= most or first == last for first, last in even
+    )
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_what_is_left_of_a_block_is_cut_by_itself(data: st.DataObject) -> None:
+    """Whatever was begun under other limits: it comes again as it was, what ended never, and the rest once."""
+    events = [b'{"n":%d}' % number for number in range(data.draw(st.integers(1, 40)))]
+    edges = sorted(data.draw(st.sets(st.integers(1, len(events)), max_size=8)) | {0, len(events)})
+    ranges = [(first, last - 1) for first, last in pairwise(edges)]
+    kinds = data.draw(st.lists(st.sampled_from("ebf"), min_size=len(ranges), max_size=len(ranges)))
+    ended, again = ([one for one, kind in zip(ranges, kinds, strict=True) if kind == own] for own in "eb")
+    most = data.draw(st.none() | st.integers(100, 300))
+    limits = Limits(data.draw(st.integers(1, 10)), 500)
+    batches = list(pack(events, ENVELOPE, limits, ended, again, most=most))
+    places = [(batch.first, batch.last) for batch in batches]
+    assert places == sorted(places)
+    assert set(again) <= set(places)
+    sent = [number for first, last in places for number in range(first, last + 1)]
+    over = {number for first, last in ended for number in range(first, last + 1)}
+    assert sorted([*sent, *over]) == list(range(len(events)))
 
 
 @pytest.mark.parametrize("at", [8, 9, 10, 11])
@@ -127,7 +196,7 @@ def test_an_outage_between_the_halves_teaches_all_the_same(tmp_path: Path) -> No
 
     assert run_to(directory, CallSink(send), pace=ONE_AT_A_TIME).balanced
     assert learned(directory) is not None
-    assert sorted(sent) == [10, 10, 10, 20, 20]
+    assert sorted(sent) == [10, 10, 10, 10, 10, 20]  # a half is sent twice; the second batch is cut before it leaves
 
 
 def test_the_first_of_two_halves_is_no_proof() -> None:

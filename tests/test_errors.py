@@ -20,6 +20,7 @@ EXIT_CODES = {
     "Busy": 2,
     "UnreadableExport": 3,
     "UnsafePlan": 4,
+    "EmptyExport": 4,
     "StalePlan": 4,
     "BrokenLedger": 4,
     "Refused": 5,

@@ -332,3 +332,200 @@ def test_a_part_that_became_shorter_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(CONTENT[:-10])
     with pytest.raises(UnreadableExport, match="shorter"):
         extract.rows(part, last)
+
+
+def rows_of(path: Path) -> list[bytes]:
+    """The lines of all parts of an export."""
+    parts = extract.open_source([str(path)]).parts
+    return [line for part in parts for block in extract.blocks(part) for line in (block.content or b"").splitlines()]
+
+
+_LINES = CONTENT.splitlines(keepends=True)
+THIRDS = [b"".join(_LINES[:1000]), b"".join(_LINES[1000:1010]), b"".join(_LINES[1010:])]
+
+
+@pytest.mark.parametrize("padding", [0, 4, 8, 4096, 100_000])
+def test_padding_between_xz_streams_is_passed(tmp_path: Path, padding: int) -> None:
+    """Zeros in fours between and after xz streams belong to the format; what follows them is read."""
+    packed = b"".join(lzma.compress(piece) + bytes(padding) for piece in THIRDS)
+    (tmp_path / "a.xz").write_bytes(packed)
+    assert joined(tmp_path / "a.xz") == CONTENT
+
+
+def test_xz_padding_of_another_length_is_damage(tmp_path: Path) -> None:
+    """Five zero bytes are no padding, and the message says where they end."""
+    packed = lzma.compress(THIRDS[0]) + bytes(5)
+    (tmp_path / "a.xz").write_bytes(packed + lzma.compress(THIRDS[1]))
+    with pytest.raises(UnreadableExport, match=rf"a\.xz is damaged.* before byte {len(packed):,}"):
+        contents(tmp_path / "a.xz")
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("tail", ["damaged header", "garbage", "a cut header"])
+def test_what_follows_a_stream_is_a_stream(tmp_path: Path, pack: Callable[[bytes], bytes], tail: str) -> None:
+    """After the first stream comes another or the end of the file; anything else is exit 3 with the byte."""
+    first, second = pack(THIRDS[0]), pack(THIRDS[2])
+    tails = {"damaged header": b"\xff" + second[1:], "garbage": b"garbage and more of it", "a cut header": second[:3]}
+    (tmp_path / "a").write_bytes(first + tails[tail])
+    with pytest.raises(UnreadableExport, match=rf"decompressed bytes in.*byte {len(first):,}|is cut short"):
+        contents(tmp_path / "a")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_tars_one_after_the_other_are_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """`cat a.tar b.tar` is read to its end, as `tar --ignore-zeros` does."""
+    tars = [tarred({f"{number}.json": piece}) for number, piece in enumerate(THIRDS)]
+    (tmp_path / "a.tar").write_bytes(pack(b"".join(tars)))
+    assert b"\n".join(rows_of(tmp_path / "a.tar")) == CONTENT.rstrip()
+    (tmp_path / "b.tgz").write_bytes(b"".join(map(gzip.compress, tars)))
+    assert b"\n".join(rows_of(tmp_path / "b.tgz")) == CONTENT.rstrip()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_zeroed_header_does_not_end_a_tar(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """A member whose header is gone would be lost with all that follow: exit 3 with its place."""
+    whole = tarred({"a.json": b"{}\n", "b.json": CONTENT, "c.json": CONTENT})
+    (tmp_path / "a.tar").write_bytes(pack(whole[:1024] + bytes(512) + whole[1536:]))
+    with pytest.raises(UnreadableExport, match=r"a\.tar is damaged.* at byte 1,536 of the tar"):
+        extract.open_source([str(tmp_path / "a.tar")])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_zeroed_header_of_an_empty_member_does_not_end_a_tar(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """One block of zeros alone is no end mark, even where a header follows it."""
+    whole = tarred({"a.json": b"{}\n", "b.json": b"", "c.json": CONTENT})
+    (tmp_path / "a.tar").write_bytes(pack(whole[:1024] + bytes(512) + whole[1536:]))
+    with pytest.raises(UnreadableExport, match="a block of zeros in place of a header"):
+        extract.open_source([str(tmp_path / "a.tar")])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_bytes_after_the_end_of_a_tar_are_damage(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """What follows the end mark is another tar or zeros."""
+    whole = tarred({"a.json": CONTENT})
+    (tmp_path / "a.tar").write_bytes(pack(whole + CONTENT[:600]))
+    with pytest.raises(UnreadableExport, match=rf"at byte {len(whole):,} of the tar"):
+        extract.open_source([str(tmp_path / "a.tar")])
+    (tmp_path / "a.tar").write_bytes(pack(whole + bytes(512 * 40)))
+    assert b"\n".join(rows_of(tmp_path / "a.tar")) == CONTENT.rstrip()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_sparse_member_of_a_tar_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """GNU tar leaves holes out of a member; they come back as zeros, and the next member is not read into."""
+    header = bytearray(tarfile.TarInfo("a.json").tobuf(tarfile.GNU_FORMAT))
+    first, hole = b'{"n":1}\n', 4096
+    size = len(first) + hole
+    header[124:136] = b"%011o\0" % len(first)  # what is stored
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[386:410] = b"%011o\0%011o\0" % (0, len(first))
+    header[410:434] = b"%011o\0%011o\0" % (size, 0)
+    header[483:495] = b"%011o\0" % size
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    (tmp_path / "a.tar").write_bytes(pack(bytes(header) + first.ljust(512, b"\0") + tarred({"b.json": CONTENT})))
+    parts = extract.open_source([str(tmp_path / "a.tar")]).parts
+    assert [b"".join(block.content or b"" for block in extract.blocks(part)) for part in parts] == [
+        first + bytes(hole),
+        CONTENT,
+    ]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_rest_of_a_file_from_another_volume_is_refused(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """A member that may hold rows and is no file is not passed over as a link."""
+    header = bytearray(tarfile.TarInfo("a.json").tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = b"%011o\0" % 8
+    header[156:157] = b"M"
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    (tmp_path / "a.tar").write_bytes(pack(bytes(header) + b'{"n":1}\n'.ljust(512, b"\0") + tarred({"b": CONTENT})))
+    with pytest.raises(UnreadableExport, match="has content and the type 'M'"):
+        extract.open_source([str(tmp_path / "a.tar")])
+
+
+def test_zips_one_after_the_other_are_refused(tmp_path: Path) -> None:
+    """The last directory lists only its own members: those before it would be lost."""
+    (tmp_path / "a.zip").write_bytes(zipped(THIRDS[0], name="a.json") + zipped(THIRDS[2], name="b.json"))
+    with pytest.raises(UnreadableExport, match=r"a\.zip is damaged.* from byte 0 of the zip on is in no member"):
+        extract.open_source([str(tmp_path / "a.zip")])
+
+
+def unlisted(method: int) -> bytes:
+    """A zip of three members whose directory has lost the second."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for number, piece in enumerate(THIRDS):
+            archive.writestr(f"{number}.json", piece)
+        del archive.filelist[1]
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_member_that_a_directory_does_not_list_is_not_lost(tmp_path: Path, method: int) -> None:
+    """Each byte between the members belongs to one of them."""
+    (tmp_path / "a.zip").write_bytes(unlisted(method))
+    with pytest.raises(UnreadableExport, match="in no member that its directory lists"):
+        extract.open_source([str(tmp_path / "a.zip")])
+
+
+@pytest.mark.parametrize("tail", [b"\n", b"garbage", bytes(70_000)])
+def test_bytes_after_the_end_of_a_zip_are_damage(tmp_path: Path, tail: bytes) -> None:
+    """A zip ends with its end record and its comment."""
+    (tmp_path / "a.zip").write_bytes(zipped(CONTENT) + tail)
+    after = f"from byte {len(zipped(CONTENT)):,} on comes after the end of the zip"
+    with pytest.raises(UnreadableExport, match=f"{after}|is cut short"):
+        extract.open_source([str(tmp_path / "a.zip")])
+
+
+def test_a_file_of_a_zip_that_its_directory_calls_a_folder_is_not_passed_over(tmp_path: Path) -> None:
+    """One damaged byte in the directory makes a name end with a slash."""
+    packed = bytearray(zipped(CONTENT, name="a.jsonl"))
+    packed[packed.rindex(b"a.jsonl") + 6] = ord("/")
+    (tmp_path / "a.zip").write_bytes(packed)
+    with pytest.raises(UnreadableExport, match="differ"):
+        extract.open_source([str(tmp_path / "a.zip")])
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd", "bzip2", "xz", "stored zip", "tar", "zip of gzip", "tar in zstd"])
+def test_a_container_whose_first_byte_is_damaged_is_not_passed_over(tmp_path: Path, name: str) -> None:
+    """In a folder, too, it is an export that cannot be read, or its rows are read and rejected; never a read-me."""
+    (tmp_path / "good.json").write_bytes(b'{"n":1}\n')
+    packed = bytearray(PACKED[name][0](CONTENT))
+    packed[0] ^= 0x80
+    (tmp_path / "bad").write_bytes(packed)
+    try:
+        parts = extract.open_source([str(tmp_path)]).parts
+    except UnreadableExport as error:
+        found = [error.path]
+    else:
+        found = [part.path for part in parts]
+    assert "bad" in found
+
+
+def test_a_text_named_like_an_export_is_not_passed_over(tmp_path: Path) -> None:
+    """A row whose first byte is damaged, or a server's complaint saved as an export, is not a read-me."""
+    (tmp_path / "good.json").write_bytes(b'{"n":1}\n')
+    (tmp_path / "bad.json").write_bytes(b'z"n":1}\n')
+    with pytest.raises(UnreadableExport, match=r"bad\.json is named like an export, but is a text"):
+        extract.open_source([str(tmp_path)])
+
+
+def test_rows_after_long_blank_lines_are_not_passed_over(tmp_path: Path) -> None:
+    """A file is empty only when the whole of it was looked at."""
+    (tmp_path / "a.json").write_bytes(b"\n" * 5_000_000 + CONTENT)
+    with pytest.raises(UnreadableExport, match="of blank lines"):
+        extract.open_source([str(tmp_path / "a.json")])
+
+
+@pytest.mark.parametrize("name", ["../x.jsonl", "a/../../x.jsonl"])
+def test_a_member_whose_name_climbs_is_read(tmp_path: Path, name: str) -> None:
+    """`zip a.zip ../x.jsonl` writes such names; nothing is unpacked, so it is read, with a notice of what it is."""
+    (tmp_path / "a.zip").write_bytes(zipped(CONTENT, name=name))
+    (tmp_path / "b.tar").write_bytes(tarred({name: CONTENT + b"{}\n"}))
+    source = extract.open_source([str(tmp_path)])
+    assert [part.path for part in source.parts] == [f"a.zip!{name}", f"b.tar!{name}"]
+    assert [(note.code, note.where) for note in source.notes] == [
+        ("outside_name", f"a.zip!{name}"),
+        ("outside_name", f"b.tar!{name}"),
+    ]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipeline import extract
 from pipeline.errors import UnreadableExport
-from pipeline.extract import csv_blocks
+from pipeline.extract import csv_blocks, csv_records, delimited
 from pipeline.schema import BrokenRow, Dialect, Part
 from pipeline.values import canonical
 
@@ -29,7 +29,7 @@ def read(part: Part, size: int = 1 << 22) -> list[list[str] | str]:
     """Each row's cells in the header's order, or the code of a broken one."""
     found: list[list[str] | str] = []
     for block in extract.blocks(part, block_bytes=size):
-        for row in extract.rows(part, block):
+        for row in extract.rows(part, block, blanks=True):
             found.append(row.code if isinstance(row, BrokenRow) else [str(row[name]) for name in part.dialect.header])
     return found
 
@@ -74,7 +74,7 @@ def test_counting_quotes_agrees_with_the_reader(text: str, final: bool) -> None:
     """Where counting quotes claims to know the record ends of any text, the csv reader finds the same."""
     data = text.encode()
     known = data if final else data[: data.rfind(b"\n") + 1]
-    counted = csv_blocks._regular_ends(known, Dialect()) if known else None
+    counted = csv_blocks._regular_ends(known, Dialect(), final=final) if known else None
     if counted is not None:
         ends = counted.tolist()
         if final and (not ends or ends[-1] < len(known)):
@@ -82,23 +82,40 @@ def test_counting_quotes_agrees_with_the_reader(text: str, final: bool) -> None:
         assert ends == csv_blocks._read_ends(known, Dialect(), final=final)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.text(st.sampled_from('a,"\n\r\\'), max_size=80), st.integers(1, 40), st.sampled_from(["", "\\"]))
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(st.sampled_from('a,"\n\r\\é\udcff'), max_size=80),
+    st.integers(1, 40),
+    st.sampled_from(["", "\\"]),
+    st.sampled_from([(10_000, 1 << 22), (3, 1 << 22), (10_000, 12)]),
+)
 def test_boundaries_do_not_depend_on_the_pieces(
-    tmp_path_factory: pytest.TempPathFactory, text: str, size: int, escape: str
+    tmp_path_factory: pytest.TempPathFactory, text: str, size: int, escape: str, limits: tuple[int, int]
 ) -> None:
-    """Broken quoting too is cut the same in small pieces as in one: the rows and their offsets are equal."""
+    """Broken quoting too is cut the same in small pieces as in one, whatever the limits: the rows and their offsets
+    are equal, and every character is in a row."""
     path = tmp_path_factory.mktemp("pieces") / "a"
-    path.write_bytes(b"x,y\n" + text.encode())
+    path.write_bytes(b"x,y\n" + text.encode("utf-8", "surrogateescape"))
     dialect = Dialect(escape=escape, header=("x", "y"))
     (found,) = extract.open_source([str(path)]).parts
     part = Part(0, "a", str(path), "", (), found.format, dialect, 0, 0)
 
-    def located(size: int) -> list[tuple[int, object]]:
-        rows_of = [extract.rows(part, block) for block in extract.blocks(part, block_bytes=size)]
-        return [(rows.offset(at), row) for rows in rows_of for at, row in enumerate(rows)]
+    def located(size: int) -> list[tuple[int, object, str]]:
+        found = []
+        for block in extract.blocks(part, block_bytes=size):
+            rows = delimited.DelimitedRows(path.read_bytes()[block.offset :][: block.length], block.offset, dialect)
+            read = list(rows)
+            assert len(read) == len(rows._places())
+            found += [(rows.offset(at), row, rows.text(at)) for at, row in enumerate(read)]
+        return found
 
-    assert located(size) == located(1 << 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_records, "MAX_LINES", limits[0])
+        patch.setattr(csv_records, "MAX_BYTES", limits[1])
+        whole = located(1 << 20)
+        assert located(size) == whole
+    kept = "".join(shown for _, _, shown in whole).replace("\\xff", "")
+    assert [kept.count(one) for one in "a,\\"] == [text.count(one) for one in "a,\\"]
 
 
 def test_a_block_ends_at_the_first_record_end_after_its_size(tmp_path: Path) -> None:
@@ -113,9 +130,28 @@ def test_a_block_ends_at_the_first_record_end_after_its_size(tmp_path: Path) -> 
 
 
 def test_every_cell_is_text(tmp_path: Path) -> None:
-    """Zip codes keep their zeros, large numbers their digits, the empty cell is the empty text."""
-    part = part_of(tmp_path / "a", b"a,b,c\n00001,12345678901234567890,\n1.10,true,NaN\n")
-    assert read(part) == [["00001", "12345678901234567890", ""], ["1.10", "true", "NaN"]]
+    """Zip codes keep their zeros, large numbers their digits, and words for nothing are words."""
+    part = part_of(tmp_path / "a", b"a,b,c\n00001,12345678901234567890,\\N\n1.10,true,NaN\nNULL, ,-\n")
+    assert read(part) == [["00001", "12345678901234567890", "\\N"], ["1.10", "true", "NaN"], ["NULL", " ", "-"]]
+
+
+@pytest.mark.parametrize("broken", [b"", b"1,2\r3,4\n"], ids=["fast", "slow"])
+def test_a_blank_cell_is_missing(tmp_path: Path, broken: bytes) -> None:
+    """A cell without a character, in quotes or not, is no member of its record, unless blanks are values; the content
+    that a uuid is made of is the same."""
+    part = part_of(tmp_path / "a", b"a,b,c\n" + broken + b'1,,""\n,"",\n')
+    (block,) = extract.blocks(part)
+
+    def taken(blanks: bool) -> tuple[list[object], list[bytes]]:
+        rows = extract.rows(part, block, blanks=blanks)
+        found = [(row, rows.canonical(at)) for at, row in enumerate(rows) if isinstance(row, dict)]
+        return [row for row, _ in found], [content for _, content in found]
+
+    missing, content = taken(False)
+    values, same = taken(True)
+    assert missing == [{"a": "1"}, {}]
+    assert values == [{"a": "1", "b": "", "c": ""}, {"a": "", "b": "", "c": ""}]
+    assert content == same == [canonical(row) for row in values]  # type: ignore[arg-type]
 
 
 ROWS = {
@@ -147,27 +183,60 @@ def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name:
     assert rows.offset(4) == 16 + len(row) + 2
 
 
-def test_an_unclosed_quote_at_the_end_is_one_broken_row(tmp_path: Path) -> None:
-    """What a quote swallowed up to the end of the file is one reject that shows all of it."""
-    part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5,6\n')
-    assert read(part) == [["1", "2"], "bad_csv_row"]
+def test_an_unclosed_quote_takes_no_other_row_with_it(tmp_path: Path) -> None:
+    """A quote that nothing closes up to the end of the file breaks the row of its own line alone."""
+    part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5,6\n7,8\n')
+    assert read(part) == [["1", "2"], "bad_csv_row", ["5", "6"], ["7", "8"]]
     (block,) = extract.blocks(part)
-    assert extract.rows(part, block).text(1) == '3,"4\n5,6'
+    rows = extract.rows(part, block)
+    assert (rows.offset(1), rows.text(1), rows.offset(2)) == (8, '3,"4', 13)
+    assert [row.detail for row in rows if isinstance(row, BrokenRow)] == [csv_records.UNCLOSED]
 
 
-def test_a_quote_that_is_never_closed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quoted cell beyond the limit is not gathered in memory: the file is named with the byte."""
+def test_an_unclosed_quote_that_another_opens_takes_no_other_row_with_it(tmp_path: Path) -> None:
+    """Where the next quote of the file opens a cell, the rows before that one are read too."""
+    part = part_of(tmp_path / "a", b'a,b\n1,"2\n3,4\n5,6\n7,"8"\n9,0\n')
+    assert read(part) == ["bad_csv_row", ["3", "4"], ["5", "6"], ["7", "8"], ["9", "0"]]
+
+
+def test_a_cell_that_closes_properly_is_left_whole(tmp_path: Path) -> None:
+    """A fault after the end of a cell of many lines breaks that one row, and none is made of the cell's lines."""
+    part = part_of(tmp_path / "a", b'a,b,c\n1,"2,x,y\nz,z,z\n",3"\n1,"2\n,,\n","3"4\n5,6,7\n')
+    assert read(part) == [["1", "2,x,y\nz,z,z\n", '3"'], "bad_csv_row", ["5", "6", "7"]]
+
+
+def test_too_few_cells_over_many_lines_say_so(tmp_path: Path) -> None:
+    """A row that holds lines of the file in a cell says how many it runs over."""
+    part = part_of(tmp_path / "a", b'a,b,c\n1,"2\n3\n4"\n5,6,7\n')
+    (block,) = extract.blocks(part)
+    found = [row.detail for row in extract.rows(part, block) if isinstance(row, BrokenRow)]
+    assert found == ["2 cells over 3 lines; the header has 3"]
+
+
+@pytest.mark.parametrize("size", [100, 1 << 22])
+@pytest.mark.parametrize(("lines", "wide"), [(10_001, 1), (5_000, 2_000)])
+def test_a_quote_is_given_up_at_the_limit(tmp_path: Path, size: int, lines: int, wide: int) -> None:
+    """A quote that is closed beyond the limit of lines or of bytes is unclosed, whatever the size of a block."""
+    rows = [[str(at), "x" * wide] for at in range(lines)]
+    between = "".join(f"{one},{other}\n" for one, other in rows)
+    part = part_of(tmp_path / "a", f'a,b\n1,"2\n{between}3,4"\n5,6\n'.encode())
+    assert read(part, size) == ["bad_csv_row", *rows, ["3", '4"'], ["5", "6"]]
+
+
+def test_a_line_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line beyond the limit is not gathered in memory: the file is named with the byte."""
     monkeypatch.setattr(csv_blocks, "MAX_RECORD_BYTES", 10_000)
-    part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n' + b"5,6\n" * 20_000)
+    part = part_of(tmp_path / "a", b"a,b\n1,2\n3," + b"4" * 20_000)
     with pytest.raises(UnreadableExport, match="at byte 8"):
         list(extract.blocks(part, block_bytes=1000))
 
 
-def test_a_cell_of_many_pieces_is_read(tmp_path: Path) -> None:
-    """A quoted cell may be longer than a block."""
-    cell = "x\n" * 40_000
+@pytest.mark.parametrize("size", [1000, 1 << 22])
+def test_a_cell_of_many_pieces_is_read(tmp_path: Path, size: int) -> None:
+    """A quoted cell may be longer than a block, and of as many lines as the limit says."""
+    cell = "x\n" * (csv_records.MAX_LINES - 1)
     part = part_of(tmp_path / "a", f'a,b\n1,"{cell}"\n3,4\n'.encode())
-    assert read(part, 1000) == [["1", cell], ["3", "4"]]
+    assert read(part, size) == [["1", cell], ["3", "4"]]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +341,6 @@ def test_content_is_given_back_whatever_was_done_to_the_record(tmp_path: Path) -
 def test_the_fast_path_is_taken_for_ordinary_quoting() -> None:
     """Well-formed quotes need no row-by-row reading."""
     data = b'a,"b ""c""\n\r\n",d\r\n"",""\n"""",x\n'
-    ends = csv_blocks._regular_ends(data, Dialect())
+    ends = csv_blocks._regular_ends(data, Dialect(), final=True)
     assert ends is not None
     assert np.array_equal(ends, [18, 24, 31])

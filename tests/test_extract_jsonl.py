@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 from itertools import pairwise
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from msgspec import Raw
 from pipeline import extract
 from pipeline.errors import UnreadableExport
 from pipeline.extract import lines
+from pipeline.extract.jsonl import JsonlRows
 from pipeline.schema import Block, BrokenRow, Part
 
 GOOD = b'{"event":"a","n":1}'
@@ -126,6 +129,12 @@ OUTCOMES: dict[str, tuple[bytes, str | None]] = {
     "invalid UTF-8": (b'{"a":"\xff"}', "bad_utf8"),
     "lone surrogate": (rb'{"a":"\ud800"}', "bad_value"),
     "1E400": (b'{"a":1E400}', "bad_value"),
+    "310 digits and e99": (b'{"a":%se99}' % (b"1" * 310), "bad_value"),
+    "400 digits": (b'{"a":%s}' % (b"1" * 400), "bad_value"),
+    "5000 digits": (b'{"a":[-%s]}' % (b"1" * 5000), "bad_value"),
+    "309 nines": (b'{"a":%s}' % (b"9" * 309), "bad_value"),
+    "310 digits and e-99": (b'{"a":%se-99}' % (b"1" * 310), None),
+    "0e400": (b'{"a":0e400}', None),
     "65 levels": (b'{"a":' * 65 + b"1" + b"}" * 65, "too_deep"),
     "20 levels": (b'{"a":' * 20 + b"1" + b"}" * 20, None),
     "NUL escape": (rb'{"a":"\u0000"}', None),
@@ -159,6 +168,55 @@ def test_a_duplicate_key_is_warned_of(tmp_path: Path) -> None:
     rows = extract.rows(part, block)
     assert [dict(row) for row in rows if not isinstance(row, BrokenRow)] == [{"a": Raw(b"2")}]
     assert [(row, code) for row, code, _ in rows.warnings] == [(0, "duplicate_key")]
+
+
+@pytest.mark.parametrize("observe", [False, True])
+@settings(max_examples=50, deadline=None)
+@given(
+    whole=st.integers(1, 420),
+    fraction=st.integers(0, 420),
+    power=st.none() | st.integers(-450, 450),
+    digit=st.sampled_from("019"),
+    before=st.sampled_from([0, 1, 31, 32, 33, (1 << 18) - 300, (1 << 18) - 20, (1 << 19) - 30]),
+)
+def test_a_number_is_judged_by_its_value(
+    observe: bool, whole: int, fraction: int, power: int | None, digit: str, before: int
+) -> None:
+    """However it is spelled and wherever it stands, a number is refused exactly where a double cannot hold it."""
+    number = digit * (whole if digit != "0" else 1) + (f".{digit * fraction}" if fraction else "")
+    number += "" if power is None else f"e{power:+d}"
+    data = b'{"p":"%s","a":%s}\n' % (b"y" * before, number.encode())
+    for members in (False, True):
+        (row,) = JsonlRows(data, observe=observe, members=members)
+        assert (isinstance(row, BrokenRow) and row.code == "bad_value") == isinf(float(number))
+
+
+UNUSUAL_NAMES = ['na\\"me', "\\u0000", "\\\\", "\\u001f", "\\n", "", "\\u00e9", "x" * 2000]
+
+
+@pytest.mark.parametrize("name", UNUSUAL_NAMES)
+@pytest.mark.parametrize("members", [False, True])
+def test_a_row_of_two_members_may_have_any_name(name: str, members: bool) -> None:
+    """A name with a quote, a backslash or a control character in the first row is a name like any other."""
+    row = f'{{"{name}":1,"properties":{{"time":1640995201,"x":1,"x":2}}}}'
+    rows = JsonlRows(row.encode(), opens=("properties",), members=members)
+    (record,) = rows
+    assert not isinstance(record, BrokenRow)
+    assert {**{one: record[one] for one in record}}.keys() == json.loads(row).keys()
+    assert [code for _, code, _ in rows.warnings] == ["duplicate_key"]
+
+
+LARGE = b"12345678901234567890"
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_only_rows_that_are_read_are_warned_of(members: bool) -> None:
+    """What a rejected row holds is not sent, so its integers are no warning, wherever in the block it lies."""
+    good, bare, cut = b'{"a":%s}' % LARGE, LARGE, b'{"a":%s' % LARGE
+    for block, expected in (([bare, good], [1]), ([good, bare, cut, good], [0, 3]), ([cut, b"", bare], [])):
+        rows = JsonlRows(b"\n".join(block), members=members)
+        list(rows)
+        assert rows.warnings == [(row, "unsafe_integer", f"{LARGE.decode()} is beyond 2^53") for row in expected]
 
 
 def test_a_line_that_never_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_every_documented_key_is_understood(tmp_path: Path) -> None:
     )
     assert (job.calendar.kind, job.calendar.zone, job.first.label, job.until) == ("day", "UTC", "2024-01-01", None)
     assert (job.lag, job.lookback, job.collapse, job.most_merges) == (49 * HOUR, 2, False, None)
-    assert (job.missing, job.max_rejects, job.rate) == ("wait", "0.1%", 5000)
+    assert (job.missing, job.max_rejects, job.key_conflicts, job.rate) == ("wait", "0.1%", False, 5000)
     assert job.state == tmp_path / "state/nightly-mixpanel"
     assert job.source.at(job.first.wall) == "exports/2024/01/01/*.jsonl.gz"
 
@@ -71,7 +71,10 @@ def test_what_a_job_does_not_say_is_the_careful_choice(tmp_path: Path) -> None:
     job = load_job(tmp_path / "job.yaml")
     assert (job.lag, job.lookback, job.missing, job.max_rejects) == (49 * HOUR, 0, "wait", "0")
     assert (job.most_merges, job.collapse, job.rate, job.calendar.zone) == (None, False, None, "UTC")
-    assert job.state == tmp_path / "state/a"
+    assert (job.state, job.key_conflicts) == (tmp_path / "state/a", False)
+    (tmp_path / "job.yaml").write_text(LEAST + "gates: {key_conflicts: allow}\n", "utf-8")
+    accepting = load_job(tmp_path / "job.yaml")
+    assert (accepting.max_rejects, accepting.key_conflicts) == ("0", True)
 
 
 def test_the_other_spellings(tmp_path: Path) -> None:
@@ -172,3 +175,10 @@ def test_promoted_properties_are_never_final_in_a_job(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(mapping, "utf-8")
     with pytest.raises(JobError, match=r"own\.yaml says `promoted: final`"):
         loaded(tmp_path, LEAST.replace("mapping: mixpanel", "mapping: own.yaml"))
+
+
+def test_a_job_that_is_nested_too_deeply_is_told_with_its_place(tmp_path: Path) -> None:
+    """Before a parser's own limits end it, or make it take long."""
+    with pytest.raises(JobError, match="nested more than 32 levels deep") as caught:
+        loaded(tmp_path, f"job: {'[' * 50_000}{']' * 50_000}\n")
+    assert (caught.value.line, caught.value.exit_code) == (1, 2)

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UsageError
@@ -271,6 +271,7 @@ def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@settings(deadline=None)  # it writes to the disk
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["settle", "doubt", "withhold", "refuse"])), max_size=20))
 def test_every_begun_event_is_in_exactly_one_count(steps: list[tuple[int, str]]) -> None:
     """Whatever the order of answers, settled + refused + in doubt + waiting is what was begun."""

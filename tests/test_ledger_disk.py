@@ -18,7 +18,22 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from deliveries import AT_ONCE, KEY, OK, Asked, CallSink, Reply, planned, run, run_to, scripted, serving, uuid, uuids_in
+from deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    Asked,
+    CallSink,
+    Reply,
+    forget,
+    planned,
+    run,
+    run_to,
+    scripted,
+    serving,
+    uuid,
+    uuids_in,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +141,8 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path, begun: bo
         for folder in [tmp_path, *tmp_path.parents]:
             if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
                 folder.chmod(0o755)
+        for path in (directory, *directory.rglob("*")):  # as somebody who shares a plan would
+            path.chmod(0o755)
         words = ["apply", str(directory), "--to", server.url, "--quiet", "--workers", "0"]
         # Python itself may lie where nobody else reads: everything is loaded before the user changes.
         become = f"""
@@ -303,8 +320,7 @@ def test_a_power_loss_loses_and_doubles_nothing(
 
     What is sent again was in flight when the power went, or had landed and was not yet written down.
     """
-    for leftover in source.glob("ledger.sqlite*"):
-        leftover.unlink()
+    forget(source)
     seen = PowerLoss(source, stop_at, split)
     seen.run()
     log = seen.files["ledger.sqlite-wal"]
@@ -323,7 +339,7 @@ def test_a_power_loss_loses_and_doubles_nothing(
     assert run_to(source, CallSink(take), pace=Pace(1, AT_ONCE)).balanced
     assert set(landed) == {uuid(number) for number in range(120)}
     assert max(landed.values()) <= 2
-    assert sum(count == 2 for count in landed.values()) <= 2 * 3 * 10
+    assert sum(count == 2 for count in landed.values()) <= 3 * 10
 
 
 def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Path) -> None:
@@ -405,13 +421,13 @@ def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Pa
         outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
     assert outcome.balanced
     during = told[0]
-    assert during["state"] == "running"
+    assert during["state"] == "sending"
     doubts = during["doubts"]
     assert {"phase": "events", "block": 0, "first": 30, "last": 39, "events": 10, "tries": 0} in [
         {name: doubt[name] for name in ("phase", "block", "first", "last", "events", "tries")} for doubt in doubts
     ]
     after = json.loads(backcast("status", directory, "--json").stdout)
-    assert (after["state"], after["doubts"]) == ("done", [])
+    assert (after["state"], after["doubts"]) == ("sent-with-refusals", [])
     assert [(one["uuid"], one["status"], one["detail"]) for one in after["refusals"]] == [
         (uuid(3), 400, "event submitted without a distinct_id")
     ]

@@ -58,7 +58,7 @@ if plan.ready and pipeline.rehearse_plan("plan", workers=2).verification.proved:
             cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, env=os.environ,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["running", "60 done"]
+    assert done.stdout.splitlines() == ["running", "60 sent"]
 
 
 def test_apply_raises_what_stopped_it(tmp_path: Path) -> None:

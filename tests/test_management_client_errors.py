@@ -134,10 +134,14 @@ def test_neither_the_key_nor_an_input_is_repeated(caplog: pytest.LogCaptureFixtu
     """Not in errors, which show the words of the service; not in a `repr`; not in a log."""
     caplog.set_level(logging.DEBUG)
     sent = {
-        "inputs": {"token": {"value": "swordfish"}, "headers": {"value": {"X": 'say "friend"'}}},
+        "inputs": {
+            "token": {"value": "swordfish"},
+            "pin": {"value": 8675309},
+            "headers": {"value": {"X": 'say "friend"'}},
+        },
         "mappings": [{"inputs": {"a": {"value": ["open-sesame"]}}}],
     }
-    secrets = (KEY, "swordfish", 'say "friend"', "friend", "open-sesame")
+    secrets = (KEY, "swordfish", 'say "friend"', "friend", "open-sesame", "8675309")
 
     def echo(call: Asked) -> Said:
         heard = f"{call.headers['authorization']} {call.body.decode()} {call.json['inputs']}"

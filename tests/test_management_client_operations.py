@@ -25,7 +25,7 @@ def test_an_operation_is_asked_as_the_contract_writes_it(name: str) -> None:
         do(client)
     assert [(call.method, call.target) for call in service.asked] == [(method, path)]
     assert service.asked[0].headers["authorization"] == f"Bearer {KEY}"
-    assert (service.asked[0].headers.get("content-type") == "application/json") is (method in ("POST", "PATCH"))
+    assert (service.asked[0].headers.get("content-type") == "application/json") is bool(service.asked[0].body)
 
 
 def test_all_ten_filters_of_the_list_are_sent() -> None:

@@ -104,7 +104,7 @@ SURVEYED = Surveyed(
         SurveyedField("anonymous_id", "string", 0.0, ("it's",)),
         SurveyedField("ts", "number", 0.0, ("1688259845123",)),
         SurveyedField("url", "string", 0.5, ("https://x.example/",)),
-        SurveyedField("event_id", "string", 0.0, ("77",)),
+        SurveyedField("event_id", "string", 0.0, ("77",), unique=12),
         SurveyedField("odd: name\n#", "string", 0.0, ()),
     ),
     row='{"event_name":"Signed Up","user_id":"u-1","ts":1688259845123,"url":"it\'s","event_id":"77","n":1.10}',

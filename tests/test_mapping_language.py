@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -11,11 +13,13 @@ from small_mappings import record
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapping import available, load, recognise
+from pipeline.mapping.compiler import compile_mapping
 from pipeline.mapping.editor_schema import editor_schema
 from pipeline.mapping.kinds import FAMILIES
 from pipeline.mapping.language import Call
 from pipeline.mapping.loader import parse
 from pipeline.mapping.shelf import folder
+from pipeline.schema import Draft, Options
 from pipeline.values import Record
 
 HEAD = """format: backcast.mapping/1
@@ -68,6 +72,71 @@ def test_an_error_has_its_place_and_the_nearest_name(
         assert str(error).endswith(f"at shop.yaml:{place[0]}:{place[1]}")
     if hint:
         assert error.hint == hint
+
+
+def repeated(count: int, before: str, inner: str, after: str) -> str:
+    """A text within so many pairs of texts."""
+    return before * count + inner + after * count
+
+
+DEEP = repeated(3000, "{not: ", "{present: a}", "}")
+CHOICE = repeated(120, "{when: {present: a}, then: a, else: ", "a", "}")
+MANY = f"[{', '.join(f'/a{number}' for number in range(200))}]"
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "message"),
+    [
+        (f"skip: [{{when: {DEEP}, code: x}}]\n", (7, 189), "nested more than 32 levels deep"),
+        (f"uuid: {repeated(200_000, '[', '', ']')}\n", (7, 38), "nested more than 32 levels deep"),
+        (f"uuid: {repeated(3000, '{lower: ', 'a', '}')}\n", (7, 255), "nested more than 32 levels deep"),
+        (f"uuid: {CHOICE}\n", (7, 1094), "nested more than 32 levels deep"),
+        (f"pair: {{user: a, anonymous: {MANY}}}\n", (7, 211), "'anonymous' takes at most 32, not 200"),
+        (f"links: [{{kind: alias, distinct_id: {MANY}, other: a}}]\n", (7, 219), "'distinct_id' takes at most 32"),
+        (f"uuid: {'/a' * 5000}\n", (7, 7), "'uuid' has more than 64 steps"),
+        (f"uuid: {{json: '{repeated(3000, '[', '', ']')}'}}\n", (7, 14), "'json' is nested too deeply"),
+        (f"cases: [{{name: a, row: '{repeated(9000, '[', '', ']')}', gives: {{}}}}]\n", (7, 24), "'row' is nested too"),
+    ],
+)
+def test_what_is_too_large_is_told_with_its_place_and_the_limit(
+    more: str, place: tuple[int, int], message: str
+) -> None:
+    """A mapping is refused before Python's own limits refuse what is made of it."""
+    error = fault(HEAD + more)
+    assert message in str(error)
+    assert (error.line, error.column) == place
+
+
+def test_as_much_as_the_limits_allow_is_compiled() -> None:
+    """The deepest values in the last of the most candidates; a table of more names than Members take is for dicts."""
+    nested = repeated(26, "{when: {present: a}, then: a, else: ", "a", "}")
+    candidates = ", ".join([*(f"/a{number}" for number in range(31)), nested])
+    names = "".join(f"    a{number}: b{number}\n" for number in range(30_001))
+    text = HEAD.replace("/user", f"[{candidates}]") + f"properties:\n  rename:\n{names}"
+    holes = "".join(f"{{a{number}}}" for number in range(300))
+    mapper = compile_mapping(parse(f"{text}uuid: {{template: '{holes}'}}\n", "shop.yaml"), Options(as_of=0))
+    assert mapper.map_members is None
+    (made,) = [mapper.map_row(record('{"name":"Seen","a30":"u-1","at":"2023-01-02T03:04:05Z","a30000":1}'))]
+    assert isinstance(made, Draft)
+    assert (made.distinct_id, list(made.properties)) == ("u-1", ["name", "at", "b30000", "b30"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("uuid: {lookup: a, table: nope}\n", "there is no table 'nope'"),
+        (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "which item is not a number of at most nine digits"),
+        ("uuid: {template: 'a}'}\n", "a single brace in a template"),
+        ("uuid: {first: [" + repeated(30, "{first: [a, ", "a", "]}") + "]}\n", "nested more than"),
+    ],
+)
+def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str, message: str) -> None:
+    """What shows only when a mapping is compiled is an error of `mapping check` too: exit 2 with its place."""
+    (tmp_path / "shop.yaml").write_text(HEAD + more, "utf-8")
+    said = call("mapping", "check", tmp_path / "shop.yaml")
+    assert said.code == 2
+    assert message in said.two_lines[0]
+    assert "shop.yaml:7:" in said.two_lines[0]
 
 
 def test_a_mapping_lacks_nothing_it_needs() -> None:

@@ -29,6 +29,7 @@ from pipeline.mapping.loader import parse
 from pipeline.native import AVAILABLE, build, native
 from pipeline.schema import BrokenRow, Limits, Options
 from pipeline.validate import Rules
+from tests.odd_mappings import EVERYTHING, FLAT
 
 # ruff: noqa: SIM905, RUF005 - words in rows are easier to read than lists of quoted words
 
@@ -61,6 +62,7 @@ NAMES = st.sampled_from(["a", "event", "properties", "time", "é", '"', "a b", "
 NUMBERS = st.sampled_from(
     "0 -0 1 -1 01 1. .5 1.50 1e5 1E+05 1e-7 1e99 1e100 1e400 -1E400 9007199254740992 9007199254740993 "
     "-9007199254740993 12345678901234567890 1234567890123456.5 NaN Infinity - + 0x1 1e 1672531358 1672531358123".split()
+    + ["1" * 310 + "e99", "1" * 310 + "e-99", "1" * 199, "1" * 200, "9" * 309, "1" * 5000, "0e400"]
 )
 STRINGS = st.sampled_from(
     ['""', '"a"', '"é灯😀"', '"\\n\\t\\/\\b\\f\\r\\"\\\\"', '"\\u00e9"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\udc00x"']
@@ -166,45 +168,6 @@ def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> N
 
 
 # -- events -------------------------------------------------------------------------------------------------
-
-EVERYTHING = r"""
-format: backcast.mapping/1
-tool: shop
-title: all that changes properties
-settings: {groups: the group properties}
-event: /name
-events:
-  Seen: {as: $pageview, rename: {page: $pathname, gone: kept}, drop: [noise], fill: {kind: {const: seen}}}
-  Left: {skip: left}
-  Bought: {set: {total: price}, rename: {price: amount}}
-  merge: {link: {kind: alias, distinct_id: /user, other: other}}
-skip: [{when: {is: "true", of: test}, code: test_row}]
-distinct_id: {first: [/user, device]}
-time: [{from: at, unit: auto, zone: project}, {from: /when, space: yes, zone: utc}]
-received: [{from: got, unit: ms}]
-key: {of: [/name, at, id], needs: [id]}
-groups: {setting: groups}
-properties:
-  open: /properties
-  drop: [at, noise, "é"]
-  rename: {page: $screen_name, city: $geoip_city_name, region: $geoip_city_name, b: c, "a b": ab}
-  set: {title: {first: [title, /title]}, size: {type: number, of: size}}
-  fill: {lang: /lang}
-  types: {count: number}
-  spread: [{from: more, prefix: more_, blank: [EMPTY]}]
-  blank: [{values: ["", "NA"], in: [utm_source, city]}]
-person: {set_once: {first: first_page, ref: page}, set: {plan: plan}}
-"""
-FLAT = r"""
-format: backcast.mapping/1
-tool: flat
-title: columns alone
-event: name
-distinct_id: user
-time: {from: at, unit: s}
-key: {of: [id], needs: [id]}
-properties: {rename: {city: $geoip_city_name}, drop: [noise]}
-"""
 
 
 @cache

@@ -159,8 +159,8 @@ def test_ci_calls_the_linters_before_the_tests() -> None:
     """`.ci/run` is executable and ends with the tests, so that pytest's closing line is its last."""
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    calls = [line.split()[-1] for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
-    assert calls == ["lint", "test"]
+    calls = [line.split()[2] for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
+    assert calls == ["lint", "sanitize", "test"]
 
 
 def test_the_changelog_has_an_unreleased_part() -> None:

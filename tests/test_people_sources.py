@@ -209,6 +209,33 @@ def test_six_types_without_a_choice_stop_the_plan(tmp_path: Path) -> None:
     assert [gate.name for gate in plan.gates if gate.level == "stop"] == ["group_types"]
 
 
+# -- Amplitude ---------------------------------------------------------------------------------------------
+
+
+def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
+    """The latest row that has a property of a group decides, whatever its event; a group that cannot be sent costs no
+    event, and neither does an object of another shape."""
+
+    def row(at: int, kind: str, **groups: Any) -> dict[str, Any]:
+        own = {"$insert_id": f"i{at}", "event_type": kind, "event_time": f"2023-01-02 03:04:{at:02d}"}
+        return own | {"device_id": "d-1", "group_properties": groups}
+
+    rows = [
+        row(1, "Played", company={"acme": {"plan": "free", "seats": 1}}),
+        row(3, "Played", company={"acme": {"plan": "pro"}, "x" * 201: {"plan": "pro"}}),
+        row(2, "$groupidentify", company={"acme": {"plan": "none", "name": "Acme"}}),
+        row(4, "Stopped", company="acme"),
+    ]
+    room = sent(tmp_path, "amplitude", rows)
+    assert room.select("SELECT event FROM events WHERE event NOT LIKE '$%' ORDER BY timestamp") == [
+        ("Played",), ("Played",), ("Stopped",)
+    ]  # fmt: skip
+    (acme,) = room.groups()
+    assert (acme.key, acme.properties) == ("acme", {"plan": "pro", "seats": 1, "name": "Acme"})
+    plan = planned(tmp_path / "again", "amplitude", rows)
+    assert (plan.rows.mapped, plan.rows.rejected, plan.warnings["bad_value"]) == (4, 0, 2)
+
+
 # -- Segment and RudderStack --------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +70,14 @@ def naive(keys: list[Key], collapse: bool) -> dict[tuple[int, int, int], tuple[i
     return decided
 
 
+def _clashes(keys: list[Key]) -> Iterator[bool]:
+    """Of each row with a source key whether it is of another day than the row that stands for its key."""
+    for key in keys:
+        same = [one for one in keys if (one.hi, one.lo) == (key.hi, key.lo) and not one.keyless]
+        best = max(same, key=lambda one: (one.received, one.time, one.content), default=key)
+        yield best.time // DAY != key.time // DAY
+
+
 def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tuple[dict[Any, Any], list[Decided]]:
     """What the plan's own code decides, with room for `most` records at a time."""
     records = Keys(place / "keys", most)
@@ -126,6 +135,7 @@ def test_copies_are_decided_as_a_naive_look_decides_them(
     dropped = Counter[tuple[int, int, str]]()
     for one in counts:
         dropped.update(one.dropped)
+    assert sum(one.clashes for one in counts) == sum(_clashes(keys))
     assert dropped == Counter(
         (0, key.time // DAY, code) for key in keys if (code := expected.get(key[6:9], (0, ""))[1])
     )

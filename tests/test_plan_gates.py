@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.plan.gates import parse_allowed, rejects_gate, zero_events_gate
-from tests.tiny import THEN, make_plan, row, write
+from pipeline.plan.sealed import Gate
+from tests.tiny import DAY, HOUR, THEN, Made, make_plan, row, write
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,51 @@ def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
     """No gate, no warning."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
     assert (made.plan.verdict, made.plan.gates, made.plan.warnings) == ("ready", [], {})
+
+
+def gate_named(made: Made, name: str) -> Gate | None:
+    return next((gate for gate in made.plan.gates if gate.name == name), None)
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path, limit: int | None) -> None:
+    """Another event name or another UTC day: the first pairs are named, and a person may accept them. Memory for more
+    rows of one key than that does not change what is found."""
+    rows = [
+        row(event="Signup", key="o-1", at=THEN),
+        row(event="Paid", key="o-1", at=THEN + 5),
+        row(event="Paid", key="o-2", at=THEN),
+        row(event="Paid", key="o-2", at=THEN + DAY),
+        row(event="Paid", key="o-2", at=THEN + DAY, id="u-2"),
+        row(event="Paid", key="o-3"),
+    ]
+    file = write(tmp_path / "a.jsonl", rows)
+    with pytest.MonkeyPatch.context() as patch:
+        if limit is not None:
+            patch.setattr("pipeline.plan.key_records.Keys.__init__.__defaults__", (limit,))
+        made = make_plan(tmp_path / "plan", [file])
+        accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
+    gate, allowed = gate_named(made, "key_not_unique"), gate_named(accepted, "key_not_unique")
+    assert gate is not None
+    assert allowed is not None
+    assert (gate.level, made.plan.ready, made.plan.skips) == ("stop", False, {"superseded": 3})
+    assert gate.detail == (
+        "2 rows are left out for another of the same key that is a different event: row 1 of a.jsonl (Signup,"
+        " 2023-09-23) and row 2 of a.jsonl (Paid, 2023-09-23); row 3 of a.jsonl (Paid, 2023-09-23) and row 5 of"
+        " a.jsonl (Paid, 2023-09-24)"
+    )
+    assert (allowed.level, accepted.plan.verdict, accepted.plan.events) == ("warning", "warnings", made.plan.events)
+
+
+def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -> None:
+    """A later receive time, other properties, a time that moved within its day, the id that a merge left: copies. Nor
+    are rows without a key of their own compared."""
+    rows = [
+        row(key="k", got=THEN + 1, at=THEN),
+        row(key="k", got=THEN + 2, at=THEN + HOUR, id="merged", plan="pro"),
+        row(event="Signup"),
+        row(event="Paid"),
+        row(event="Paid"),
+    ]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)], collapse_identical=True)
+    assert gate_named(made, "key_not_unique") is None

@@ -332,6 +332,7 @@ def test_a_named_pair_that_no_row_shows_is_merged_and_located_in_its_file(tmp_pa
         ("", 1, "names no anonymous_id"),
         ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": 3, "user_id": "b"}\n', 2, "not a pair"),
         ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": "c", "usr": "b"}\n', 2, "not a pair"),
+        ('{"anonymous_id": "a", "x": ' + "[" * 9000 + "]" * 9000 + ', "user_id": "b"}\n', 1, "not a pair"),
     ],
 )
 def test_a_file_of_pairs_that_contradicts_itself_stops_the_plan(

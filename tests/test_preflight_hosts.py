@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from answers import answering
-from deliveries import Reply, serving
+from deliveries import Reply, planned, serving
 from management_service import Asking, asking
 from preflighting import look
 from scripted_server import Said
@@ -104,6 +104,8 @@ def test_a_certificate_that_nobody_vouches_for(tmp_path: Path, monkeypatch: pyte
         (Reply(404, b"<h1>nginx</h1>"), "stop"),
         (Reply(405, b""), "stop"),
         (Reply(200, b"<h1>Welcome</h1>"), "stop"),
+        (Reply(200, b'{"status": "Error", "error": "nope"}'), "stop"),
+        (Reply(204, b""), "stop"),
         (Reply(200, b'{"status": "Ok", "quota_limited": ["events"]}'), "stop"),
         (Reply(307, b"", {"Location": "http://elsewhere.example/batch/"}), "stop"),
     ],
@@ -112,6 +114,14 @@ def test_what_answers_at_the_capture_host(reply: Reply, level: str) -> None:
     """An answer of capture is ok; a captive portal, a wrong host, or a redirect that apply would refuse is a stop."""
     with serving(lambda asked: reply) as server:
         assert look(server.url, personal="")["capture_host"][0] == level
+
+
+def test_what_answers_is_judged_by_the_dialect_of_the_plan(tmp_path: Path) -> None:
+    """An empty 200 is enough for a plan of the contract, and for one of `posthog` at the same address it is not."""
+    with serving(lambda asked: Reply(200, b"")) as server:
+        for dialect, level in (("contract", "ok"), ("posthog", "stop")):
+            directory = planned(tmp_path / dialect, 3, files=1, dialect=dialect)
+            assert look(server.url, directory, personal="")["capture_host"][0] == level
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_every_marked_block_runs_as_it_stands(tmp_path: Path, environment: dict[
     assert "not ready: the clock of this project stood at UTC-8, not UTC" in quick
     assert "Plan: 4 events to send, from 4 of 5 rows in 1 part; 1 skipped, 0 rejected." in quick
     assert "Proved: every event that was settled was found once." in quick
-    assert "State: planned" in quick
+    assert "State: rehearsed" in quick
     assert re.search(r"Dry run.*would send +4\b.*accepted +4\b.*already settled +4\b", sending, re.S)
     assert "Proved: every event that was settled was found once." in sending
     assert library.splitlines() == [

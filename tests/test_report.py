@@ -272,7 +272,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
         msgspec.structs.replace(REHEARSAL, ended="2024-04-30T09:00:00Z"),
         msgspec.structs.replace(VERIFICATION, at="2024-04-30T09:00:01Z"),
         StatusResult(
-            digest="d", state="done", batches=BatchCounts(4, 4, 0, 0), events=SentCounts(12, 11, 1),
+            digest="d", state="sent-with-refusals", batches=BatchCounts(4, 4, 0, 0), events=SentCounts(12, 11, 1),
             course=Course(there, 2, first, last),
         ),
         VerifyResult(
@@ -280,14 +280,16 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
             at="2024-05-03T08:00:00Z",
         ),
     )  # fmt: skip
-    text = Page(render(gather(plan_directory(tmp_path), small_plan(), results))).text
+    text = Page(render(gather(plan_directory(tmp_path), small_plan(), results, "sent-with-refusals"))).text
     rehearsal, _, rest = text.partition(" Sending ")
     sending, _, verification = rest.partition(" Verification ")
     assert "Rehearsed against the embedded local service at 2024-04-30T09:00:00Z" in rehearsal
     assert "Balanced: 12 events made, 12 accepted, 0 refused, 0 in doubt" in rehearsal
     assert "Proved: every event was found once." in rehearsal
     assert f"Applied to {there} in 2 runs, the first begun at {first}, the last one ended at {last}" in sending
-    assert "Done: 11 events accepted, 1 refused" in sending
+    assert "State: sent, 1 refused" in rehearsal
+    assert "All sent, some refused (backcast rejects)" in sending
+    assert "11 events accepted, 1 refused" in sending
     assert f"What landed at {there} was compared with the ledger at 2024-05-03T08:00:00Z." in verification
     assert "3 more copies were accepted, equal to another in uuid" in verification
     assert "5 events are there that this plan did not send." in verification
@@ -416,7 +418,7 @@ def test_a_status_says_what_is_in_doubt() -> None:
         events=SentCounts(made=6, accepted=4, in_doubt=2, unsent=3),
     )
     lines = printed(terminal.show_status, result).splitlines()
-    assert lines[0] == "State: stopped"
+    assert lines[0] == "State: stopped (resumable)"
     assert ["unsent", "3"] in [line.split() for line in lines]
     assert lines[-1] == "2 events are in doubt: apply sends them again with the same uuids."
 
@@ -436,7 +438,7 @@ def test_rejects_are_listed_and_the_rest_counted() -> None:
     assert shown.count("bad_json") == 3
     assert "a.jsonl, row 3, byte 30" in shown
     assert "4 more rows" in shown.splitlines()[-1]
-    assert printed(terminal.show_rejects, []) == "No row was rejected.\n"
+    assert printed(terminal.show_rejects, []) == "No row was rejected, and no event was refused.\n"
 
 
 # -- a survey ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from deliveries import Asked, Reply, identities, passed_on, planned, serving
+from deliveries import Asked, Reply, forget, identities, passed_on, planned, serving
 
 from pipeline.service import Keyring, LocalService
 from pipeline.service.keys import Project
@@ -268,7 +268,10 @@ def _first_child(parent: int) -> int:
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 1.0])
 def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path, share: float) -> None:
-    """Even where the disk lost commits that it had confirmed: more is sent again, and the set is the same."""
+    """Even where the disk lost commits that it had confirmed: more is sent again, and the set is the same.
+
+    Where it lost all of the run, the ledger is refused as an older one, until a person says to go on without it.
+    """
     directory = planned(tmp_path, 80, batch=BATCH)
     with LocalService(keys=KEYS) as service, killing(service, 4, Run.kill, after=True) as (url, runs):
         runs.append(Run(directory, url))
@@ -277,6 +280,13 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path, share: float
         size = log.stat().st_size if log.exists() else 0
         if size:
             os.truncate(log, int(size * share))
+        before = landed(service)
         runs.append(Run(directory, url))
-        assert runs[1].end()[0] == 0
+        code = runs[1].end()[0]
+        assert code in {0.0: [4], 1.0: [0]}.get(share, [0, 4])
+        if code == 4:
+            assert landed(service) == before
+            forget(directory)
+            runs.append(Run(directory, url))
+            assert runs[2].end()[0] == 0
         assert landed(service) == identities(80)

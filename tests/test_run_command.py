@@ -9,6 +9,7 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deliveries import KEY
@@ -64,6 +65,18 @@ def test_a_state_is_good_for_one_target_and_one_calendar(tmp_path: Path, key: st
         given = {"to": service.url, "state": "kept"} | {key: value}
         with pytest.raises(UsageError, match="belongs to the"):
             run(write_job(tmp_path, **given))
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    """The key is looked at as `apply` does, in a dry run too: exit 2, no folder."""
+    job = write_job(tmp_path, "us")
+    for key in ("abc", "phx_0123456789"):
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", key)
+        assert call("run", job, *(["--dry-run"] if dry else [])).code == 2
+    assert not (tmp_path / "state").exists()
 
 
 # -- trying, looking, stopping ---------------------------------------------------------------------------------

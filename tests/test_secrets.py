@@ -168,7 +168,7 @@ def test_everything_was_really_run(ran: tuple[Everything, list[Asked]]) -> None:
     assert all(json.loads(gzip.decompress(one.body))["api_key"] == KEY for one in asked)
     said = "\n".join(every.said)
     assert "***" in said
-    assert '"state": "done"' in said or "State: done" in said
+    assert '"state": "sent"' in said or "State: sent" in said
 
 
 def test_the_search_finds_a_key() -> None:

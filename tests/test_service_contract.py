@@ -6,6 +6,7 @@ The operations are those of `contract_table`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -21,8 +22,8 @@ TEXTS = (
 )  # fmt: skip
 FULL = {
     **dict.fromkeys(TEXTS, str), "created_by": dict, "enabled": bool, "deleted": bool, "bytecode": object,
-    "inputs_schema": list, "inputs": dict, "filters": dict, "masking": dict, "mappings": list, "template": dict,
-    "status": dict, "execution_order": int,
+    "inputs_schema": list, "inputs": dict, "filters": dict, "masking": (dict, NoneType), "mappings": list,
+    "template": dict, "status": dict, "execution_order": int,
 }  # fmt: skip
 OMITTED = {
     "deleted", "bytecode", "transpiled", "inputs_schema", "inputs", "mappings", "template_id", "_create_in_folder",

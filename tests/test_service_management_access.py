@@ -59,10 +59,11 @@ def test_a_key_is_a_bearer(ask: Asking, header: str) -> None:
     assert problem(ask("GET", LIST, key=None, headers={"authorization": header}), 401) == ("not_authenticated", None)
 
 
-def test_secrets_of_inputs_are_never_given_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [SECRET, {"keys": [SECRET], SECRET: None}, [[SECRET]]], ids=type)
+def test_secrets_of_inputs_are_never_given_back(tmp_path: Path, value: object) -> None:
     """A secret input is written, kept when it comes back as it was read, and in no answer, no file, no error."""
     schema = [{"key": "token", "type": "string", "secret": True}, {"key": "url", "type": "string"}]
-    held = {"token": {"value": SECRET}, "url": {"value": "x"}}
+    held = {"token": {"value": value}, "url": {"value": "x"}}
     file = tmp_path / "service.duckdb"
     with asking(store=file) as ask:
         made = ask.made(
@@ -76,7 +77,7 @@ def test_secrets_of_inputs_are_never_given_back(tmp_path: Path) -> None:
         assert made["mappings"][0]["inputs"] == made["inputs"]
         again = ask("PATCH", path, {"inputs": made["inputs"], "mappings": made["mappings"]})
         assert (again.status_code, again.json()["inputs"]) == (200, made["inputs"])
-        wrong = ask("PATCH", path, {"inputs": {"token": {"value": SECRET, "order": "x"}}, "hog": "h"})
+        wrong = ask("PATCH", path, {"inputs": {"token": {"value": value, "order": "x"}}, "hog": "h"})
         lost = ask("POST", LIST, {"inputs_schema": schema, "inputs": {"token": {"secret": True}}})
         assert problem(lost, 400) == ("invalid_input", "inputs__token")
         opened = ask("PATCH", path, {"inputs_schema": [{"key": "token", "secret": False}]})

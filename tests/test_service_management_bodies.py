@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from management_service import LIST, RECORDING, SECRET, Asking, asking, problem
 
 from pipeline.service import Settings
+from pipeline.service.switches import Behaviour, preset
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,6 @@ def fresh() -> Iterator[Asking]:
         ({"inputs_schema": [{"choices": ["a"]}]}, "not_a_dict", "inputs_schema__0__choices__0"),
         ({"inputs": []}, "not_a_dict", "inputs"),
         ({"inputs": {"url": "x"}}, "invalid_input", "inputs__url"),
-        ({"inputs": {"url": {"value": 1}}}, "invalid_input", "inputs__url__value"),
         ({"inputs": {"url": {"order": "1"}}}, "invalid_input", "inputs__url__order"),
         ({"filters": []}, "invalid_input", "filters"),
         ({"filters": {"events": {}}}, "not_a_list", "filters__events"),
@@ -55,7 +55,7 @@ def fresh() -> Iterator[Asking]:
         ({"masking": {"ttl": "60"}}, "invalid_input", "masking__ttl"),
         ({"masking": {"hash": 1}}, "invalid_input", "masking__hash"),
         ({"mappings": [{"filters": None}]}, "null", "mappings__0__filters"),
-        ({"mappings": [{"inputs": {"a": {"value": {}}}}]}, "invalid_input", "mappings__0__inputs__a__value"),
+        ({"mappings": [{"inputs": {"a": {"order": {}}}}]}, "invalid_input", "mappings__0__inputs__a__order"),
         ({"template_id": "template-nowhere"}, "invalid_input", "template_id"),
         ({"name": "a\u0000b"}, "invalid_input", "name"),
         ({"filters": {"events": [{"id": "\u0000"}]}}, "invalid_input", "filters"),
@@ -156,7 +156,7 @@ def test_an_update_sets_only_what_it_has(ask: Asking) -> None:
         assert found == expected
         assert ask("GET", f"{LIST}{made['id']}/").json() == expected
     cleared = ask("PATCH", f"{LIST}{made['id']}/", {"filters": None, "masking": None, "type": None}).json()
-    assert (cleared["filters"], cleared["masking"], cleared["type"]) == ({}, {}, "transformation")
+    assert (cleared["filters"], cleared["masking"], cleared["type"]) == ({}, None, "transformation")
 
 
 def test_updates_at_once_lose_none(ask: Asking) -> None:
@@ -209,6 +209,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(event=st.dictionaries(st.text(), JSON, max_size=4))
 def test_free_form_objects_come_back_as_they_went(ask: Asking, event: dict[str, Any]) -> None:
     """A value is either refused with 400 or given back exactly."""
@@ -220,6 +221,38 @@ def test_free_form_objects_come_back_as_they_went(ask: Asking, event: dict[str, 
         ask("PATCH", f"{LIST}{answer.json()['id']}/", {"deleted": True})
     else:
         assert "\\u0000" in content.decode()
+
+
+@pytest.fixture(scope="module", params=["contract", "observed"])
+def either(request: pytest.FixtureRequest) -> Iterator[Asking]:
+    behaviour: Behaviour = request.param
+    with asking(preset(behaviour, management_rates="off")) as found:
+        yield found
+
+
+@settings(max_examples=40, deadline=None)
+@given(value=JSON, default=JSON)
+def test_the_value_of_an_input_is_any_json(either: Asking, value: Any, default: Any) -> None:
+    """Of a function, of its mappings, and the default of a schema: given back exactly by every answer, or a 400."""
+    schema = [{"key": "a", "type": "json", "default": default}]
+    function = {"hog": "h", "inputs_schema": schema, "inputs": {"a": {"value": value}}}
+    content = json.dumps(function | {"mappings": [function | {"name": "m"}]}).encode()
+    made = either("POST", LIST, content=content, headers={"content-type": "application/json"})
+    if made.status_code == 400:
+        assert "\\u0000" in content.decode()
+        return
+    path = f"{LIST}{made.json()['id']}/"
+    again = either("PATCH", path, {"inputs": made.json()["inputs"], "mappings": made.json()["mappings"]})
+    for answer in (made, again, either("GET", path)):
+        for shown in (answer.json(), answer.json()["mappings"][0]):
+            assert exact(shown["inputs"]["a"]["value"]) == exact(value)
+            assert exact(shown["inputs_schema"][0]["default"]) == exact(default)
+    either("PATCH", path, {"deleted": True})
+
+
+def exact(value: object) -> str:
+    """A JSON value so that 1, 1.0 and true differ."""
+    return json.dumps(value, sort_keys=True)
 
 
 def test_a_whole_number_may_be_written_with_a_fraction_of_nothing(ask: Asking) -> None:

@@ -78,15 +78,174 @@ def test_what_the_source_takes_and_changes(ask: Asking) -> None:
         filters={"events": [{"id": "e"}]},
         icon_url=None,
     )
-    assert made["inputs"] == {"headers": {"value": {"a": "b"}, "order": 0}}
-    assert made["filters"] == {"source": "events", "events": [{"id": "e"}]}
+    assert (list(made["inputs"]), made["inputs"]["headers"]["value"]) == (["headers"], {"a": "b"})
+    assert bare(made["filters"]) == {"source": "events", "events": [{"id": "e"}]}
     path = f"{LIST}{made['id']}/"
     masked = ask("PATCH", path, {"masking": {"ttl": 60, "hash": "x", "threshold": None, "odd": 1}}).json()["masking"]
-    assert masked == {"ttl": 60, "threshold": None, "hash": "x", "bytecode": None}
-    assert ask("PATCH", path, {"masking": None, "filters": None}).json()["filters"] == {"source": "events"}
+    assert bare(masked) == {"ttl": 60, "threshold": None, "hash": "x"}
+    cleared = ask("PATCH", path, {"masking": None, "filters": None}).json()
+    assert (cleared["masking"], bare(cleared["filters"])) == (None, {"source": "events"})
     mapped = ask("PATCH", path, {"mappings": [{"name": "m"}], "filters": {"events": [], "properties": []}}).json()
-    assert mapped["filters"] == {"source": "events", "properties": []}
+    assert bare(mapped["filters"]) == {"source": "events", "properties": []}
     refused(ask("PATCH", path, {"type": "transformation"}), "type")
+
+
+def bare(coded: dict[str, Any]) -> dict[str, Any]:
+    """Without its code, which must be there: an array that begins as Hog bytecode does."""
+    assert coded["bytecode"][:2] == ["_H", 1]
+    return {name: value for name, value in coded.items() if name not in ("bytecode", "transpiled")}
+
+
+SCHEMA = [
+    {"key": "b", "type": "json"},
+    {"key": "token", "type": "string", "secret": True},
+    {"key": "a", "type": "json"},
+]
+
+
+def coded(value: object, hog: str = "h", **more: Any) -> dict[str, Any]:
+    """A function and a mapping with this input, filters and masking."""
+    parts: dict[str, Any] = {
+        "inputs_schema": SCHEMA,
+        "inputs": {"a": {"value": value}, "b": {"value": "b"}, "token": {"value": "t"}},
+        "filters": {"events": [{"id": "e"}]},
+    }
+    masking = {"ttl": 60, "hash": "{event}"}
+    return parts | {"hog": hog, "masking": masking, "mappings": [parts | {"name": "m"}]} | more
+
+
+def test_inputs_and_filters_carry_the_code_that_the_service_makes(ask: Asking) -> None:
+    """Bytecode, order and `transpiled`, of mappings and masking as well; the same for the same source, no other for
+    what a request brings, and none of a secret."""
+    first, again, other = (ask.made(**coded(value, hog)) for value, hog in (({}, "h"), ({}, "h"), ([], "i")))
+    for found in (first, first["mappings"][0]):
+        assert list(found["inputs"]) == ["b", "token", "a"]
+        assert found["inputs"]["token"] == {"secret": True}
+        for key, order in (("b", 0), ("a", 2)):
+            one = found["inputs"][key]
+            assert (one["order"], one["transpiled"], one["bytecode"][:2]) == (order, None, ["_H", 1])
+        assert (found["filters"]["bytecode"][:2], found["filters"]["transpiled"]) == (["_H", 1], None)
+        assert "source" in bare(found["filters"])
+    assert bare(first["masking"]) == {"ttl": 60, "threshold": None, "hash": "{event}"}
+    assert {name: first[name] for name in ("inputs", "filters", "masking", "mappings", "bytecode", "transpiled")} == {
+        name: again[name] for name in ("inputs", "filters", "masking", "mappings", "bytecode", "transpiled")
+    }
+    assert (first["bytecode"][:2], first["transpiled"]) == (["_H", 1], None)
+    assert other["bytecode"] != first["bytecode"]
+    assert other["inputs"]["a"]["bytecode"] != first["inputs"]["a"]["bytecode"]
+    assert other["inputs"]["b"] == first["inputs"]["b"]
+    path = f"{LIST}{first['id']}/"
+    for name in ("inputs", "filters", "masking", "mappings"):
+        assert ask("PATCH", path, {name: first[name]}).json()[name] == first[name]
+    forged = first["inputs"]["b"] | {"bytecode": ["mine"], "order": 9, "transpiled": "mine"}
+    sent = {"inputs": {"a": {"value": {}}, "b": forged}, "filters": first["filters"] | {"bytecode": ["mine"]}}
+    assert ask("PATCH", path, sent).json() | {"version": 0, "updated_at": 0} == ask("GET", path).json() | {
+        "version": 0,
+        "updated_at": 0,
+    }
+    found = ask("GET", path).json()
+    assert (found["inputs"], found["filters"]) == (first["inputs"], first["filters"])
+    (item,) = ask("GET", f"{LIST}?id={first['id']}").json()["results"]
+    assert item["filters"] == first["filters"]
+
+
+def test_types_in_typescript_are_transpiled(ask: Asking) -> None:
+    """`transpiled` and no bytecode, of the function and of what it holds."""
+    made = ask.made(**coded({"x": 1}, "export function onLoad() {}", type="site_destination"))
+    assert (made["bytecode"], type(made["transpiled"])) == (None, str)
+    for found in (made["inputs"]["a"], made["filters"], made["mappings"][0]["inputs"]["a"]):
+        assert "bytecode" not in found
+        assert set(found["transpiled"]) == {"lang", "code", "stl"}
+
+
+@pytest.mark.parametrize("templating", [True, False, "hog", "liquid"])
+def test_a_template_may_be_hog_or_liquid(ask: Asking, templating: object) -> None:
+    """Of an input and of its schema, accepted and given back; a Liquid template is not compiled."""
+    schema = [{"key": "a", "type": "string", "templating": templating}]
+    one = {"inputs_schema": schema, "inputs": {"a": {"value": "{{ event }}", "templating": templating}}}
+    made = ask.made(hog="h", mappings=[one], **one)
+    for found in (made, made["mappings"][0], ask("GET", f"{LIST}{made['id']}/").json()):
+        assert found["inputs_schema"] == schema
+        assert found["inputs"]["a"]["templating"] == templating
+        assert ("bytecode" in found["inputs"]["a"]) is (templating in (True, "hog"))
+
+
+@pytest.mark.parametrize("templating", ["jinja", None, 1, []])
+def test_no_other_template_is_taken(ask: Asking, templating: object) -> None:
+    """400 names the field, of a mapping too."""
+    schema, given = [{"key": "a", "templating": templating}], {"a": {"value": "x", "templating": templating}}
+    refused(ask("POST", LIST, {"hog": "h", "inputs_schema": schema}), "inputs_schema__0__templating")
+    refused(ask("POST", LIST, {"hog": "h", "inputs_schema": [{"key": "a"}], "inputs": given}), "inputs__a__templating")
+    mapping = {"inputs_schema": [{"key": "a"}], "inputs": given}
+    refused(ask("POST", LIST, {"hog": "h", "mappings": [mapping]}), "mappings__0__inputs__a__templating")
+
+
+def test_an_input_that_is_null_is_not_there(ask: Asking) -> None:
+    """As the source has it; one named like a field of a schema is an input all the same."""
+    schema = [{"key": "a"}, {"key": "templating"}]
+    made = ask.made(hog="h", inputs_schema=schema, inputs={"a": None, "templating": {"value": None}})
+    assert {key: one["value"] for key, one in made["inputs"].items()} == {"templating": None}
+    refused(
+        ask("POST", LIST, {"hog": "h", "inputs_schema": schema, "inputs": {"templating": "x"}}), "inputs__templating"
+    )
+
+
+def test_put_updates_as_patch_does(fresh: Asking) -> None:
+    """Functions and recordings; under the contract there is no PUT."""
+    made = fresh.made(**coded("x"))
+    path, recording = f"{LIST}{made['id']}/", f"/api/projects/1/session_recordings/{RECORDING}/"
+    found = fresh("PUT", path, {"name": "put", "description": ""})
+    assert found.status_code == 200
+    same = ("name", "updated_at", "version")
+    assert found.json() == made | {name: found.json()[name] for name in same}
+    assert fresh("PUT", recording, {"viewed": True}).json() == {"success": True}
+    assert fresh("GET", recording).json()["viewed"] is True
+    refused(fresh("PUT", recording, {}), None)
+    refused(fresh("PUT", path, {"name": ["x"]}), "name")
+    assert fresh("PUT", path, {}, key=key_with("hog_function:read")).status_code == 403
+    assert "PUT" in fresh("DELETE", path).headers["allow"]
+    with asking() as contract:
+        assert contract("PUT", recording, {"viewed": True}).status_code == 405
+
+
+def test_an_access_token_is_refreshed(fresh: Asking) -> None:
+    """Another one, of a configuration made now and switched on as before; it needs the scope to write."""
+    path = "/api/projects/1/session_recordings/rec-3/sharing/"
+    before = fresh("GET", path).json()
+    found = fresh("POST", path + "refresh/", {}).json()
+    assert (found["enabled"], found["access_token"] != before["access_token"]) == (True, True)
+    assert found["created_at"] > before["created_at"]
+    assert fresh("GET", path).json() == found
+    assert len(fresh("POST", path.replace("rec-3", RECORDING) + "refresh/").json()["access_token"]) > 20
+    assert fresh("POST", path.replace("rec-3", "nowhere") + "refresh/").status_code == 404
+    assert fresh("POST", path + "refresh/", key=key_with("sharing_configuration:read")).status_code == 403
+    with asking() as contract:
+        assert contract("POST", path + "refresh/").status_code == 404
+
+
+def test_a_recording_says_when_it_expires() -> None:
+    """So many days after the day it began, 30 where its seed says no other; the days left, none after that."""
+    seed = {
+        "session_recordings": [
+            {"id": "a", "start_time": "2023-11-01T23:59:59Z"},
+            {"id": "b", "start_time": "2023-11-01T00:00:00Z", "retention_period_days": 90},
+            {"id": "c", "start_time": "2023-01-01T00:00:00Z"},
+            {"id": "d"},
+            {"id": "e", "start_time": "9999-12-31T00:00:00Z", "expiry_time": "2024-01-01T00:00:00Z"},
+        ]
+    }
+    wanted = {
+        "a": (30, "2023-12-01T00:00:00Z", 17),
+        "b": (90, "2024-01-30T00:00:00Z", 77),
+        "c": (30, "2023-01-31T00:00:00Z", 0),
+        "d": (30, None, None),
+        "e": (30, "2024-01-01T00:00:00Z", None),
+    }
+    root, names = "/api/projects/1/session_recordings/", ("retention_period_days", "expiry_time", "recording_ttl")
+    with asking(preset("observed", clock=lambda: NOW), seed=seed) as ask:
+        listed = {one["id"]: tuple(one[name] for name in names) for one in ask("GET", root).json()["results"]}
+        single = {id: tuple(ask("GET", root + id).json()[name] for name in names) for id in wanted}
+    assert listed == single == wanted
 
 
 def test_an_outdated_update_is_a_conflict(fresh: Asking) -> None:

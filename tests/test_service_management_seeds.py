@@ -12,6 +12,7 @@ from management_service import KEYS, LIST, RECORDING, SECRET, asking
 from pipeline.service import LocalService
 from pipeline.service.management.seeds import BadSeed
 from pipeline.service.management.seeds import load as load_seed
+from pipeline.service.switches import Behaviour, preset
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +36,53 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
         assert ask("GET", "/api/projects/1/session_recordings/").json()["count"] == 2
 
 
+@pytest.mark.parametrize("behaviour", ["contract", "observed"])
+def test_a_seeded_function_keeps_what_the_service_made_of_it(tmp_path: Path, behaviour: Behaviour) -> None:
+    """Its status and code, also after a restart and a change of its name; code goes when the source is another."""
+    made: dict[str, Any] = {
+        "status": {"state": 2, "rating": 0.5, "tokens": 9000},
+        "bytecode": ["_H", 1, 29],
+        "transpiled": "() => 1",
+    }
+    coded = {"value": "x", "bytecode": ["_H", 1, 32, "x"], "order": 3, "transpiled": {"code": "1"}}
+    parts: dict[str, Any] = {
+        "inputs": {"url": coded},
+        "filters": {"events": [], "source": "events", "bytecode": ["_H", 1, 29], "transpiled": "2"},
+        "masking": {"ttl": 60, "threshold": None, "hash": "{event}", "bytecode": ["_H", 1, 31]},
+    }
+    schema = {"inputs_schema": [{"key": "url", "type": "string"}]}
+    if behaviour == "contract":
+        parts["masking"] = parts["masking"] | {"threshold": 1}
+    mapping = {"name": "m", **schema, "inputs": parts["inputs"], "filters": parts["filters"]}
+    entry = {"hog": "return 1", "name": "n", "mappings": [mapping], **schema, **parts, **made}
+    if behaviour == "observed":
+        parts["filters"] = {name: value for name, value in parts["filters"].items() if name != "events"}
+    file, settings = tmp_path / "s.duckdb", preset(behaviour)
+    with asking(settings, seed={"hog_functions": [entry]}, store=file) as ask:
+        (listed,) = ask("GET", LIST).json()["results"]
+        assert listed["status"] == made["status"]
+    with asking(settings, seed={}, store=file) as ask:
+        path = f"{LIST}{listed['id']}/"
+        whole = ask("GET", path).json()
+        for found in (whole, ask("PATCH", path, {"name": "other"}).json(), ask("PATCH", path, whole).json()):
+            assert {name: found[name] for name in made | parts} == made | parts
+            assert found["mappings"] == [mapping]
+        changed = ask("PATCH", path, {"hog": "return 2"}).json()
+    assert changed["status"] == made["status"]
+    assert changed["bytecode"] != made["bytecode"]
+    assert changed["transpiled"] in ("", None)
+
+
+@pytest.mark.parametrize("behaviour", ["contract", "observed"])
+def test_a_seed_may_be_the_answer_of_a_service(behaviour: Behaviour) -> None:
+    """Null for what was not made is as if it were not there."""
+    entry = {"hog": "return 1", "status": None, "bytecode": None, "transpiled": None, "masking": None}
+    with asking(preset(behaviour), seed={"hog_functions": [entry]}) as ask:
+        (listed,) = ask("GET", LIST).json()["results"]
+        found = ask("GET", f"{LIST}{listed['id']}/").json()
+    assert (found["masking"], found["status"]["state"]) == (None, 0)
+
+
 @pytest.mark.parametrize(
     ("seed", "where"),
     [
@@ -46,6 +94,9 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
         ({"hog_functions": [{"created_at": SECRET}]}, "field created_at"),
         ({"hog_functions": [{"template_id": 5}]}, "field template_id"),
         ({"session_recordings": [{"viewed": SECRET}]}, "session_recordings[0] of the seed, field viewed"),
+        ({"session_recordings": [{"retention_period_days": "30"}]}, "field retention_period_days"),
+        ({"session_recordings": [{"retention_period_days": 0}]}, "field retention_period_days"),
+        ({"hog_functions": [{"status": {"state": SECRET}}]}, "field status__state"),
         ({"session_recordings": [{"sharing": {"access_token": [SECRET]}}]}, "field sharing__access_token"),
         ({"session_recordings": [{"id": "a"}, {"id": "a"}]}, "one id"),
     ],

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from pipeline.service import LocalService
 from pipeline.service.page.routes import Page
-from pipeline.service.store import Answer, Rows, Store
+from pipeline.service.store import Rows, Store
 
 pytestmark = pytest.mark.slow
 
@@ -90,10 +90,12 @@ class Unhurried(Store):
         super().__init__()
         self.let = threading.Event()
 
-    def select(self, sql: str, project: int, *, tree: Any = None, **more: Any) -> Answer:
-        if tree is None:
+    def select(
+        self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None
+    ) -> list[tuple[Any, ...]]:
+        if people is None:
             self.let.wait(60)
-        return super().select(sql, project, tree=tree, **more)
+        return super().select(sql, project, seconds=seconds, people=people)
 
 
 def test_persons_may_take_their_time() -> None:

@@ -59,7 +59,9 @@ enabled = false
 
 
 @pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed")
-@pytest.mark.parametrize(("behaviour", "more"), [("contract", ""), ("observed", "|hog_functions_(create|update)")])
+@pytest.mark.parametrize(
+    ("behaviour", "more"), [("contract", ""), ("observed", "|hog_functions_(create|update|replace)")]
+)
 def test_the_service_keeps_to_its_document(tmp_path: Path, behaviour: Behaviour, more: str) -> None:
     """All operations, right and wrong requests alike, in a program of its own over a real socket."""
     settings = tmp_path / "schemathesis.toml"

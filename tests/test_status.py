@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from crashes import adds_up
-from deliveries import KEY, OK, CallSink, Reply, in_ledger, planned, run, run_to, scripted, serving, uuid
+from deliveries import KEY, OK, CallSink, Reply, in_ledger, planned, run, run_to, scripted, serving, tamper, uuid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,7 +121,7 @@ def _killed(directory: Path, sink: CallSink) -> None:
 def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """The target, the runs with their times, and the last verification; in the report too, apart from the rehearsal."""
     directory = planned(tmp_path, 20)
-    assert call("status", directory).out.splitlines()[0] == "State: planned"
+    assert call("status", directory).out.splitlines()[0] == "State: ready"
     call("rehearse", directory)
     said = call("status", directory, "--json").json
     assert (said["course"], said["verified"]) == (None, None)
@@ -130,7 +130,7 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
         call("apply", directory, "--to", service.url)
         assert "Not verified yet" in call("status", directory).out
         monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
-        service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
+        tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
         assert call("verify", directory, "--to", service.url).code == 7
     shown = " ".join(call("status", directory).out.split())
     assert f"Applied to {service.url}: 1 run, the first begun 20" in shown
@@ -141,7 +141,7 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
     assert (said["verified"]["proved"], said["verified"]["to"]) == (False, service.url)
     report = json.loads((directory / "report.json").read_bytes())
     assert (report["rehearsed"]["proved"], report["rehearsal"]["to"], report["rehearsed"]["to"]) == (True, "", "")
-    assert (report["applied"]["state"], report["applied"]["course"]["to"]) == ("done", service.url)
+    assert (report["applied"]["state"], report["applied"]["course"]["to"]) == ("differs", service.url)
     assert (report["verification"]["proved"], report["verification"]["to"]) == (False, service.url)
 
 

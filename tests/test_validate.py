@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline import mapping as language
+from pipeline import validate
 from pipeline.events import Encoder, Events, make_events
 from pipeline.extract import blocks, open_source, rows
-from pipeline.schema import BrokenRow, Draft, Fault, Limits, Options
-from pipeline.validate import RULES, Rules, check, check_size, skip_code
+from pipeline.extract.jsonl import JsonlRows
+from pipeline.mapping.loader import parse
+from pipeline.schema import BrokenRow, Draft, Fault, GroupUpdate, Limits, Options, PersonUpdate
+from pipeline.validate import RULES, Rules, check, check_size, check_update, skip_code, usual_test
 from pipeline.values import Record
 from tests import tiny
+from tests.odd_mappings import FLAT
 from tests.tiny import AS_OF, HOUR, THEN
 
 SMILE = "😀"
@@ -267,6 +272,74 @@ def test_the_fast_path_agrees_with_the_rules(
     assert [reject.code for reject in made.rejects] == [name for what, name in expected if what == "reject"]
     assert sorted(made.skips.elements()) == sorted(name for what, name in expected if what == "skip")
     assert made.rows == len(drafts) == made.mapped + made.skips.total() + len(made.rejects)
+
+
+ADDED: list[tuple[str, Any]] = [
+    ("name", lambda draft: draft.event == "Seen"),
+    ("id", lambda draft: draft.distinct_id == "u-2"),
+    ("time", lambda draft: isinstance(draft.time, int) and draft.time % 2 == 1),
+    ("key", lambda draft: draft.key == "k-1"),
+    ("properties", lambda draft: len(draft.properties.get("p") or "") > 90),
+    ("note", lambda draft: draft.note is None and draft.uuid is None),
+]
+"""Rules that somebody may add: what each of them refuses."""
+
+
+def refusing(name: str, refuses: Any) -> Any:
+    """A rule without a quick test, of a code of its own."""
+    return lambda draft, rules: Fault(f"added_{name}", "refused") if refuses(draft) else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
+    """Wherever it stands among the rules and whatever rows came before, a new rule is asked of each row."""
+    drafts = data.draw(st.lists(st.one_of(GOOD, DRAFTS), min_size=1, max_size=10))
+    chosen = rules()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, refuses in data.draw(st.lists(st.sampled_from(ADDED), max_size=2, unique_by=lambda one: one[0])):
+            at = data.draw(st.integers(0, len(validate.RULES)))
+            added = (*validate.RULES[:at], refusing(name, refuses), *validate.RULES[at:])
+            patch.setattr(validate, "RULES", added)
+        expected = [fault.code for one in drafts if (fault := check(one, chosen)) is not None]
+        made = walk([draft_copy(one) for one in drafts], Options(as_of=AS_OF), Limits(), frozenset())
+    assert [reject.code for reject in made.rejects] == expected
+    assert made.mapped == len(drafts) - len(expected)
+
+
+def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
+    """What a row says of a person or a group is asked the same rules as an event."""
+    updates = [PersonUpdate("u-2", THEN, None), GroupUpdate("team", "t", THEN, {})]
+    assert [check_update(one, rules()) for one in updates] == [None, None]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            validate, "RULES", (*RULES, refusing("id", lambda draft: draft.distinct_id in ("u-2", "$team_t")))
+        )
+        assert [fault.code for one in updates if (fault := check_update(one, rules()))] == ["added_id"] * 2
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_a_rule_that_is_added_holds_for_rows_read_in_c(members: bool) -> None:
+    """Also where a usual row of the same name came first, which takes the fast path."""
+    options = Options(as_of=AS_OF, zones=(("UTC", ""),))
+    mapper = language.compile(parse(FLAT, "flat"), options)
+    row = b'{"name":"Seen","user":"u-%d","at":1672531358,"id":"i-%d","a":1}'
+    data = b"\n".join(row % (number % 3, number) for number in range(30))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validate, "RULES", (*RULES, refusing("id", lambda draft: draft.distinct_id == "u-2")))
+        made = make_events(JsonlRows(data, members=members), mapper, Encoder("flat", options), rules())
+    assert [(reject.row, reject.code) for reject in made.rejects] == [(row, "added_id") for row in range(3, 31, 3)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(one=DRAFTS, allow_recent=st.booleans())
+def test_what_a_rule_declares_of_usual_rows_is_true(one: Draft, allow_recent: bool) -> None:
+    """No rule refuses a draft that passes the quick test, where it lets pass another of the same name."""
+    chosen = rules(allow_recent=allow_recent)
+    usual = usual_test()
+    assert usual is not None, "each rule here declares something; else every row goes the slow way"
+    if usual(one.time, one.distinct_id, chosen.newest) and check(draft(event=one.event), chosen) is None:
+        assert check(one, chosen) is None
 
 
 @at_each_border

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pipeline import values
+from pipeline.mapping.conversions import as_json, as_number
 from pipeline.values import BadValue
 from tests import tiny
 
@@ -180,3 +181,38 @@ def test_canonical_keeps_different_values_apart(one: str, other: str) -> None:
 def test_canonical_of_half_a_surrogate_pair_is_its_own_spelling() -> None:
     """Identity never fails, whatever a text holds."""
     assert values.canonical({"a": Raw(b'"\\ud800"')}) == b'{"a":"\\ud800"}'
+
+
+BEYOND = [
+    "1e400",
+    "-1E+400",
+    "1" * 310 + "e99",
+    "9" * 309,
+    "1" * 5000,
+    "[0.5,1e309]",
+    '{"b":[1e999]}',
+    "[" * 65 + "]" * 65,
+]
+
+
+@pytest.mark.parametrize("inside", BEYOND)
+def test_what_a_text_holds_is_looked_over_when_it_is_opened(inside: str) -> None:
+    """A number that no double holds, or too many levels, is no less refused for having stood in a text."""
+    text = f'{{"a":{inside}}}'
+    for value in (text, Raw(json.dumps(text).encode())):
+        with pytest.raises(BadValue, match=r"beyond the range|levels of nesting"):
+            values.opened(value)
+    assert values.items(f"[{inside}]") == [f"[{inside}]"], "a text like any other"
+    assert values.items(Raw(json.dumps(f"[{inside}]").encode())) == [Raw(json.dumps(f"[{inside}]").encode())]
+    with pytest.raises(BadValue):
+        as_json(text)
+    with pytest.raises(BadValue):
+        as_number(inside)
+
+
+@pytest.mark.parametrize(
+    "inside", ["1e308", "0e400", "1e-400", "1" * 308, "1" * 310 + "e-99", '"1e400"', '"' + "1" * 400 + '"']
+)
+def test_what_a_double_holds_is_opened(inside: str) -> None:
+    """Digits in a text, a zero with any exponent and what is too small are no reason to refuse."""
+    assert values.opened(f'{{"a":{inside}}}') == {"a": Raw(inside.encode())}

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from deliveries import Reply, identities, passed_on, planned, run, serving, uuid
+from deliveries import Reply, identities, passed_on, planned, run, serving, tamper, uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,11 +37,6 @@ def verify(directory: Path, service: LocalService, *, workers: int = 0, whole: b
 
 def applied(directory: Path, service: LocalService) -> None:
     assert run(directory, service.url, key=service.capture_key).balanced
-
-
-def tamper(service: LocalService, sql: str) -> None:
-    """Change the store behind the service's back."""
-    service.store._writer.execute(sql)
 
 
 def kinds(found: Verification) -> list[tuple[str, str]]:

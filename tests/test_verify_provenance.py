@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from deliveries import Asked, Reply, passed_on, planned, run, serving, uuid
+from deliveries import Asked, Reply, passed_on, planned, run, serving, tamper, uuid
 
 from pipeline import cli, workflow
 from pipeline.config import Secret
@@ -121,7 +121,7 @@ def test_a_second_import_of_the_same_tool_is_no_difference(
         said = json.loads(capsys.readouterr().out)
         assert cli.run(words) == 0
         shown = " ".join(capsys.readouterr().out.split())
-        service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
+        tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
         assert cli.run(words) == 7
     assert (said["events"]["found"], said["events"]["others"], said["events"]["copies"]) == (60, others, 10)
     assert "Proved: every event that was settled was found once." in shown
@@ -138,7 +138,7 @@ def test_an_event_of_the_import_that_lost_its_mark_is_missing(tmp_path: Path) ->
     directory = planned(tmp_path, 20)
     with LocalService() as service:
         applied(directory, service)
-        service.store._writer.execute(f"update accepted set properties = '{{}}' where uuid = '{uuid(3)}'")
+        tamper(service, f"update accepted set properties = '{{}}' where uuid = '{uuid(3)}'")
         found = verify(directory, service)
     assert [(one.kind, one.uuid) for one in found.differences] == [("missing", uuid(3))]
 

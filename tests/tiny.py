@@ -21,12 +21,13 @@ from pipeline.batch import unpack
 from pipeline.extract import open_source
 from pipeline.identity import Hasher, namespace
 from pipeline.make import Maker, Recipe, Task, make_batches
-from pipeline.plan.build import Request, build
+from pipeline.plan.build import build
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.gates import Allowed
 from pipeline.plan.links import SealedLink
 from pipeline.plan.making import making
 from pipeline.plan.reading import Planned, find_parts, recipe_of, task_of, tasks
+from pipeline.plan.request import Request
 from pipeline.plan.sealed import MappingSeal, Plan, load
 from pipeline.schema import Draft, Fault, Limits, Link, Options, Outcome, Skip
 from pipeline.values import Record, items, opened, text
@@ -48,6 +49,7 @@ class TinyMapper:
     map_members = None
     observe_members = None
     unsets = True
+    blanks = False
 
     def __init__(self, options: Options) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
@@ -162,6 +164,7 @@ def make_plan(
     allowed: Allowed = Allowed(10**9),  # noqa: B008 - frozen
     limits: Limits = Limits(),  # noqa: B008 - frozen
     excluded: Iterable[str] = (),
+    key_conflicts: bool = False,
     **options: Any,
 ) -> Made:
     """Plan these files with the tiny mapper, and read the plan back from disk."""
@@ -170,9 +173,8 @@ def make_plan(
     recipe = Recipe(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
     place = Directory(directory)
     with making(place) as work:
-        build(
-            Request(source, recipe, MappingSeal("tiny", "0" * 64, "tiny"), work, Workers(workers, recipe), "", allowed)
-        )
+        seal = MappingSeal("tiny", "0" * 64, "tiny")
+        build(Request(source, recipe, seal, work, Workers(workers, recipe), "", allowed, key_conflicts))
     return Made(load(place), place, frozenset(excluded))
 
 

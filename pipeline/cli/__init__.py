@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from typing import Any
 
 import click
 
 from pipeline import ctrl_c
+from pipeline.cli.streams import forgiving_stderr, let_go_of
 from pipeline.errors import BackcastError
+from pipeline.files import private
 from pipeline.printable import printable
 
 MOST_SAID = 4_000
@@ -29,7 +34,7 @@ COMMANDS = {
     "verify": ("verify:verify", "Compare what landed with the ledger, event by event."),
     "run": ("job:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("status:status", "Where a plan stands, and what is in doubt."),
-    "rejects": ("rejects:rejects", "The rows that could not be sent, with place, code and text."),
+    "rejects": ("rejects:rejects", "Rejected rows and refused events, with place, code and text."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "service": ("service:service", "The local service, which stands in for the real one."),
     "hog-functions": ("hog_functions:hog_functions", "Hog functions of a project, one command an operation."),
@@ -69,15 +74,28 @@ class Commands(click.Group):
                 raise
             raise click.UsageError(f"{error.format_message()} Did you mean {near[0]!r}?", ctx) from None
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _closed_output():  # --help and --version print here
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _closed_output():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise _OutputClosed from None
 
 
 class _OutputClosed(Exception):
     """Somebody closed our output (`| head`): no error, and nothing more can be said."""
+
+
+@contextmanager
+def _closed_output() -> Iterator[None]:
+    """Before click sees it, which would end with 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise _OutputClosed from None
 
 
 def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -107,14 +125,20 @@ def main(arguments: list[str] | None = None) -> None:
     code = run(arguments)
     if code == 130:
         # At once: Python would wait for requests in flight. The ledger was written ahead, so nothing is lost.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         os._exit(code)
     sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; its exit code."""
+    with forgiving_stderr(), private():
+        return _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         with ctrl_c.heard():  # by whoever asks the local service in this process
             result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
@@ -124,7 +148,10 @@ def run(arguments: list[str] | None = None) -> int:
     except click.Abort:
         return _say("interrupted; nothing is lost", "run the same command again", 130)
     except click.exceptions.NoArgsIsHelpError as asked:
-        click.echo(asked.format_message())
+        from pipeline.cli.options import output
+
+        with output():
+            click.echo(asked.format_message())
         return 2
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "backcast"
@@ -136,9 +163,7 @@ def run(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _say("interrupted; nothing is lost", "run the same command again", 130)
     except _OutputClosed:
-        from pipeline.cli.options import let_go_of_stdout
-
-        let_go_of_stdout()
+        let_go_of(sys.stdout)
         return 0
     except OSError as error:
         return _say(

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -100,6 +100,8 @@ def apply(
     The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. Exit 5: the service refused events
     or refused us. Exit 6: not finished, or a phase is held; run again. Exit 130: interrupted, run again.
     """
+    import msgspec
+
     from pipeline.plan.ready import ready_workers
 
     names = None if phases is None else [one.strip() for one in phases.split(",")]
@@ -112,7 +114,7 @@ def apply(
     from pipeline.plan.phases import PHASES
     from pipeline.report import machine, terminal
     from pipeline.report.preflight_view import key_standing
-    from pipeline.report.results import apply_result, status_result
+    from pipeline.report.results import apply_result
 
     address = address_of(to)
     pace = Pace(
@@ -124,7 +126,7 @@ def apply(
     )
     chosen = PHASES if names is None else workflow.choose_phases(names)
     plan, place = workflow.load_plan(directory)
-    key = config.Secret("phc_dry_run") if dry_run else config.project_key(project_key_file)
+    key = workflow.capture_key(to, project_key_file, dry_run=dry_run, warn=options.warn)
     request = workflow.ApplyRequest(
         to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts, rotated_key, chosen,
         approve_merges,
@@ -145,26 +147,30 @@ def apply(
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
         outcome = workflow.apply_plan(
             plan, place, request, interrupted=interrupted, progress=progress,
-            warn=lambda line: click.echo(f"Warning: {line}", err=True), workers=ready,
+            warn=options.warn, workers=ready,
         )  # fmt: skip
     if found is None:
         result = apply_result(outcome, to=address)
     else:
         result = apply_result(outcome, key_standing(found), to=address)
+    standing = workflow.status(plan, place)
     with options.output():
         if as_json:
-            options.emit(result)
+            options.emit(msgspec.structs.replace(result, state=standing.state))
         else:
             terminal.show_apply(console(), result)
+            terminal.show_state(console(), standing.state, standing.totals.refused)
     if not dry_run:
-        problem = machine.add_applied(place, plan, status_result(plan, workflow.status(plan, place)))
+        problem = machine.add_applied(place, plan)
         if problem:
             click.echo(f"Warning: {printable(problem, MOST_SAID)}", err=True)
     if outcome.problem is not None:
         raise outcome.problem
     if not outcome.balanced:
         return 6
-    return 5 if outcome.counts.refused and not dry_run else 0
+    if outcome.counts.refused and not dry_run:
+        raise workflow.refusal(place)
+    return 0
 
 
 def _confirm(phases: Mapping[str, int], address: str, sentence: str) -> None:
@@ -213,11 +219,13 @@ def interruptible() -> Iterator[threading.Event]:
         # Straight to the descriptor: the interrupted code may be in the middle of writing to the stream.
         if interrupted.is_set():
             # No exception: it would surface anywhere, and unwinding would wait for requests in flight.
-            os.write(2, _SHOW_CURSOR * os.isatty(2) + b"Error: interrupted; nothing is lost\n")
-            os.write(2, b"Try: run the same command again\n")
+            with suppress(OSError):
+                os.write(2, _SHOW_CURSOR * os.isatty(2) + b"Error: interrupted; nothing is lost\n")
+                os.write(2, b"Try: run the same command again\n")
             os._exit(130)
         interrupted.set()
-        os.write(2, b"\nFinishing what is in flight; press Ctrl-C again to stop at once.\n")
+        with suppress(OSError):  # `| tee` ends with the same Ctrl-C
+            os.write(2, b"\nFinishing what is in flight; press Ctrl-C again to stop at once.\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -100,11 +100,12 @@ def create(reach: Reach, data: str | None, **fields: Any) -> None:
 @reaching()
 @_id
 @_writable
-def update(reach: Reach, id: str, data: str | None, **fields: Any) -> None:
+@management.put
+def update(reach: Reach, id: str, data: str | None, put: bool, **fields: Any) -> None:
     """Set the fields given, and no other. An option overrides the same field of --data."""
     sent = body(data, fields, plain=TEXTS)
     with reach.client() as client:
-        _show(reach, client.hog_functions.update(id, sent))
+        _show(reach, client.hog_functions.update(id, sent, put=put))
 
 
 @hog_functions.command(epilog="Example: backcast hog-functions delete --to eu 0190a2c4-…")

@@ -38,6 +38,7 @@ def run(
     from pipeline.jobs import load_job, read_history, state_file
     from pipeline.report import job_view
     from pipeline.workflow.running import run_job
+    from pipeline.workflow.sending import capture_key
     from pipeline.workflow.windows import Watching
 
     if dry_run and history:
@@ -51,13 +52,13 @@ def run(
             else:
                 job_view.show_history(console(), found.name, windows, attempts)
         return 0
-    key = config.Secret("phc_dry_run") if dry_run else config.project_key(project_key_file)
+    key = capture_key(found.to, project_key_file, dry_run=dry_run, warn=options.warn)
     personal = config.personal_key(personal_key_file)
 
     watching = Watching(
         ended=lambda ended: click.echo(job_view.window_line(ended), err=as_json),
         proved=lambda proof: click.echo(job_view.proof_line(proof), err=as_json),
-        warn=lambda line: click.echo(f"Warning: {line}", err=True),
+        warn=options.warn,
         reading=lambda window: Reading(None, quiet=quiet),
         sending=lambda window, events: Sending(events, quiet=quiet, title=f"Sending {window}"),
     )

@@ -26,6 +26,7 @@ NAMES = {"token_normalize_func": lambda token: token.replace("_", "-")}
 """Context settings: `--created_by`, as the contract spells it, is `--created-by`."""
 TRUTH = click.Choice(("true", "false"), case_sensitive=False)
 data = click.option("--data", metavar="JSON|@FILE|-", help="The body as JSON: here, in a file, or from stdin.")
+put = click.option("--put", is_flag=True, help="Send PUT instead of PATCH, which the contract does not have.")
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
 limit = click.option("--limit", type=click.IntRange(1), metavar="N", help="Items on a page.")
 offset = click.option("--offset", type=click.IntRange(0), metavar="N", help="Where the first page starts.")

@@ -55,9 +55,11 @@ def show(name: str, compiled: bool, settings: tuple[str, ...]) -> int:
 def check(names: tuple[str, ...]) -> int:
     """Read mapping files; an error says file:line:column and the nearest valid name."""
     from pipeline.mapping import load
+    from pipeline.mapping.compiler import check_mapping
 
     for name in names:
         found = load(name)
+        check_mapping(found)
         click.echo(f"{name}: good ({counted(len(found.cases), 'case')})")
     return 0
 

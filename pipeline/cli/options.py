@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipeline.cli import completing
+from pipeline.cli.streams import let_go_of
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+def warn(line: str) -> None:
+    """One warning, on stderr."""
+    click.echo(f"Warning: {line}", err=True)
+
+
 @contextlib.contextmanager
 def output() -> Iterator[None]:
     """What is printed inside may find its reader gone (`| head`); the command's exit code stays what it is."""
@@ -98,12 +104,7 @@ def output() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        let_go_of_stdout()
-
-
-def let_go_of_stdout() -> None:
-    """Send what is still to be printed nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go_of(sys.stdout)
 
 
 def console() -> Console:

@@ -59,6 +59,11 @@ from pipeline.cli.progress import Reading
 @click.option("--max-rejects", default="0", show_default=True, metavar="N|P%", help="Rows that may be unsendable.")
 @click.option("--allow-recent", is_flag=True, help="Also send events under 48 hours old, which are billed.")
 @click.option("--collapse-identical", is_flag=True, help="Identical rows without a source id become one event.")
+@click.option(
+    "--allow-key-conflicts",
+    is_flag=True,
+    help="Rows of one source id are one event even where their event names or UTC days differ.",
+)
 @click.option("--name", default="", metavar="TEXT", help="A name for this import, carried by every event.")
 @click.option("--no-provenance", is_flag=True, help="Leave the import's own properties off the events.")
 @click.option("--max-batch-events", type=click.IntRange(1, 100_000), default=5000, show_default=True, metavar="N")
@@ -126,7 +131,7 @@ def plan(
     sources: tuple[str, ...], mapping: str | None, directory: Path, target: str, dialect: str | None,
     since: str | None, until: str | None, zones: tuple[str, ...], settings: tuple[str, ...],
     exclude_ids: Path | None, limit: int | None, max_rejects: str, allow_recent: bool, collapse_identical: bool,
-    name: str, no_provenance: bool, max_batch_events: int, max_batch_bytes: int,
+    allow_key_conflicts: bool, name: str, no_provenance: bool, max_batch_events: int, max_batch_bytes: int,
     person_properties: str | None, profile_policy: str | None, promoted_properties: str | None, persons: str,
     max_ids_per_person: int,
     identities: Path | None, group_types: str, earlier: tuple[Path, ...], as_of: str | None,
@@ -162,6 +167,7 @@ def plan(
         provenance=not no_provenance,
         allow_recent=allow_recent,
         collapse_identical=collapse_identical,
+        allow_key_conflicts=allow_key_conflicts,
         exclude_ids=exclude_ids,
         limit=limit,
         max_rejects=max_rejects,

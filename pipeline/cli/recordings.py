@@ -44,11 +44,12 @@ def get(reach: Reach, id: str) -> None:
 @_id
 @management.data
 @click.option("--person", metavar="JSON|@FILE|-", help="Who the recording shows.")
-def update(reach: Reach, id: str, data: str | None, person: str | None) -> None:
+@management.put
+def update(reach: Reach, id: str, data: str | None, person: str | None, put: bool) -> None:
     """Set who a recording shows. --data holds what else the service takes, such as `"viewed": true`."""
     sent = body(data, {"person": person})
     with reach.client() as client:
-        _show(reach, client.session_recordings.update(id, sent))
+        _show(reach, client.session_recordings.update(id, sent, put=put))
 
 
 @recordings.command(epilog="Example: backcast recordings delete --to eu 0190a2c4-…")
@@ -72,6 +73,17 @@ def sharing(reach: Reach, id: str) -> None:
     """How a recording is shared. Its access token is a secret, shown with --json only."""
     with reach.client() as client:
         _show(reach, client.session_recordings.sharing(id))
+
+
+@recordings.command("refresh-sharing", epilog="Example: backcast recordings refresh-sharing --to eu 0190a2c4-…")
+@reaching()
+@_id
+@management.yes
+def refresh_sharing(reach: Reach, id: str, yes: bool) -> None:
+    """Replace the access token of a shared recording. The contract does not have this operation."""
+    agree(f"Replace the access token of recording {id}? Links with the old one stop working.", yes)
+    with reach.client() as client:
+        _show(reach, client.session_recordings.refresh_sharing(id))
 
 
 def _show(reach: Reach, found: Any) -> None:

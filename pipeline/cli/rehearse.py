@@ -40,20 +40,26 @@ def rehearse(
         done = workflow.rehearse(
             plan, place, workers=workers, source_root=source_root, faults=faults, fault_seed=fault_seed,
             progress=progress,
-            warn=lambda line: click.echo(f"Warning: {line}", err=True),
+            warn=options.warn,
         )  # fmt: skip
     for line in misbehaviour.told(done.faults):
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
     machine.write_report(place, plan, rehearsal=applied, rehearsed=verified)
+    standing = workflow.status(plan, place)
     with options.output():
         if as_json:
-            options.emit({"format": "backcast.rehearse/1", "apply": applied, "verify": verified})
+            options.emit(
+                {"format": "backcast.rehearse/1", "state": standing.state, "apply": applied, "verify": verified}
+            )
         else:
             terminal.show_apply(console(), applied)
             terminal.show_verification(console(), verified)
+            terminal.show_state(console(), standing.state, standing.totals.refused)
     if not done.verification.proved:
         return 7
     if not done.outcome.balanced:
         return 6
-    return 5 if done.outcome.counts.refused else 0
+    if done.outcome.counts.refused:
+        raise workflow.refusal(place, rehearsed=True)
+    return 0

@@ -1,8 +1,7 @@
-"""`backcast rejects`: the rows that could not be sent."""
+"""`backcast rejects`: the rows that could not be sent, and the events that the service refused."""
 
 from __future__ import annotations
 
-import csv
 import difflib
 import sys
 from pathlib import Path
@@ -16,30 +15,40 @@ from pipeline.errors import UsageError
 
 @click.command(epilog="Example: backcast rejects plan/ --code bad_json --format jsonl > mend.jsonl")
 @options.directory
-@click.option("--code", metavar="CODE", help="Only rejects with this code.", shell_complete=completing.codes)
+@click.option("--code", metavar="CODE", help="Only those with this code.", shell_complete=completing.codes)
 @click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
-def rejects(directory: Path, code: str | None, form: str, as_json: bool) -> int:
-    """The rows that could not be sent, with file, row, byte offset, code and text.
+@options.source_root
+def rejects(directory: Path, code: str | None, form: str, as_json: bool, source_root: Path | None) -> int:
+    """The rows that could not be sent, and the events that the service refused (code refused_event).
 
-    `row` counts records from 1; `offset` is in bytes of the decompressed part.
+    Each has file, row, byte offset, code and text. `row` counts records from 1, 0 where the export is not there to find
+    it; `offset` is in bytes of the decompressed part. In CSV a text that a spreadsheet would run as a formula has an
+    apostrophe before it, and so has one that begins with an apostrophe.
     """
     import msgspec
 
     from pipeline import workflow
-    from pipeline.plan.directory import read_lines
     from pipeline.report import terminal
-    from pipeline.schema import Reject
+    from pipeline.report.spreadsheet import write_csv
+    from pipeline.workflow.refusals import REFUSED, RefusedEvent
 
     plan, place = workflow.load_plan(directory)
-    if code is not None and code not in plan.rejects:
-        near = difflib.get_close_matches(code, plan.rejects, n=1)
-        known = f"its codes are {', '.join(plan.rejects)}" if plan.rejects else "it rejects no row at all"
+    refused = workflow.count_refused(place)
+    codes = [*plan.rejects, *([REFUSED] if refused else [])]
+    if code is not None and code not in codes:
+        near = difflib.get_close_matches(code, codes, n=1)
+        known = f"its codes are {', '.join(codes)}" if codes else "no row was rejected, and no event was refused"
         raise UsageError(
-            f"no row of this plan was rejected with the code {code!r}",
-            hint=f"did you mean {near[0]!r}?" if near else known,
+            f"nothing of this plan has the code {code!r}", hint=f"did you mean {near[0]!r}?" if near else known
         )
-    found = (one for one in read_lines(place.rejects, Reject) if code is None or one.code == code)
+    found = (
+        one
+        for one in workflow.rejected(
+            plan, place, source_root, warn=lambda line: click.echo(f"Warning: {line}", err=True)
+        )
+        if code is None or one.code == code
+    )
     with options.output():
         if as_json or form == "jsonl":
             sys.stdout.flush()
@@ -47,9 +56,8 @@ def rejects(directory: Path, code: str | None, form: str, as_json: bool) -> int:
                 sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
             sys.stdout.buffer.flush()
         elif form == "csv":
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(Reject.__struct_fields__)
-            writer.writerows(msgspec.structs.astuple(one) for one in found)
+            names = RefusedEvent.__struct_fields__
+            write_csv(sys.stdout, names, ([getattr(one, name, "") for name in names] for one in found))
         else:
             terminal.show_rejects(console(), found)
     return 0

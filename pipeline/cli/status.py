@@ -16,12 +16,11 @@ from pipeline.cli.options import console
 def status(directory: Path, as_json: bool) -> int:
     """Where a plan stands, and what is in doubt. Reads the ledger, also while a run is going."""
     from pipeline import workflow
-    from pipeline.report import machine, terminal
+    from pipeline.report import terminal
     from pipeline.report.results import status_result
 
     plan, place = workflow.load_plan(directory)
-    verification = machine.earlier_results(place, plan).verification
-    result = status_result(plan, workflow.status(plan, place), verification)
+    result = status_result(plan, workflow.status(plan, place))
     if as_json:
         options.emit(result)
     else:

@@ -28,10 +28,13 @@ def verify(
 
     Two sets of (uuid, event, distinct_id, timestamp) are compared exactly. Exit 7 when they differ.
     """
+    import msgspec
+
     from pipeline import config, workflow
     from pipeline.deliver.target import address_of
     from pipeline.report import machine, terminal
     from pipeline.report.results import verify_result
+    from pipeline.report.state import standing_of
 
     plan, place = workflow.load_plan(directory)
     key = config.personal_key(personal_key_file)
@@ -44,10 +47,12 @@ def verify(
         plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=source_root
     )
     result = verify_result(found, to=address_of(to))
+    standing = standing_of(plan, place, machine.results_with(place, plan, verification=result))
     with options.output():
         if as_json:
-            options.emit(result)
+            options.emit(msgspec.structs.replace(result, state=standing.state))
         else:
             terminal.show_verification(console(), result)
+            terminal.show_state(console(), standing.state, standing.totals.refused)
     machine.write_report(place, plan, verification=result)
     return 0 if found.proved else 7

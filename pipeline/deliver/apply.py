@@ -1,31 +1,26 @@
 """Send exactly the plan: phase by phase, make → begin → send → settle, resumable at every point.
 
-Workers make request bodies; this process alone owns the ledger and the network. Each batch is begun in the ledger,
-durably, before a byte leaves, and settled after its answer; all that happened since the last step is written with the
-next one, so the disk is asked once a block, not once a request. For that, up to twice as many batches are begun as may
-be in flight: a sender whose answer came finds the next one ready, and so many are what a crash can leave in doubt.
+Workers make request bodies, this process alone owns the ledger and the network. One thread makes and waits, some send
+(`senders`), and one writes down what happens (`recorder`): each batch is begun in the ledger, durably, when a
+connection may send it and before a byte leaves, and settled when its answer comes. So what a crash leaves in doubt is
+what was in flight, and no more.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
-import msgspec
-
-from pipeline.batch import Batch, Envelope, pack, unpack
-from pipeline.deliver.gate import TICK, Gate
-from pipeline.deliver.outcome import Counts, Outcome, Pace, out_of_time, too_many_refused, turned_away, unanswered
+from pipeline.batch import Batch, Envelope, pack
+from pipeline.deliver.gate import Gate
+from pipeline.deliver.outcome import Counts, Outcome, Pace, out_of_time
 from pipeline.deliver.pacing import Pacing
-from pipeline.deliver.retry import Sent, Tried, send_patiently
-from pipeline.deliver.sink import Answer, Receipt, Sink
-from pipeline.deliver.size import Piece, RequestSize, cut, halve
+from pipeline.deliver.recorder import Recorder
+from pipeline.deliver.senders import Senders
+from pipeline.deliver.sink import Sink
+from pipeline.deliver.size import Piece, RequestSize
 from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import Ledger, Place, Totals
 from pipeline.make import Recipe, Task, make_batches
@@ -38,21 +33,8 @@ from pipeline.workers import Workers
 __all__ = ["Apply", "Counts", "Outcome", "Pace"]
 
 
-class _Landed(NamedTuple):
-    """What came of one batch: how it was sent, or the error that no answer explains. `ends`: it stops the run."""
-
-    place: Place
-    batch: Batch
-    sent: Sent
-    error: Exception | None
-    ends: bool
-
-
-class _Failed(NamedTuple):
-    """One try of a batch in flight that did not settle it; the batch may be tried again."""
-
-    place: Place
-    tried: Tried
+_Block = tuple[int, list[Batch], Iterable[tuple[int, int]]]
+"""The number of a block, its batches, and the ranges of those that the ledger knows and that are sent as they stand."""
 
 
 class _Stopping(Exception):
@@ -63,7 +45,8 @@ class Apply:
     """One run over a plan. `run` returns after everything in flight is written down.
 
     Of its four phases those among `phases` are sent, in their own order, each whole before the next one begins.
-    `interrupted` asks for an orderly end: nothing new is begun, what is in flight is settled.
+    `answered`: the target is known to be there, from other plans that were sent to it. `interrupted` asks for an
+    orderly end: nothing new is begun, what is in flight is settled.
     """
 
     def __init__(
@@ -79,6 +62,7 @@ class Apply:
         pace: Pace,
         phases: Collection[str] = PHASES,
         dry_run: bool = False,
+        answered: bool = False,
         interrupted: threading.Event | None = None,
         progress: Callable[[Counts], None] = lambda counts: None,
     ) -> None:
@@ -97,17 +81,15 @@ class Apply:
         self.counts = Counts()
         self._envelope = Envelope(project_key)
         self._stop = threading.Event()
-        self._problem: Exception | None = None
-        self._landed: queue.SimpleQueue[_Landed | _Failed] = queue.SimpleQueue()
-        self._children: list[Piece] = []
-        self._doubted: set[Place] = set()
-        self._troubled: dict[Place, str] = {}
-        self._since: dict[Place, float] = {}
-        self._flying = 0
-        self._in_order = False
-        self._gate = Gate(Pacing(pace.concurrency, pace.rate))
-        self._size = RequestSize(None)
+        self._problem: BaseException | None = None
         self._until: float | None = None
+        self._gate = Gate(Pacing(pace.concurrency, pace.rate), answered=answered)
+        self._size = RequestSize(None)
+        self._recorder = Recorder(ledger, self.counts, pace, sink.address, fail=self._fail, stop=self._stop)
+        self._senders = Senders(
+            sink, self._gate, pace, self._envelope, self._size, self._recorder,
+            halting=self._halting, stop=self._stop,
+        )  # fmt: skip
 
     def run(self) -> Outcome:
         """Send what is left. Only a defect raises; what else stopped the run is the outcome's `problem`."""
@@ -116,29 +98,31 @@ class Apply:
             self._until = started + self.pace.max_seconds
         before = self.ledger.totals()
         self.counts.take_up(before, self.plan.events.phases, self.phases)
-        self._doubted = self.ledger.doubted()
-        self._size = RequestSize(self.ledger.learned())
-        senders = ThreadPoolExecutor(self.pace.concurrency, "sender")
+        self._gate.answered = self._gate.answered or self.ledger.answered()
+        self._size.learned = self.ledger.learned()
+        self._recorder.start()
         try:
-            self._send_all(before, senders)
+            self._send_all(before)
+            self._senders.close()
         except BaseException:
-            # A second Ctrl-C, or a ledger that takes nothing more: what is in flight stays begun, and is sent again.
+            # A second Ctrl-C, or a defect: what is in flight stays begun, and is sent again.
             self._stop.set()
-            senders.shutdown(wait=False, cancel_futures=True)
+            self._senders.let_go()
             raise
-        senders.shutdown()
+        finally:
+            self._recorder.close()
         return self._finish(before, time.monotonic() - started)
 
-    def _send_all(self, before: Totals, senders: ThreadPoolExecutor) -> None:
+    def _send_all(self, before: Totals) -> None:
         try:
             for phase in self.phases:
                 if not before.of(phase).is_all(self.plan.events.phases.get(phase, 0)):
-                    self._send_phase(phase, senders)
+                    self._send_phase(phase)
         except _Stopping:
             pass
         except Exception as error:
             self._fail(error)
-        self._drain(senders)
+        self._drain()
 
     def _finish(self, before: Totals, seconds: float) -> Outcome:
         counts, now = self.counts, self.ledger.totals()
@@ -165,27 +149,27 @@ class Apply:
 
     # -- making --------------------------------------------------------------------------------------
 
-    def _send_phase(self, phase: str, senders: ThreadPoolExecutor) -> None:
+    def _send_phase(self, phase: str) -> None:
         """Send what is left of one phase. All of it is in before the next one begins, which may need it."""
         self.counts.phase = phase
         if phase == EVENTS:
-            self._send_rows(senders)
+            with self.workers as workers:
+                workers.brief(self.recipe, self.project_key)
+                self._send(phase, self._rows(workers))
+                self._drain()  # before the workers end, which takes a while
         else:
-            self._send_lines(phase, senders)
-        self._drain(senders)
+            self._send(phase, self._lines(phase))
+            self._drain()
         self._check()
 
-    def _send_rows(self, senders: ThreadPoolExecutor) -> None:
+    def _rows(self, workers: Workers) -> Iterator[_Block]:
         begun = self.ledger.blocks_begun(EVENTS)
         work = tasks(self.plan, self.directory, self.recipe.parts, self._chooser(begun))
-        with self.workers as workers:
-            workers.brief(self.recipe, self.project_key)
-            for task, made in workers.walk(make_batches, work):
-                self._send(EVENTS, task.number, made.batches, senders)
-            self._drain(senders)  # before the workers end, which takes a while: settled at once is in doubt shorter
+        for task, made in workers.walk(make_batches, work):
+            yield task.number, made.batches, task.doubtful
 
-    def _send_lines(self, phase: str, senders: ThreadPoolExecutor) -> None:
-        """Send a phase that is sealed line by line.
+    def _lines(self, phase: str) -> Iterator[_Block]:
+        """The batches of a phase that is sealed line by line.
 
         The first groups are one of each type, and the service numbers types as they come (service-behaviour 1.10): so
         the first request of that phase goes alone, in halves one after the other where it is split.
@@ -193,14 +177,14 @@ class Apply:
         mapper = self.recipe.compile(self.recipe.options)
         for number, events in phase_blocks(phase, self.plan, self.directory, mapper, self.recipe.options):
             ended, again = self._known(phase, number)
-            batches = list(pack(events, self._envelope, self.recipe.limits, ended, again))
+            batches = list(pack(events, self._envelope, self.recipe.limits, ended, again, most=self._size.learned))
             if phase == "groups" and number == 0:
-                self._in_order = True
-                self._send(phase, number, batches[:1], senders)
-                self._drain(senders)
-                self._in_order = False
+                self._senders.in_order = True
+                yield number, batches[:1], again
+                self._drain()
+                self._senders.in_order = False
                 batches = batches[1:]
-            self._send(phase, number, batches, senders)
+            yield number, batches, again
 
     def _chooser(self, begun: set[int]) -> Callable[[Planned], Task | None]:
         def choose(planned: Planned) -> Task | None:
@@ -208,7 +192,7 @@ class Apply:
             number = planned.sealed.number
             if not planned.events:
                 return None
-            task = task_of(self.plan, planned)
+            task = task_of(self.plan, planned)._replace(most=self._size.learned)
             if number not in begun:
                 return task
             rows = self.ledger.rows_of(EVENTS, number)
@@ -229,168 +213,59 @@ class Apply:
 
     # -- sending -------------------------------------------------------------------------------------
 
-    def _send(self, phase: str, number: int, batches: list[Batch], senders: ThreadPoolExecutor) -> None:
-        """Begin and send a block's batches, as room allows; write down what landed meanwhile."""
-        waiting = deque((Place(phase, number, batch.first, batch.last), batch) for batch in batches)
-        while waiting or self._children:
+    def _send(self, phase: str, blocks: Iterable[_Block]) -> None:
+        """Hand the batches of blocks to the senders, as room allows.
+
+        What is in doubt goes before what is not, up to the last block that has any: else what an earlier run left and
+        what this one begins would add up, and a second crash leave more in doubt than was ever in flight. What is kept
+        back for that is little, since batches are begun in their order.
+        """
+        doubted = {place for place in self._recorder.doubted if place.phase == phase}
+        last = max((place.block for place in doubted), default=-1)
+        held: list[tuple[Piece, bool]] = []
+        for number, batches, again in blocks:
+            known = set(again)
+            for batch in batches:
+                place = Place(phase, number, batch.first, batch.last)
+                if place in doubted:
+                    self._put((place, batch), known=True, first=True)
+                else:
+                    held.append(((place, batch), (batch.first, batch.last) in known))
+            if number >= last:
+                for piece, is_known in held:
+                    self._put(piece, known=is_known)
+                held.clear()
             self._check()
-            room = (1 if self._in_order else self._gate.limit * 2) - self._flying
-            chosen: list[Piece] = []
-            while len(chosen) < room and (self._children or waiting):
-                if self._children:
-                    chosen.append(self._children.pop())
-                elif not self._cut(waiting):
-                    chosen.append(waiting.popleft())
-            self._step(chosen, senders, wait=not chosen)
+            self._tell()
+        for piece, is_known in held:
+            self._put(piece, known=is_known)
 
-    def _cut(self, waiting: deque[Piece]) -> bool:
-        """Cut the next batch to what the service was found to take, unless it was begun before: that one stays."""
-        place, batch = waiting[0]
-        if self._size.learned is None or not self._size.is_over(batch):
-            return False
-        if any(place == known for known, _ in self.ledger.rows_of(place.phase, place.block)):
-            return False
-        pieces = cut(place, batch, self._size.learned, self._envelope)
-        with self.ledger.moment(durable=False):
-            self.ledger.cut(place, batch.bytes, [(piece, made.bytes) for piece, made in pieces])
-        waiting.popleft()
-        waiting.extendleft(reversed(pieces))
-        self.counts.batches_split += 1
-        return True
+    def _put(self, piece: Piece, *, known: bool, first: bool = False) -> None:
+        while not (first or self._senders.wait(self._senders.full, reached=False)):
+            self._check()
+            self._tell()
+        self._senders.put([piece], known=known, first=first)
 
-    def _drain(self, senders: ThreadPoolExecutor) -> None:
-        """Wait for everything in flight; go on with halves of split batches unless the run is stopping."""
-        while self._flying or (self._children and not self._halting()):
-            begin: list[Piece] = []
-            limit = 1 if self._in_order else self._gate.limit
-            while self._children and not self._halting() and len(begin) + self._flying < limit:
-                begin.append(self._children.pop())
-            self._step(begin, senders, wait=not begin)
-
-    def _step(self, begin: list[Piece], senders: ThreadPoolExecutor, *, wait: bool) -> None:
-        """One durable moment: settle what landed, begin what is about to leave."""
-        landed, failed = self._collect(wait)
-        if landed or begin or failed:
-            with self.ledger.moment(durable=bool(landed or begin)):
-                for try_ in failed:
-                    self._note(try_)
-                for one in landed:
-                    self._record(one)
-                for place, batch in begin:
-                    self.ledger.begin(place, batch.bytes)
-        for place, batch in begin:
-            self._flying += 1
-            self._since[place] = self._gate.now()
-            senders.submit(self._post, place, batch)
+    def _drain(self) -> None:
+        """Wait for everything in flight, and for what waits unless the run is stopping; then all is written down."""
+        while not self._senders.wait(self._senders.idle, reached=True):
+            self._halting()
+            self._tell()
+        self._recorder.settle()
         self._tell()
 
     def _tell(self) -> None:
         """Say how things stand."""
         counts, gate = self.counts, self._gate
         counts.in_flight, counts.limit, counts.held = gate.flying, gate.limit, gate.held()
-        counts.trouble = next(reversed(self._troubled.values()), "")
-        oldest = min(self._since.values(), default=gate.now())
-        counts.idle = gate.idle(oldest)
+        counts.trouble = self._recorder.trouble
+        counts.idle = gate.idle(self._senders.oldest())
         counts.patience = max(0.0, self.pace.patience.seconds - counts.idle)
         self.progress(counts)
 
-    def _post(self, place: Place, batch: Batch) -> None:
-        """Send one batch; runs in a sender thread, and always leaves a word of what came of it."""
-        error: Exception | None = None
-        sent = Sent(Receipt(Answer.DOUBT, 0, "sending failed"), 1, True, True)
-        try:
-            self._halting()
-            sent = send_patiently(
-                self.sink, batch.body, batch.events, self.pace.patience, self._gate, self._stop,
-                lambda tried: self._landed.put(_Failed(place, tried)),
-            )  # fmt: skip
-        except Exception as defect:
-            error = defect
-        ends = sent.receipt.answer is Answer.STOP or (
-            sent.receipt.answer in (Answer.RETRY, Answer.DOUBT, Answer.UNREACHABLE) and not self._halting()
-        )
-        if ends:
-            self._stop.set()  # here, so that the batch that waits for this thread does not leave
-        self._landed.put(_Landed(place, batch, sent, error, ends))
-
-    def _collect(self, wait: bool) -> tuple[list[_Landed], list[_Failed]]:
-        """What landed and which tries failed since; with `wait` at least one thing, or a tick without any."""
-        landed: list[_Landed] = []
-        failed: list[_Failed] = []
-        while self._flying:
-            try:
-                one = self._landed.get(block=wait and not (landed or failed), timeout=TICK)
-            except queue.Empty:
-                self._halting()
-                break
-            if isinstance(one, _Failed):
-                failed.append(one)
-            else:
-                landed.append(one)
-                self._flying -= 1
-                self._since.pop(one.place, None)
-        return landed, failed
-
-    # -- what an answer means --------------------------------------------------------------------------
-
-    def _note(self, failed: _Failed) -> None:
-        """Write down a try that settled nothing."""
-        place, (number, at, seconds, receipt) = failed
-        self.ledger.failed(place, number, at, seconds, receipt.status or None, receipt.detail)
-        self._troubled.pop(place, None)
-        self._troubled[place] = f"{receipt.status or ''} {receipt.detail}".strip() or "no answer"
-        if receipt.taken and place not in self._doubted:
-            self._doubted.add(place)
-            self.counts.add(place.phase, in_doubt=place.events)
-
-    def _record(self, landed: _Landed) -> None:
-        """Write one answer down, and decide what it means for the run."""
-        place, batch, sent, error, ends = landed
-        receipt, counts = sent.receipt, self.counts
-        counts.batches_sent += sent.left
-        counts.bytes_sent += len(batch.body) * sent.left
-        counts.batches_retried += sent.tries > 1
-        self._troubled.pop(place, None)
-        doubted = place in self._doubted
-        if receipt.answer in (Answer.SETTLED, Answer.POISON, Answer.TOO_LARGE) and doubted:
-            self._doubted.discard(place)
-            counts.add(place.phase, in_doubt=-place.events)
-        match receipt.answer:
-            case Answer.SETTLED:
-                self.ledger.settle(place, receipt.status)
-                counts.add(place.phase, accepted=place.events)
-                learned = self._size.settled(place, batch.bytes)
-                if learned is not None:
-                    self.ledger.learn(learned)
-            case Answer.POISON | Answer.TOO_LARGE if place.events > 1:
-                halves = halve(place, batch, self._envelope)
-                self._size.ended(place)
-                if receipt.answer is Answer.TOO_LARGE:
-                    self._size.refused(batch.bytes, halves)
-                sizes = [(half, cut.bytes) for half, cut in halves]
-                self.ledger.split(place, sizes, receipt.status, receipt.detail)
-                counts.batches_split += 1
-                # The last one is taken first: one way down to the poison before the next, so few halves are open.
-                self._children.extend(reversed(halves))
-            case Answer.POISON | Answer.TOO_LARGE:
-                self._size.ended(place)
-                self.ledger.refuse(place, _uuid_of(batch), receipt.status, receipt.detail)
-                counts.add(place.phase, refused=1)
-                if counts.refused > self.pace.max_refused:
-                    self._fail(too_many_refused(counts.refused, receipt))
-            case _:
-                if not (sent.doubtful or doubted):
-                    self.ledger.withhold(place)
-                if error is not None:
-                    self._fail(error)
-                elif receipt.answer is Answer.STOP:
-                    self._fail(turned_away(self.sink.address, receipt))
-                elif ends:
-                    self._fail(unanswered(self.sink.address, sent, self.pace.patience))
-
     # -- ending --------------------------------------------------------------------------------------
 
-    def _fail(self, problem: Exception) -> None:
+    def _fail(self, problem: BaseException) -> None:
         self._problem = self._problem or problem
         self._stop.set()
 
@@ -405,12 +280,3 @@ class Apply:
     def _check(self) -> None:
         if self._halting():
             raise _Stopping
-
-
-class _Named(msgspec.Struct):
-    uuid: str
-
-
-def _uuid_of(batch: Batch) -> str:
-    """The uuid of a batch's first event."""
-    return msgspec.json.decode(unpack(batch.body)[0], type=_Named).uuid

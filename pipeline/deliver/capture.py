@@ -156,17 +156,16 @@ class CaptureSink:
 
 def _unanswered(error: httpx.RequestError, host: str) -> Receipt:
     """What a request without an answer means."""
-    if isinstance(error, httpx.ConnectError):
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         return _unconnected(error, host)
-    if isinstance(error, httpx.ConnectTimeout):
-        return Receipt(Answer.RETRY, 0, f"no connection: {type(error).__name__}", taken=False)
     if isinstance(error, httpx.DecodingError):
         return Receipt(Answer.DOUBT, 0, f"an answer nobody can read: {error}")
     return Receipt(Answer.RETRY, 0, f"no answer: {type(error).__name__}: {error}")
 
 
-def _unconnected(error: httpx.ConnectError, host: str) -> Receipt:
-    """What a connection that never stood means; no byte of the request left."""
+def _unconnected(error: httpx.RequestError, host: str) -> Receipt:
+    """What a connection that never stood means, whatever kept it from standing; no byte of the request left."""
+    detail, hint = f"no connection: {str(error) or type(error).__name__}", _NO_CONNECTION
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -175,21 +174,20 @@ def _unconnected(error: httpx.ConnectError, host: str) -> Receipt:
                 hint="check the address; give the certificate of its authority with --ca-file",
             )  # fmt: skip
         if isinstance(cause, ssl.SSLError):
-            return Receipt(
-                Answer.UNREACHABLE, 0, f"no TLS: {cause.reason or cause}", taken=False,
-                hint="check the address: does https belong there, and this port?",
-            )  # fmt: skip
-        if isinstance(cause, socket.gaierror) and cause.errno in _NO_NAME:
-            return Receipt(
-                Answer.UNREACHABLE, 0, f"there is no host {host}: {cause.strerror}", taken=False,
-                hint="check the name, and the network of this machine",
-            )  # fmt: skip
+            detail = f"no TLS: {cause.reason or cause}"
+            hint = "check the address: does https belong there, and this port?"
+            break
+        if isinstance(cause, socket.gaierror):
+            there_is = "there is no host" if cause.errno in _NO_NAME else "nobody could look up the host"
+            detail, hint = f"{there_is} {host}: {cause.strerror}", "check the name, and the network of this machine"
+            break
         cause = cause.__cause__ or cause.__context__
-    return Receipt(Answer.RETRY, 0, f"no connection: {error}", taken=False)
+    return Receipt(Answer.UNREACHABLE, 0, detail, taken=False, hint=hint)
 
 
+_NO_CONNECTION = "check the address and its port, and the network of this machine"
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
-"""A name that does not exist; any other failure to look it up may pass."""
+"""A name that does not exist; any other failure to look it up says nothing about the name."""
 
 
 def trusted(ca_file: str | None) -> ssl.SSLContext | bool:
@@ -225,19 +223,59 @@ def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = 
 
 
 def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Receipt:
+    """What a 2xx means: settled only where its body says so in the plan's dialect, else in doubt (DESIGN 7)."""
+    if len(body) > MOST_ANSWER:
+        return Receipt(Answer.DOUBT, status, f"an answer of more than {MOST_ANSWER:,} bytes: {text}")
     if not body.strip():
-        if dialect == "posthog":
-            return Receipt(Answer.DOUBT, status, "an empty answer, which the service never gives")
-        return Receipt(Answer.SETTLED, status)
+        if dialect == "contract" and status == 200:
+            return Receipt(Answer.SETTLED, status)
+        return Receipt(Answer.DOUBT, status, "an empty answer")
     try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return Receipt(Answer.DOUBT, status, f"an answer that is no JSON: {text}")
-    if isinstance(said, dict) and said.get("quota_limited"):
-        return Receipt(Answer.STOP, status, f"the quota is used up and the events were dropped: {text}", taken=False)
-    if dialect == "posthog" and (not isinstance(said, dict) or said.get("status") not in ("Ok", 1)):
-        return Receipt(Answer.DOUBT, status, f"an answer the service never gives: {text}")
+        # The text is decoded here, because `json` would guess at other encodings than UTF-8.
+        found = json.loads(body.decode("utf-8"), object_pairs_hook=_members, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        what = "that names a member twice" if isinstance(error, _Twice) else "that is no JSON"
+        return Receipt(Answer.DOUBT, status, f"an answer {what}: {text}")
+    if not isinstance(found, dict):
+        return Receipt(Answer.DOUBT, status, f"an answer that is no JSON object: {text}")
+    limited = found.get("quota_limited")
+    if limited:
+        # A list without "events" names other quotas: some of the events may have been taken.
+        taken = isinstance(limited, list) and "events" not in limited
+        return Receipt(Answer.STOP, status, f"the quota is used up and events were dropped: {text}", taken=taken)
+    if any(value for name, value in found.items() if _names_error(name)):
+        return Receipt(Answer.DOUBT, status, f"an answer that names an error: {text}")
+    if not _says_ok(found, dialect):
+        return Receipt(Answer.DOUBT, status, f"an answer that does not say success: {text}")
     return Receipt(Answer.SETTLED, status)
+
+
+class _Twice(ValueError):
+    """A member stands twice in an object: which of the two counts is anybody's guess."""
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice
+    return found
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _names_error(name: str) -> bool:
+    """Whether a member describes an error: the service's own JSON errors have `detail` (service-behaviour 1.5)."""
+    return name.casefold().startswith("error") or name.casefold() in ("detail", "exception")
+
+
+def _says_ok(found: dict[str, object], dialect: str) -> bool:
+    """Whether the status is Ok or the number 1, and neither true nor 1.0; the contract shows none, so it may lack."""
+    if "status" not in found:
+        return dialect == "contract"
+    status = found["status"]
+    return status == "Ok" or (type(status) is int and status == 1)
 
 
 def retry_after(text: str, now: datetime) -> float:

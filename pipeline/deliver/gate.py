@@ -14,9 +14,14 @@ TICK = 0.2
 
 
 class Gate:
-    """Thread-safe. `enter` before each request, `leave` after each answer."""
+    """Thread-safe. `enter` before each request, `leave` after each answer.
 
-    def __init__(self, pacing: Pacing, clock: Callable[[], float] = time.monotonic) -> None:
+    `answered`: whether somebody ever answered there, or may have got a request. Who was there once is waited for; an
+    address where nobody ever was is most often a wrong one.
+    """
+
+    def __init__(self, pacing: Pacing, clock: Callable[[], float] = time.monotonic, *, answered: bool = False) -> None:
+        self.answered = answered
         self._pacing = pacing
         self._clock = clock
         self._changed = threading.Condition()
@@ -35,11 +40,6 @@ class Gate:
     def held(self) -> float:
         """Seconds for which the service asked to be left alone."""
         return self._pacing.held(self._clock())
-
-    @property
-    def proved(self) -> bool:
-        """Whether the service took anything in this run: it exists, and speaks as it should."""
-        return self._settled is not None
 
     def now(self) -> float:
         return self._clock()
@@ -66,6 +66,8 @@ class Gate:
         with self._changed:
             now = self._clock()
             self._pacing.answer(now, left, receipt or Receipt(Answer.UNSENT, 0))
+            if receipt is not None and (receipt.status or receipt.taken):
+                self.answered = True
             if receipt is not None and receipt.answer is Answer.SETTLED:
                 self._settled = now
             self._changed.notify_all()

@@ -144,7 +144,7 @@ def too_many_refused(refused: int, receipt: Receipt) -> Refused:
     return Refused(
         f"the service refused {counted(refused, 'event')}; the last: {receipt.status} {receipt.detail}",
         status=receipt.status,
-        hint="see refused_events in ledger.sqlite; raise --max-refused to go on all the same",
+        hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
     )
 
 

@@ -21,7 +21,7 @@ from pipeline.deliver.sink import Answer, Receipt, Sink
 DOUBTS = 3
 """An answer from somebody in between is asked for again this often, no more."""
 KNOCKS = 5
-"""A host that does not exist or speaks no TLS is tried this often, unless it took something in this run."""
+"""A host that cannot be reached is tried this often for each batch, unless somebody answered there before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,12 @@ def send_patiently(
     gate: Gate,
     stop: threading.Event,
     note: Callable[[Tried], None] = lambda tried: None,
+    begin: Callable[[], bool] = lambda: True,
 ) -> Sent:
     """Send until settled, refused or out of patience. Once `stop` is set no request begins, and no wait goes on.
 
-    `note` hears of each try that did not settle, as it happens.
+    `begin` is asked once, when the first request may leave, whether it is written down that it will; where it is not,
+    none leaves. `note` is called with each try that did not settle, as it happens.
     """
     last = Receipt(Answer.UNSENT, 0, "not sent: the run was stopping", taken=False)
     tries = doubts = 0
@@ -106,10 +108,12 @@ def send_patiently(
         left = gate.enter(events, stop)
         if left is None:
             return last
-        tries += 1
-        at = datetime.now(UTC)
         receipt = None
         try:
+            if not tries and not begin():
+                return last
+            tries += 1
+            at = datetime.now(UTC)
             receipt = last = sink.send(body)
         finally:
             gate.leave(left, receipt)
@@ -130,7 +134,7 @@ def send_patiently(
             case Answer.DOUBT:
                 return doubts < DOUBTS
             case Answer.UNREACHABLE:
-                return tries < KNOCKS or gate.proved
+                return tries < KNOCKS or gate.answered
         return False
 
     def left() -> float:

@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 class Answer(StrEnum):
     """What a receipt asks us to do; the table of DESIGN 7.
 
-    `unreachable`: there is no such host, or nobody there who speaks TLS. `unsent`: the run was stopping, and nothing
-    was asked.
+    `unreachable`: no connection stood (no such host, no route, refused, no TLS), so nothing left. `unsent`: the run was
+    stopping, and nothing was asked.
     """
 
     SETTLED = "settled"

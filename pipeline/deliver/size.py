@@ -7,9 +7,10 @@ gzip.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from pipeline.batch import ENVELOPE_ROOM, Batch, Envelope, cuts, seal_batch, unpack
+from pipeline.batch import HARD_LIMIT, Batch, Envelope, even_cuts, seal_batch, unpack
 from pipeline.ledger import Place
 from pipeline.schema import Limits
 
@@ -21,7 +22,12 @@ class _Refused:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.settled = 0
+        self._settled = 0
+
+    def is_proved(self) -> bool:
+        """One more half settled: whether both did, unsplit, so that it was its size."""
+        self._settled += 1
+        return self._settled == 2
 
 
 class RequestSize:
@@ -30,6 +36,7 @@ class RequestSize:
     def __init__(self, learned: int | None) -> None:
         self.learned = learned
         self._largest = 0
+        self._refused = math.inf
         self._halves: dict[Place, _Refused] = {}
 
     def refused(self, size: int, halves: Sequence[Piece]) -> None:
@@ -39,20 +46,24 @@ class RequestSize:
             self._halves[place] = whole
 
     def settled(self, place: Place, size: int) -> int | None:
-        """A request was taken. The limit where one was learned by that, else None."""
+        """A request was taken. The limit where one was learned by that, else None.
+
+        What settled may be larger than the halves, and than what was learned before, but never as large as what was
+        refused for its size.
+        """
         self._largest = max(self._largest, size)
         whole = self._halves.pop(place, None)
-        if whole is None:
-            return None
-        whole.settled += 1
-        if whole.settled < 2:
-            return None
-        # What settled may be larger than the halves, but never as large as what was refused.
-        largest = self._largest if self._largest < whole.size else size
-        if self.learned is not None and self.learned <= largest:
-            return None
-        self.learned = largest
-        return largest
+        found = size
+        if whole is not None and whole.is_proved():
+            self._refused = min(self._refused, whole.size)
+            found = self._largest if self._largest < self._refused else size
+            proved = self.learned is None or self.learned >= self._refused
+        else:
+            proved = False
+        if proved or (self.learned is not None and self.learned < found < self._refused):
+            self.learned = found
+            return found
+        return None
 
     def ended(self, place: Place) -> None:
         """A request was refused or split: its sibling alone proves nothing."""
@@ -71,11 +82,10 @@ def halve(place: Place, batch: Batch, envelope: Envelope) -> list[Piece]:
 
 
 def cut(place: Place, batch: Batch, most: int, envelope: Envelope) -> list[Piece]:
-    """A batch in pieces of at most `most` bytes each, where its events allow it."""
+    """A batch in as few pieces of at most `most` bytes as its events allow, all of about the same size."""
     events = unpack(batch.body)
-    # `cuts` counts a comma after the last event too, and leaves the same room for every envelope.
-    limits = Limits(len(events), most + 1 - envelope.length + ENVELOPE_ROOM)
-    return _pieces(place, events, list(cuts([len(event) for event in events], limits)), envelope)
+    ranges = even_cuts([len(event) for event in events], envelope, Limits(len(events), HARD_LIMIT), most)
+    return _pieces(place, events, ranges, envelope)
 
 
 def _pieces(place: Place, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[Piece]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.events.looking import Names
 from pipeline.events.texts import cut
 from pipeline.identity import Hasher
 from pipeline.schema import Reject
@@ -20,7 +21,7 @@ class Mapper(Protocol):
     """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extract.rows`.
 
     `observe_row` and `observe_members` give the same events as the others, with their notes; `unsets` says whether a
-    note may take a property away.
+    note may take a property away, `blanks` whether a blank cell of a delimited file is a value.
     """
 
     @property
@@ -47,6 +48,9 @@ class Mapper(Protocol):
     @property
     def unsets(self) -> bool: ...
 
+    @property
+    def blanks(self) -> bool: ...
+
 
 @dataclass(slots=True)
 class Events:
@@ -60,10 +64,12 @@ class Events:
     `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
     `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
     `walls` are readings of a wall clock and `walls_received` the receive times beside them, µs, for the proof of the
-    zone. What rows say beside their events goes to a `events.gathering.Gathering`.
+    zone. `good_rows` could be read, and `found` are the names that they have (`events.looking`). What rows say beside
+    their events goes to a `events.gathering.Gathering`.
     """
 
     rows: int = 0
+    good_rows: int = 0
     mapped: int = 0
     skips: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
@@ -88,6 +94,7 @@ class Events:
     cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     walls: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    found: Names = field(default_factory=dict)
 
     @property
     def events(self) -> list[bytes]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.events.encoder import Encoder
 from pipeline.events.gathering import Gathering
+from pipeline.events.looking import Looking
 from pipeline.events.made import Events, Mapper
 from pipeline.events.observing import GROUPS, NOTE, OVERWRITES, observer
 from pipeline.events.texts import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts
@@ -18,7 +19,7 @@ from pipeline.identity import SEPARATOR, content_key
 from pipeline.instants import DAY, format_utc
 from pipeline.native import AVAILABLE, native
 from pipeline.schema import BrokenRow, Draft, Fault, GroupUpdate, Link, PersonUpdate, Reject, Skip
-from pipeline.validate import MAX_ID, Rules, check, check_size, check_update, skip_code, skip_link, skip_update
+from pipeline.validate import Rules, check, check_size, check_update, skip_code, skip_link, skip_update, usual_test
 
 _TAIL_ROOM = 256
 """More than an event's time, uuid and closing brackets take."""
@@ -28,8 +29,6 @@ NO_NOTE = "empty_person_update"
 OLD_CODE, OLD = "old_timestamp", 1_104_537_600_000_000
 """Before 2005, in µs UTC: no tool that a mapping knows existed (the first hosted ones came from November 2005 on), so
 such a time is a 0, or one in another unit, more often than history."""
-SURELY_SMALL = 300_000
-"""An event shorter than this keeps every rule of size, however it is encoded."""
 
 
 class _Fallen(Exception):
@@ -53,8 +52,10 @@ class _Maker:
         rules: Rules,
         observe: bool,
         gathering: Gathering | None,
+        looking: Looking | None,
     ) -> None:
         self.rows = rows
+        self.looking = looking
         self.part = part
         self.first_row = first_row
         self.mapper = mapper
@@ -80,10 +81,13 @@ class _Maker:
         observed = self.observed
         # What the texts hold open: mind that closing a run gives them another buffer.
         text, ends, text_times, keys = texts.open, texts.ends, texts.times, texts.keys
-        plain = rules.since is None and rules.until is None and not rules.excluded
-        newest = rules.newest
-        small = min(SURELY_SMALL, rules.event_bytes - _TAIL_ROOM - rules.room)
+        usual = None if rules.leave_out else usual_test()
+        newest = min(rules.newest, rules.as_of)
+        small = rules.surely_small - _TAIL_ROOM
         heads: dict[str | None, bytes] = {}
+        time: Any
+        look = self.looking.begin(self.rows.columns) if self.looking is not None else None
+        broken = 0
         mapped = 0
         row = -1
         for record in self.rows:
@@ -93,20 +97,15 @@ class _Maker:
                 break
             if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
+                broken += 1
                 continue
+            if look is not None:
+                look(record)
             draft = map_members(record) if record.__class__ is Members else map_row(record)  # type: ignore[misc, arg-type]
-            if draft.__class__ is Draft and plain and not draft.warnings and (head := heads.get(draft.event)):
+            if draft.__class__ is Draft and usual and not draft.warnings and (head := heads.get(draft.event)):
                 # Plainly good in every respect, or else the slow way below decides.
                 time, distinct_id, key, properties = draft.time, draft.distinct_id, draft.key, draft.properties
-                if (
-                    time.__class__ is int
-                    and 0 <= time <= newest
-                    and distinct_id
-                    and len(distinct_id) <= MAX_ID
-                    and distinct_id[0] > " "
-                    and distinct_id.isprintable()
-                    and (key is not None or draft.uuid is not None)
-                ):
+                if (key is not None or draft.uuid is not None) and usual(time, distinct_id, newest):
                     ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
                     write = write_members if properties.__class__ is Members else write_usual
                     if write(text, head, distinct_id, properties, ending, small):
@@ -146,6 +145,9 @@ class _Maker:
                 texts.close_run()
                 text = texts.open
         made.rows = row + 1
+        made.good_rows = made.rows - broken
+        if self.looking is not None:
+            made.found = self.looking.end(made.good_rows)
         made.mapped = mapped
         self.finish()
         return made
@@ -368,12 +370,13 @@ def make_events(
     limit: int | None = None,
     observe: bool = True,
     gathering: Gathering | None = None,
+    looking: Looking | None = None,
 ) -> Events:
     """Map, check and encode the rows of one block.
 
     `first_row` is the number of the block's first row in its part, from 1. `limit` reads only so many rows.
     `observe` also takes the notes that a plan needs and a sender does not; the events are the same. `gathering` then
-    hears what the rows say beside their events.
+    hears what the rows say beside their events, and `looking` looks at the names that they have.
     Every row ends in exactly one of mapped, skipped and rejected (law 1).
     """
-    return _Maker(rows, part, first_row, mapper, encoder, rules, observe, gathering).run(limit)
+    return _Maker(rows, part, first_row, mapper, encoder, rules, observe, gathering, looking).run(limit)

@@ -17,23 +17,34 @@ from pathlib import Path
 from pipeline.extract.rows import Rows
 from pipeline.schema import BLOCK_BYTES, BLOCK_ROWS, Block, Part, Source
 
-__all__ = ["Rows", "blocks", "describe", "digest_of", "open_source", "refuse_changed", "rows"]
+__all__ = ["Rows", "blocks", "describe", "digest_of", "open_source", "refuse_changed", "refuse_unnamed", "rows"]
 
 
-def open_source(paths: Sequence[str], *, spool: Path | None = None) -> Source:
+def open_source(paths: Sequence[str], *, spool: Path | None = None, header: str = "") -> Source:
     """The parts of an export, from files, folders, globs, archives, and `-` for standard input.
 
     Each file is recognised by its content. Folders are walked in natural order (`2024-1-1_9` before
     `2024-1-1_10`); members of an archive are parts of their own. What is left out is left out with a Notice
     (`ignored_file`, `empty_file`, `same_file`), and what was sniffed that a person may doubt is told by one
-    (`dialect`, `encoding`, `duplicate_column`). Standard input is kept as `spool`/stdin, because a plan must
-    be able to read its source again.
+    (`dialect`, `encoding`, `duplicate_column`, `outside_name`). Standard input is kept as `spool`/stdin, because a plan
+    must be able to read its source again.
+
+    `header` is yes or no where people say whether delimited files begin with their columns' names. Otherwise a first
+    row of values is reported by a Notice (`no_header`) and read as a row, its columns `column_1`, `column_2` and so on.
 
     Raises UsageError when nothing is named or found, UnreadableExport for a missing, damaged or foreign file.
     """
     from pipeline.extract import discover
 
-    return discover.open_source(paths, spool=spool)
+    return discover.open_source(paths, spool=spool, header=header)
+
+
+def refuse_unnamed(source: Source) -> None:
+    """Raises UnreadableExport where a file seems to have no header and people did not say so: columns that a mapping
+    names are not there, or a row would be lost that was taken for names."""
+    from pipeline.extract import discover
+
+    discover.refuse_unnamed(source)
 
 
 def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOCK_ROWS) -> Iterator[Block]:
@@ -48,16 +59,25 @@ def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOC
     return formats.blocks(part, block_bytes, block_rows)
 
 
-def rows(part: Part, block: Block, *, observe: bool = True, opens: Sequence[str] = (), members: bool = False) -> Rows:
+def rows(
+    part: Part,
+    block: Block,
+    *,
+    observe: bool = True,
+    opens: Sequence[str] = (),
+    members: bool = False,
+    blanks: bool = False,
+) -> Rows:
     """The rows of one block, read in the calling process.
 
     A block without content is read from the file itself. Without `observe` no warnings are gathered.
     `opens` names members of JSON lines that hold an object to be opened with the row (`pipeline.extract.jsonl`).
-    With `members`, rows may come as `pipeline.native` Members instead of dicts.
+    With `members`, rows may come as `pipeline.native` Members instead of dicts. A blank cell of delimited text is
+    missing from its record, or with `blanks` the empty text.
     """
     from pipeline.extract import formats
 
-    return formats.rows(part, block, observe=observe, opens=opens, members=members)
+    return formats.rows(part, block, observe=observe, opens=opens, members=members, blanks=blanks)
 
 
 def digest_of(part: Part, given_up: Callable[[], bool] = lambda: False) -> str:

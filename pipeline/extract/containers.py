@@ -9,8 +9,10 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from pipeline.counted import counted
 from pipeline.errors import UnreadableExport
 
 if TYPE_CHECKING:
@@ -41,17 +43,22 @@ def _gzip(stored: IO[bytes]) -> IO[bytes]:
 def _bzip2(stored: IO[bytes]) -> IO[bytes]:
     import bz2
 
-    return bz2.BZ2File(stored, "rb")
+    return io.BufferedReader(_Streams(stored, "bzip2", bz2.BZ2Decompressor), BUFFER_BYTES)
 
 
 def _xz(stored: IO[bytes]) -> IO[bytes]:
     import lzma
 
-    return lzma.LZMAFile(stored, "rb")
+    # Not FORMAT_AUTO: that one reads almost anything after the first stream as the older .lzma.
+    start = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ)
+    return io.BufferedReader(_Streams(stored, "xz", start, padding=4), BUFFER_BYTES)
 
 
 def _zstd(stored: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(_ZstdFrames(stored), BUFFER_BYTES)
+    import zstandard
+
+    start = zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj
+    return io.BufferedReader(_Streams(stored, "zstd", start), BUFFER_BYTES)
 
 
 _BZIP2_MAGIC = tuple(b"BZh%d" % n + tail for n in range(1, 10) for tail in (b"1AY&SY", b"\x17rE8P\x90"))
@@ -76,22 +83,32 @@ def decompressed(stored: IO[bytes], name: str) -> IO[bytes]:
     return _BY_NAME[name].open(stored)
 
 
-class _ZstdFrames(io.RawIOBase):
-    """Zstandard frames one after the other.
+class Damaged(ValueError):
+    """What is stored is not what its container allows at that place."""
 
-    Why not the library's own reader: it takes the end of a truncated file for the end of its content.
-    Input goes in by small bites, because a bite of 4 bytes may mean 128 KiB of output.
+
+class _Streams(io.RawIOBase):
+    """Compressed streams (frames) one after the other, accounted for to the last stored byte.
+
+    Why not the libraries' own readers: zstandard's takes the end of a truncated file for the end of its content; those
+    of bz2 and lzma drop what follows the first stream unless it begins a whole one, xz padding and damage alike.
+    `start` gives a decompressor for the next stream. Zeros between and after streams are allowed in multiples of
+    `padding` (xz file format 1.2.1, section 2.2). Input goes in by small bites, because to zstd a bite of 4 bytes
+    may mean 128 KiB of output, and it gives all of that at once.
     """
 
     BITE = 8 * 1024
+    HEAD = 16
+    """No magic is longer."""
 
-    def __init__(self, stored: IO[bytes]) -> None:
-        import zstandard
-
+    def __init__(self, stored: IO[bytes], name: str, start: Callable[[], Any], padding: int = 0) -> None:
         self._stored = stored
-        self._library = zstandard.ZstdDecompressor(max_window_size=2**31)
-        self._frame: Any = self._library.decompressobj()
-        self._started = False
+        self._name = name
+        self._start = start
+        self._padding = padding
+        self._stream: Any = None
+        self._first = True
+        self._taken = 0
         self._input = b""
         self._ready = memoryview(b"")
 
@@ -101,27 +118,56 @@ class _ZstdFrames(io.RawIOBase):
     def readinto(self, target: WriteableBuffer) -> int:
         view = memoryview(target).cast("B")
         while not self._ready:
-            if not self._more():
+            if self._stream is None and not self._begin():
                 return 0
+            self._more()
         taken = min(len(view), len(self._ready))
         view[:taken] = self._ready[:taken]
         self._ready = self._ready[taken:]
         return taken
 
-    def _more(self) -> bool:
-        bite = self._input or self._stored.read(self.BITE)
-        self._input = b""
-        if not bite:
-            if self._started:
-                raise EOFError("a zstd frame has no end")
+    def _bite(self) -> bytes:
+        piece = self._stored.read(self.BITE)
+        self._taken += len(piece)
+        return piece
+
+    def _begin(self) -> bool:
+        """Go to the next stream; False where the file ends. Raises Damaged for anything else."""
+        zeros = 0
+        while True:
+            if self._padding and not self._first:
+                kept = self._input.lstrip(b"\x00")
+                zeros += len(self._input) - len(kept)
+                self._input = kept
+            if len(self._input) >= self.HEAD or not (piece := self._bite()):
+                break
+            self._input += piece
+        here = self._taken - len(self._input)
+        if zeros and zeros % self._padding:
+            raise Damaged(f"{counted(zeros, 'zero byte')} before byte {here:,} cannot be padding of {self._name}")
+        if not self._input:
             return False
-        self._ready = memoryview(self._frame.decompress(bite))
-        self._started = True
-        if self._frame.eof:
-            self._input = self._frame.unused_data
-            self._frame = self._library.decompressobj()
-            self._started = False
+        if codec_of(self._input) != self._name:
+            if any(magic.startswith(self._input) for magic in _BY_NAME[self._name].magic):
+                raise EOFError(f"the {self._name} stream at byte {here:,} has no end")
+            raise Damaged(f"what is stored from byte {here:,} on is no {self._name} stream")
+        self._stream = self._start()
+        self._first = False
         return True
+
+    def _more(self) -> None:
+        stream = self._stream
+        in_pieces = hasattr(stream, "needs_input")  # bz2 and lzma keep input until its output was asked for
+        bite = b""
+        if not in_pieces or stream.needs_input:
+            bite = self._input or self._bite()
+            self._input = b""
+            if not bite:
+                raise EOFError(f"the last {self._name} stream has no end")
+        self._ready = memoryview(stream.decompress(bite, BUFFER_BYTES) if in_pieces else stream.decompress(bite))
+        if stream.eof:
+            self._input = stream.unused_data
+            self._stream = None
 
 
 class Rewound(io.RawIOBase):

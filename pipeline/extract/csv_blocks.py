@@ -2,19 +2,20 @@
 
 Whether a newline ends a record depends on every quote before it, so the part is read through once. Where
 the quoting of a piece is provably regular, all its record ends come from counting quotes, a few vector passes
-over its bytes; anything else (stray quotes, escapes, bare carriage returns) goes through the csv reader itself,
-row by row. Both give the same ends; `tests/test_extract_csv.py` compares them on random text.
+over its bytes; anything else (stray quotes, escapes, bare carriage returns, records near the limit of
+`csv_records`) goes through the csv reader itself, row by row. Both give the same ends;
+`tests/test_extract_csv.py` compares them on random text.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.extract.dialect import parser
+from pipeline.extract import csv_records
+from pipeline.extract.csv_records import records
 from pipeline.extract.lines import BOM
 from pipeline.extract.stream import MAX_RECORD_BYTES, is_plain, opened, too_long
 from pipeline.schema import Block, Dialect, Part
@@ -28,16 +29,18 @@ _NEWLINE, _QUOTE, _RETURN = 10, 34, 13
 def blocks(part: Part, size: int) -> Iterator[Block]:
     """Block k holds the records that start in the decompressed bytes [k * size, (k + 1) * size).
 
-    The header and a byte order mark belong to no block. Blocks of a plain file have no content.
-    Raises UnreadableExport for a truncated or damaged container, and when a quote is not closed in 64 MiB.
+    A header and a byte order mark belong to no block. Blocks of a plain file have no content.
+    Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
     """
     plain = is_plain(part)
     held: list[bytes] = []
     index = start = at = 0
-    header = True
+    header = not part.dialect.headless
     for data, ends in _pieces(part, min(size, _PIECE)):
         cut = 0
         first = 0
+        if at == 0 and not header:
+            cut = start = len(BOM) if data.startswith(BOM) else 0
         if header:
             first, header = _after_header(data, ends)
             cut = int(ends[first - 1]) if first else 0
@@ -109,7 +112,7 @@ def record_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends:
     known = data if final else data[: data.rfind(b"\n") + 1]
     if not known:
         return np.empty(0, np.int64)
-    ends = _regular_ends(known, dialect)
+    ends = _regular_ends(known, dialect, final=final)
     if ends is None:
         return np.asarray(_read_ends(known, dialect, final=final), np.int64)
     if final and (not len(ends) or ends[-1] < len(known)):
@@ -117,12 +120,13 @@ def record_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends:
     return ends
 
 
-def _regular_ends(data: bytes, dialect: Dialect) -> Ends | None:
+def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
     """The record ends by counting quotes, or None where counting would not be proof.
 
     It is proof when each quote that opens stands at a record's or cell's start, or right after the quote
     before it (so `""` in a cell), and each that closes stands before a delimiter, a line end or the next quote.
-    Then a newline ends a record exactly when the quotes before it are even in number.
+    Then a newline ends a record exactly when the quotes before it are even in number, unless a record is longer than
+    any may be or, in the `final` piece, its last quote is never closed.
     """
     array = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(array == _NEWLINE)
@@ -133,6 +137,8 @@ def _regular_ends(data: bytes, dialect: Dialect) -> Ends | None:
     if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
         return None
     quotes = np.flatnonzero(array == _QUOTE)
+    if final and len(quotes) % 2:
+        return None
     delimiter = ord(dialect.delimiter)
     opening, closing = quotes[0::2], quotes[1::2]
     before = array[np.maximum(opening - 1, 0)]
@@ -145,43 +151,16 @@ def _regular_ends(data: bytes, dialect: Dialect) -> Ends | None:
     closes = (after == delimiter) | (after == _NEWLINE) | (after == _RETURN) | (after == _QUOTE)
     if not closes.all():
         return None
-    outside = np.searchsorted(quotes, newlines) % 2 == 0
+    outside = np.flatnonzero(np.searchsorted(quotes, newlines) % 2 == 0)
     ends: Ends = newlines[outside] + 1
+    if len(outside) < len(newlines):
+        lines = np.diff(outside, prepend=-1, append=len(newlines))
+        sizes = np.diff(ends, prepend=0, append=len(array))
+        if lines.max() > csv_records.MAX_LINES or sizes.max() > csv_records.MAX_BYTES:
+            return None
     return ends
 
 
 def _read_ends(data: bytes, dialect: Dialect, *, final: bool) -> list[int]:
-    """The record ends by reading: what the csv reader takes for a record; an error ends with its line."""
-    ends: list[int] = []
-    lines = Lines(data)
-    rows = parser(iter(lines), dialect)
-    while True:
-        try:
-            next(rows)
-        except StopIteration:
-            break
-        except csv.Error:
-            if lines.ended and not final:
-                break
-        ends.append(lines.at)
-        if lines.at >= len(data):
-            break
-    return ends
-
-
-class Lines:
-    """The lines of some bytes, one character a byte, for a csv reader; `at` is the end of what it took."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
-        self.ended = False
-
-    def __iter__(self) -> Iterator[str]:
-        data = self._data
-        while self.at < len(data):
-            end = data.find(b"\n", self.at) + 1 or len(data)
-            line = data[self.at : end]
-            self.at = end
-            yield line.decode("latin-1")
-        self.ended = True
+    """The record ends by reading, record by record."""
+    return [found.end for found in records(data, dialect, final=final)]

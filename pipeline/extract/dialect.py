@@ -1,17 +1,17 @@
 """How a delimited text is written: delimiter, escape, encoding, header; judged by parsing a sample of it.
 
-The first row is the header, always. The sample is what sniffing read: the first MiB, or more when that holds no
-newline.
+The first row is the header unless it holds values (`pipeline.extract.header`). The sample is what sniffing read: the
+first MiB, or more when that holds no newline.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
+from pipeline.extract.csv_records import is_blank, records
+from pipeline.extract.header import column_names, values_in
 from pipeline.schema import Dialect
 
 DELIMITERS = (",", "\t", ";", "|")
@@ -26,15 +26,19 @@ _NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
 _ENOUGH_ROWS = 500
-
-csv.field_size_limit(2**31 - 1)  # a cell may be as long as a record; the library's own limit is 128 KiB
+_COMPARED_ROWS = 100
+"""So many rows are compared with the first, which may be no header."""
 
 
 class Table(NamedTuple):
-    """A delimited text: its dialect, and the header as it is written."""
+    """A delimited text: its dialect, and the header as it is written; () where there is none.
+
+    `values` says what shows that the first row is no header, where people did not say so.
+    """
 
     dialect: Dialect
     raw_header: tuple[str, ...]
+    values: str = ""
 
 
 class _Reading(NamedTuple):
@@ -43,52 +47,37 @@ class _Reading(NamedTuple):
     delimiter: str
     escape: str
     header: list[str]
+    rows: list[list[str]]
 
 
-def delimited(text: bytes, whole: bool, encoding: str, bom: bool) -> Table | None:
+def delimited(text: bytes, whole: bool, encoding: str, bom: bool, header: str = "") -> Table | None:
     """The dialect of a table of at least two columns, or None when the text is none.
 
     `text` is without its byte order mark, and in UTF-8 when `encoding` is a UTF-16. A delimiter may be right
     when half of the sampled rows have the header's number of cells, or when all of the header looks like
-    names; the best fit wins, then the most columns, then the order of `DELIMITERS`.
+    names; the best fit wins, then the most columns, then the order of `DELIMITERS`. `header` is yes or no where
+    people say whether there is one.
     """
     if encoding == "utf-8" and not bom:
         encoding = _encoding_of(text)
     single = "utf-8" if encoding.startswith("utf") else encoding
-    sample = text.decode(single, "replace")
-    if not whole and "\n" in sample:
-        sample = sample[: sample.rindex("\n") + 1]
-    escapes = ("", "\\") if '\\"' in sample else ("",)
+    sample = text if whole or b"\n" not in text else text[: text.rindex(b"\n") + 1]
+    escapes = ("", "\\") if b'\\"' in sample else ("",)
     readings = [
         reading
         for escape in escapes
         for delimiter in DELIMITERS
-        if (reading := _read(sample, delimiter, escape, whole))
+        if (reading := _read(sample, Dialect(delimiter=delimiter, escape=escape, encoding=single), whole, header))
         and (reading.fit >= 0.5 or all(map(_LIKE_A_NAME.fullmatch, reading.header)))
     ]
     if not readings:
         return None
     best = max(readings, key=lambda reading: (reading.fit, reading.columns))
-    dialect = Dialect(
-        delimiter=best.delimiter, escape=best.escape, encoding=encoding, bom=bom, header=unique(best.header)
-    )
-    return Table(dialect, tuple(best.header))
-
-
-def parser(lines: Iterator[str], dialect: Dialect) -> Iterator[list[str]]:
-    """The one csv reader of this room: strict, so that a misplaced quote is an error and not a guess."""
-    return csv.reader(
-        lines,
-        delimiter=dialect.delimiter,
-        quotechar=dialect.quote,
-        escapechar=dialect.escape or None,
-        strict=True,
-    )
-
-
-def is_blank(row: list[str]) -> bool:
-    """Whether a row is nothing but a line end and white space: no row at all."""
-    return not row or (len(row) == 1 and not row[0].strip(" \t\v\f"))
+    values = values_in(best.header, best.rows) if not header else ""
+    dialect = Dialect(delimiter=best.delimiter, escape=best.escape, encoding=encoding, bom=bom)
+    if header == "no" or values:
+        return Table(replace(dialect, header=column_names(best.columns), headless=True), (), values)
+    return Table(replace(dialect, header=unique(best.header)), tuple(best.header))
 
 
 def unique(header: list[str]) -> tuple[str, ...]:
@@ -110,31 +99,33 @@ def renamed(raw: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(old, new) for old, new in zip(raw, unique(list(raw)), strict=True) if old != new]
 
 
-def _read(sample: str, delimiter: str, escape: str, whole: bool) -> _Reading | None:
-    rows = parser(io.StringIO(sample, newline="\n"), Dialect(delimiter=delimiter, escape=escape))
+def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading | None:
     header: list[str] = []
+    rows: list[list[str]] = []
     good = total = 0
-    while total < _ENOUGH_ROWS:
-        try:
-            row = next(rows)
-        except StopIteration:
-            break
-        except csv.Error as error:
-            if not header:
-                return None
-            if whole or "end of data" not in str(error):
-                total += 1
-            continue
-        if is_blank(row):
+    for found in records(sample, dialect, final=whole):
+        if found.cells is not None and is_blank(found.cells):
             continue
         if not header:
-            header = row
+            if found.cells is None:
+                return None
+            header = _decoded(found.cells, dialect)
             continue
         total += 1
-        good += len(row) == len(header)
-    if len(header) < 2 or sum(map(_is_name, header)) * 2 < len(header):
+        if found.cells is not None and len(rows) < _COMPARED_ROWS:
+            rows.append(_decoded(found.cells, dialect))
+        good += found.cells is not None and len(found.cells) == len(header)
+        if total >= _ENOUGH_ROWS:
+            break
+    if len(header) < 2:
         return None
-    return _Reading(good / total if total else 1.0, len(header), delimiter, escape, header)
+    if sum(map(_is_name, header)) * 2 < len(header) and asked != "no" and not values_in(header, rows):
+        return None
+    return _Reading(good / total if total else 1.0, len(header), dialect.delimiter, dialect.escape, header, rows)
+
+
+def _decoded(cells: list[str], dialect: Dialect) -> list[str]:
+    return [cell.encode("latin-1").decode(dialect.encoding, "replace") for cell in cells]
 
 
 def _is_name(cell: str) -> bool:

@@ -16,6 +16,7 @@ from pipeline.extract import archives
 from pipeline.extract.containers import broken
 from pipeline.extract.dialect import renamed
 from pipeline.extract.formats import unusual
+from pipeline.extract.header import SETTING
 from pipeline.extract.own_plans import is_plan
 from pipeline.extract.sniff import Found, NoRows, sniff
 from pipeline.extract.stream import digest_of
@@ -28,10 +29,14 @@ SMALL_BYTES = 64 * 1024
 """Names that an export could also have: a marker when no larger than this, else looked at like any file."""
 
 
+NO_HEADER = "no_header"
+
+
 @dataclass(slots=True)
 class _Search:
-    """What was found so far. `named` is whether a person named the very file, rather than its folder."""
+    """What was found so far. `header` is what people say of the headers of delimited files: yes, no or nothing."""
 
+    header: str = ""
     parts: list[Part] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     notes: list[Notice] = field(default_factory=list)
@@ -47,11 +52,11 @@ class _File:
     named: bool
 
 
-def open_source(paths: Sequence[str], *, spool: Path | None = None) -> Source:
+def open_source(paths: Sequence[str], *, spool: Path | None = None, header: str = "") -> Source:
     """See `pipeline.extract.open_source`."""
     if not paths:
         raise UsageError("no export was named", hint="name files, folders or globs, or - for standard input")
-    search = _Search()
+    search = _Search(header)
     found: list[_File] = []
     roots: list[str] = []
     for path in paths:
@@ -197,7 +202,7 @@ def _look(item: _File, shown: str, search: _Search) -> None:
                 return
             raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in, and name it -")
         with open(item.file, "rb") as stream:
-            found = sniff(stream, shown)
+            found = sniff(stream, shown, header=search.header)
     except OSError as error:
         raise broken(error, shown, 0) from error
     template = Part(0, shown, item.file, "", (), Format.JSONL, Dialect(), status.st_size, status.st_mtime_ns)
@@ -209,14 +214,15 @@ def _look(item: _File, shown: str, search: _Search) -> None:
 
 def _look_inside(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
     """The members of an archive as parts; in natural order, but a compressed tar's in the tar's own."""
-    taken = _Search()
+    taken = _Search(search.header)
     office = False
     count = 0
     for member in archives.members(template.file, template.path, codecs):
         count += 1
         office = office or member.name == "[Content_Types].xml"
         shown = f"{template.path}!{_printable(member.name)}"
-        if any(_hidden(name, member.size) for name in member.name.split("/") if name not in ("", ".")):
+        steps = member.name.split("/")
+        if any(_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
             taken.note("ignored_file", shown, "a hidden file or a marker that writers leave beside an export")
             continue
         if office:
@@ -224,7 +230,9 @@ def _look_inside(template: Part, codecs: tuple[str, ...], search: _Search) -> No
         if member.stream is None:
             taken.note("ignored_file", shown, "a link, not a file")
             continue
-        found = sniff(member.stream, shown, inside=codecs[-1])
+        if ".." in steps:
+            taken.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
+        found = sniff(member.stream, shown, inside=codecs[-1], header=search.header)
         part = replace(template, path=shown, member=member.name, codecs=codecs)
         _take(found, part, member.size, taken, named=False)
     if office:
@@ -263,6 +271,8 @@ def _take(found: Found | NoRows, part: Part, size: int, search: _Search, *, name
     if found.format is Format.CSV:
         if words := unusual(dialect):
             search.note("dialect", part.path, "read with " + ", ".join(words))
+        if found.values:
+            search.note(NO_HEADER, part.path, f"{found.values}, so {_without_header(dialect)}")
     elif dialect.encoding != "utf-8":
         search.note("encoding", part.path, f"read as {dialect.encoding}")
     if found.format is Format.CSV and not dialect.encoding.startswith("utf"):
@@ -274,6 +284,24 @@ def _take(found: Found | NoRows, part: Part, size: int, search: _Search, *, name
         _tell_names(renamed(check(part)), part, search)
     search.parts.append(part)
     search.sizes.append(size)
+
+
+def _without_header(dialect: Dialect) -> str:
+    return f"that row is read as a row, and the columns are called column_1 to {dialect.header[-1]}"
+
+
+def refuse_unnamed(source: Source) -> None:
+    """See `pipeline.extract.refuse_unnamed`."""
+    unnamed = [note for note in source.notes if note.code == NO_HEADER]
+    if unnamed:
+        first = unnamed[0]
+        more = f" (and {len(unnamed) - 1:,} more files)" if len(unnamed) > 1 else ""
+        raise UnreadableExport(
+            f"{first.where} seems to have no header{more}: {first.detail.partition(', so ')[0]}",
+            path=first.where,
+            hint=f"--set {SETTING}=no reads that row as a row and calls the columns column_1, column_2 and so on;"
+            f" --set {SETTING}=yes takes it for their names",
+        )
 
 
 def _tell_names(changed: list[tuple[str, str]], part: Part, search: _Search) -> None:

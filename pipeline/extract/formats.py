@@ -27,7 +27,9 @@ def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
             return parquet.blocks(part, block_rows)
 
 
-def rows(part: Part, block: Block, *, observe: bool, opens: Sequence[str] = (), members: bool = False) -> Rows:
+def rows(
+    part: Part, block: Block, *, observe: bool, opens: Sequence[str] = (), members: bool = False, blanks: bool = False
+) -> Rows:
     """The rows of a block, by the part's format."""
     content = _content(part, block)
     match part.format:
@@ -38,11 +40,11 @@ def rows(part: Part, block: Block, *, observe: bool, opens: Sequence[str] = (), 
         case Format.CSV:
             from pipeline.extract.delimited import DelimitedRows
 
-            return DelimitedRows(content, block.offset, part.dialect)
+            return DelimitedRows(content, block.offset, part.dialect, blanks=blanks)
         case Format.PARQUET:
             from pipeline.extract.parquet import ParquetRows
 
-            return ParquetRows(content, block.offset, observe=observe)
+            return ParquetRows(content, block.offset, part.path, observe=observe)
 
 
 def _content(part: Part, block: Block) -> bytes:
@@ -78,6 +80,8 @@ def unusual(dialect: Dialect) -> list[str]:
         words.append(f'escape "{dialect.escape}"')
     if dialect.encoding != "utf-8":
         words.append(dialect.encoding)
+    if dialect.headless:
+        words.append("no header")
     if dialect.bom:
         words.append("byte order mark")
     return words

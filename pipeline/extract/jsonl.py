@@ -6,14 +6,15 @@ What a row can suffer, and what becomes of it (each has a test):
 not JSON, NaN, Infinity, a bare value    reject `bad_json`
 invalid UTF-8                            reject `bad_utf8`
 more than 64 levels of nesting           reject `too_deep`
-a lone surrogate escape, 1E400           reject `bad_value`: one such value makes the service refuse
-                                         the whole batch (performance 4)
+a lone surrogate escape, a number that   reject `bad_value`: one such value makes the service refuse
+no double holds (1E400, 400 digits)      the whole batch (performance 4, `pipeline.json_limits`)
 a key written twice                      the last value wins, warning `duplicate_key`
 an integer beyond 2^53                   kept exactly, warning `unsafe_integer`
 blank line                               not a row
 =======================================  ==========================================================
 
-A duplicate key *inside* a value that the mapping does not open travels on untouched, as law 6 asks.
+Warnings are of rows that are read; a rejected row has none. A duplicate key
+*inside* a value that the mapping does not open travels on untouched, as law 6 asks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,12 +31,11 @@ from msgspec import Raw
 
 from pipeline.extract.line_places import LinePlaces, pieces
 from pipeline.extract.scan import Suspects, is_utf8, scan
+from pipeline.json_limits import MAX_DEPTH, beyond_double, depth, has_many_digits, unsafe_integers
 from pipeline.native import AVAILABLE, native
 from pipeline.schema import BrokenRow
 from pipeline.values import Record, canonical
 
-MAX_DEPTH = 64
-SAFE_INTEGER = 2**53
 PIECE_BYTES = 1 << 19
 """Rows are cut, looked over and decoded in pieces of about this size: large enough that the vector passes' own cost
 vanishes, small enough that a piece and what is made of it stay near the processor."""
@@ -43,7 +43,8 @@ _HOLDERS = 16
 """Members with objects inside that are remembered, to count keys in them first."""
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
-_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
+_UNSUITABLE = re.compile(r'["\\\x00-\x1f]').search
+"""Names with these cannot be fields of a msgspec Struct; rows that have one are decoded like any other."""
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
@@ -65,6 +66,10 @@ class JsonlRows:
         self._starts: list[int] | None = None
         self._holders: list[str] = []
         self.warnings: list[tuple[int, str, str]] = []
+
+    @property
+    def columns(self) -> None:
+        return None
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
         return self._natively() if self._members else self._rows(self._data, 0)
@@ -97,7 +102,7 @@ class JsonlRows:
         row = first_row - 1
         for piece in pieces(data, PIECE_BYTES):
             lines = list(io.BytesIO(piece))
-            broken, marks = self._look_over(piece, row + 1, max(map(len, lines)))
+            broken, marks, large = self._look_over(piece, max(map(len, lines)))
             line_number = -1
             for line in lines:
                 if marks is not None or broken:
@@ -122,6 +127,8 @@ class JsonlRows:
                                     surplus -= bytes(members[name]).count(b'":')
                             if surplus:
                                 self._check_keys(row, line, record, marks[line_number] - len(members) - 2)
+                        if large and line_number in large:
+                            self._warn_integers(row, line)
                         yield record
                         continue
                 try:
@@ -135,6 +142,8 @@ class JsonlRows:
                 count = len(record) + (self._open_each(record) if opens else 0)
                 if marks is not None and marks[line_number] != count:
                     self._check_keys(row, line, record, marks[line_number] - count)
+                if large and line_number in large:
+                    self._warn_integers(row, line)
                 yield record
 
     def offset(self, row: int) -> int:
@@ -152,11 +161,11 @@ class JsonlRows:
 
     # -- looking at a piece --------------------------------------------------------------------------
 
-    def _look_over(self, piece: bytes, first_row: int, longest: int) -> tuple[dict[int, BrokenRow], list[int] | None]:
-        """Rows that cannot be sent, by line of the piece, and (when observing) how many `":` each line holds.
+    def _look_over(self, piece: bytes, longest: int) -> tuple[dict[int, BrokenRow], list[int] | None, frozenset[int]]:
+        """Rows that cannot be sent, by line of the piece; when observing also how many `":` each line holds, and the
+        lines that may hold a large integer.
 
-        `first_row` is the number of the piece's first row, `longest` the length of its longest line. Warnings about
-        integers are gathered on the way.
+        `longest` is the length of the longest line.
         """
         broken: dict[int, BrokenRow] = {}
         if not is_utf8(piece):
@@ -164,24 +173,17 @@ class JsonlRows:
         suspects = scan(piece, observe=self._observe)
         lines = LinePlaces(piece)
         _find_deep(lines, suspects, longest, broken)
-        for number in lines.holding(place for place in suspects.exponents.tolist() if _is_exponent(piece, place)):
-            problem = _unsendable_number(lines.line(number))
-            if problem:
-                broken.setdefault(number, BrokenRow("bad_value", problem))
+        _find_beyond_double(piece, lines, suspects, broken)
         if not self._observe:
-            return broken, None
-        for number in lines.holding(suspects.long_digits.tolist()):
-            self._warn_integers(first_row + lines.row(number), lines.line(number))
+            return broken, None, frozenset()
         marks = lines.count(suspects.keys)
         for number in lines.holding(suspects.loose_colons.tolist()):
             marks[number] = -1
-        return broken, marks
+        return broken, marks, frozenset(lines.holding(suspects.long_digits.tolist()))
 
     def _warn_integers(self, row: int, line: bytes) -> None:
-        for match in _NUMBER.finditer(line):
-            digits = match.group(1)
-            if digits and len(digits) >= 16 and digits.lstrip(b"-").isdigit() and abs(int(digits)) > SAFE_INTEGER:
-                self.warnings.append((row, "unsafe_integer", f"{digits.decode()} is beyond 2^53"))
+        for digits in unsafe_integers(line):
+            self.warnings.append((row, "unsafe_integer", f"{digits} is beyond 2^53"))
 
     def _check_keys(self, row: int, line: bytes, record: Record, surplus: int) -> None:
         """Tell a key written twice from a `":` inside a value or an unusual spelling."""
@@ -266,13 +268,13 @@ def _pair_of(data: bytes, opens: Sequence[str]) -> _Pair | None:
         names = tuple(_decode(data[:end]))
     except _UNREADABLE:
         return None
-    if len(names) != 2 or opens[0] not in names:
+    if len(names) != 2 or opens[0] not in names or any(map(_UNSUITABLE, names)):
         return None
     other = names[0] if names[1] == opens[0] else names[1]
     return _pair(other, opens[0])
 
 
-@cache
+@lru_cache(maxsize=16)
 def _pair(other: str, opened: str) -> _Pair:
     shape = msgspec.defstruct(
         "Pair",
@@ -302,6 +304,17 @@ def _find_deep(lines: LinePlaces, suspects: Suspects, longest: int, broken: dict
             broken.setdefault(number, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}"))
 
 
+def _find_beyond_double(piece: bytes, lines: LinePlaces, suspects: Suspects, broken: dict[int, BrokenRow]) -> None:
+    suspected = set(lines.holding(place for place in suspects.exponents.tolist() if _is_exponent(piece, place)))
+    suspected.update(
+        number for number in lines.holding(suspects.digit_runs.tolist()) if has_many_digits(lines.line(number))
+    )
+    for number in sorted(suspected):
+        problem = beyond_double(lines.line(number))
+        if problem:
+            broken.setdefault(number, BrokenRow("bad_value", problem))
+
+
 def _is_exponent(piece: bytes, place: int) -> bool:
     """Whether this may be a number with an exponent of three digits or more: less stays in range."""
     after = piece[place + 2 : place + 6].lstrip(b"+")
@@ -309,28 +322,6 @@ def _is_exponent(piece: bytes, place: int) -> bool:
         return False
     before = piece[max(0, place - 40) : place + 1].rstrip(b"0123456789.-")
     return not before or before[-1:] in b":,[ \t\r\n"
-
-
-def depth(line: bytes) -> int:
-    """How deeply objects and lists are nested in a JSON text; brackets in strings do not count."""
-    deepest = level = 0
-    for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', line):
-        token = match.group()
-        if token in b"[{":
-            level += 1
-            deepest = max(deepest, level)
-        elif token in b"]}":
-            level -= 1
-    return deepest
-
-
-def _unsendable_number(line: bytes) -> str:
-    """The first number of a line that no IEEE double holds, or ""."""
-    for match in _NUMBER.finditer(line):
-        digits = match.group(1)
-        if digits and abs(float(digits)) == float("inf"):
-            return f"{digits.decode()[:60]} is beyond the range of a number"
-    return ""
 
 
 def _no_constant(name: str) -> object:

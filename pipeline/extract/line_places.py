@@ -37,6 +37,10 @@ class LinePlaces:
             ends = ends[:-1]
         return np.concatenate((np.zeros(1, np.int64), ends))
 
+    def start(self, number: int) -> int:
+        """Where a line begins; the end of the bytes for the one after the last."""
+        return int(self.starts[number]) if number < len(self.starts) else len(self._data)
+
     def line(self, number: int) -> bytes:
         """One line, without its newline."""
         start = int(self.starts[number])

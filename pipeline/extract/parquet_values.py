@@ -13,7 +13,8 @@ timestamp(s | ms | us | ns)        `2024-03-10T02:30:00` and 0, 3, 6 or 9 digits
                                    none dropped; `Z` when the column has a zone (it is stored in UTC then),
                                    no suffix when it has none
 date                               `2024-03-10`
-time(s | ms | us | ns)             `02:30:00` and the unit's digits of fraction
+time(s | ms | us | ns)             `02:30:00` and the unit's digits of fraction; outside a day it rejects the row
+                                   (`bad_value`)
 duration                           int, in the column's unit
 binary                             the text it is in UTF-8; if it is none, the row is rejected (`bad_utf8`)
 fixed-size binary                  of 16 bytes: a UUID's text; of another size: lower-case hex
@@ -89,7 +90,7 @@ class Columns:
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             return self._times(column, rows)
         if pa.types.is_time(kind):
-            return column.cast(pa.string()).to_pylist()
+            return self._times_of_day(column, rows)
         if pa.types.is_duration(kind):
             return column.cast(pa.int64()).to_pylist()
         if pa.types.is_fixed_size_binary(kind):
@@ -142,16 +143,9 @@ class Columns:
             counts, day = column.view(pa.int32()), 1
         else:
             counts, day = column.view(pa.int64()), _UNITS_A_DAY[kind.unit]
-        limits = pc.min_max(counts).as_py()
-        if limits["min"] is None:
-            return [None] * len(column)
-        first, last = _FIRST_DAY * day, (_LAST_DAY + 1) * day
-        if limits["min"] < first or limits["max"] >= last:
-            inside = pc.and_(pc.greater_equal(counts, first), pc.less(counts, last))
-            for place in _true_at(pc.invert(inside)):
-                self._break(rows[place], "bad_value", "its year is not within 1 to 9999")
-            column = pc.if_else(inside, column, pa.scalar(None, kind))
-            counts = column.view(counts.type)
+        first, last = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
+        counts = self._within(counts, first, last, rows, "its year is not within 1 to 9999")
+        column = counts.view(pa.date32()) if day == 1 else counts
         if day > 1:
             column = counts.view(pa.timestamp(kind.unit))
         texts = column.cast(pa.string())
@@ -161,6 +155,31 @@ class Columns:
         if day > 1 and kind.tz:
             return [text if text is None else text + "Z" for text in found]
         return found
+
+    def _times_of_day(self, column: pa.Array, rows: Any) -> list[Any]:
+        whole = pa.int32() if pa.types.is_time32(column.type) else pa.int64()
+        last = _UNITS_A_DAY[column.type.unit] - 1
+        counts = self._within(column.view(whole), 0, last, rows, "it is no time of a day")
+        found: list[Any] = counts.view(column.type).cast(pa.string()).to_pylist()
+        return found
+
+    def _within(self, counts: pa.Array, first: int, last: int, rows: Any, detail: str) -> pa.Array:
+        """The integers of an array; those that are not from `first` to `last` break their row and are null.
+
+        Not by Arrow's own comparisons: with a Python integer for an operand they import pandas.
+        """
+        limits = pc.min_max(counts).as_py()
+        if limits["min"] is None or (first <= limits["min"] and limits["max"] <= last):
+            return counts
+        numbers = counts.to_pylist()
+        inside = [number is not None and first <= number <= last for number in numbers]
+        for place, number in enumerate(numbers):
+            if number is not None and not inside[place]:
+                self._break(rows[place], "bad_value", detail)
+        width = np.int32 if counts.type.bit_width == 32 else np.int64
+        kept = np.array([number if good else 0 for number, good in zip(numbers, inside, strict=True)], width)
+        valid = np.packbits(inside, bitorder="little")
+        return pa.Array.from_buffers(counts.type, len(counts), [pa.py_buffer(valid), pa.py_buffer(kept)])
 
     # -- nested --------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ content is its identity; so a reader works that out on demand and costs nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from pipeline.schema import BrokenRow
@@ -20,6 +20,11 @@ class Rows(Protocol):
 
     warnings: list[tuple[int, str, str]]
     """(row, code, detail) of what a person should know about rows that were read; filled by iterating."""
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The columns that every row of the block has, None where each has its own."""
+        ...
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
         """Each row in order: a new dict that the caller may change, or why it cannot be read."""

@@ -14,11 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.json_limits import MANY_DIGITS
+
 Places = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 _STEP = 1 << 18  # a slice that fits the processor's cache: larger ones are three times slower
 _OVERLAP = 32
+_STRIDE = 32
+_STRIDES = MANY_DIGITS // _STRIDE
 _NONE = np.empty(0, np.int64)
 
 
@@ -27,7 +31,8 @@ class Suspects:
     """Byte positions in the run, ascending.
 
     `openers`: every `{` and `[`. `exponents`: the digit before an `e` or `E` that three more digits follow,
-    where no letter or quote stands before it.
+    where no letter or quote stands before it. `digit_runs`: places within long runs of digits, every run of
+    `json_limits.MANY_DIGITS` among them.
     The others are filled only when observing. `long_digits`: where 16 digits in a row begin, outside a
     fraction, a word or the start of a string.
     `keys`: every `":`. `loose_colons`: a colon after white space, where `keys` cannot count.
@@ -35,6 +40,7 @@ class Suspects:
 
     openers: Places
     exponents: Places
+    digit_runs: Places
     long_digits: Places
     keys: Places
     loose_colons: Places
@@ -74,7 +80,14 @@ def scan(run: bytes | memoryview, *, observe: bool) -> Suspects:
             loose = colons & (piece[:-1] <= 0x20)
             if loose.any():
                 _keep(loose_colons, loose, start, own)
-    return Suspects(_joined(openers), _joined(exponents), _joined(long_digits), _joined(keys), _joined(loose_colons))
+    return Suspects(
+        _joined(openers),
+        _joined(exponents),
+        _digit_runs(every),
+        _joined(long_digits),
+        _joined(keys),
+        _joined(loose_colons),
+    )
 
 
 def is_utf8(run: bytes) -> bool:
@@ -113,6 +126,15 @@ def is_utf8(run: bytes) -> bool:
 
 
 _DELICATE = (b"\xc0", b"\xc1", b"\xe0", b"\xed", b"\xf0")
+
+
+def _digit_runs(every: Bytes) -> Places:
+    """Places within runs of digits, of which every _STRIDE-th byte alone is looked at: a run that counts is longer."""
+    digits = (every[::_STRIDE] - np.uint8(48)) < 10
+    if len(digits) < _STRIDES:
+        return _NONE
+    runs = np.logical_and.reduce([digits[at : len(digits) - _STRIDES + 1 + at] for at in range(_STRIDES)])
+    return np.flatnonzero(runs) * _STRIDE
 
 
 def _large_exponents(piece: Bytes, digits: NDArray[np.bool_], places: Places) -> Places:

@@ -7,7 +7,9 @@ lies in a folder), or something that may hold rows but cannot be read (Unreadabl
 from __future__ import annotations
 
 import io
+import re
 import tarfile
+from codecs import getincrementaldecoder
 from contextlib import ExitStack
 from typing import IO, NamedTuple
 
@@ -27,7 +29,8 @@ _ROWS_HINT = "convert it to JSON lines, CSV or Parquet first"
 class Found(NamedTuple):
     """Rows, the codecs around them (outermost first), and the dialect of a delimited or UTF-16 text.
 
-    `archive` is "zip" or "tar" instead of a format when members are to be looked at.
+    `archive` is "zip" or "tar" instead of a format when members are to be looked at. `values` says what shows that the
+    first row of a delimited text is no header.
     """
 
     codecs: tuple[str, ...]
@@ -35,6 +38,7 @@ class Found(NamedTuple):
     dialect: Dialect
     archive: str = ""
     raw_header: tuple[str, ...] = ()
+    values: str = ""
 
 
 class NoRows(NamedTuple):
@@ -74,8 +78,9 @@ _NO_ROWS = (
 )
 
 
-def sniff(stream: IO[bytes], path: str, *, inside: str = "") -> Found | NoRows:
-    """Look at the start of a stored stream. `inside` names the archive it is a member of.
+def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -> Found | NoRows:
+    """Look at the start of a stored stream. `inside` names the archive it is a member of; `header` is yes or no where
+    people say whether delimited text begins with one.
 
     Raises UnreadableExport for damage, for a file compressed twice, and for what could hold rows but
     cannot be read here.
@@ -98,7 +103,7 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "") -> Found | NoRows:
             rest = stack.enter_context(io.BufferedReader(Rewound(head, checked), BUFFER_BYTES))
             inner = stack.enter_context(decompressed(rest, codec))
             checked = stack.enter_context(io.BufferedReader(Checked(inner, path), BUFFER_BYTES))
-        archive = _archive_of(head)
+        archive = _archive_of(head, path)
         if archive:
             if inside or (archive == "zip" and codecs):
                 outer = inside or codecs[0]
@@ -113,25 +118,32 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "") -> Found | NoRows:
         if len(head) >= HEAD_BYTES and b"\n" not in head:
             head += checked.read(LONG_HEAD_BYTES)
         whole = not checked.read(1)
-    return _content(head, whole, path, tuple(codecs))
+    return _content(head, whole, path, tuple(codecs), header)
 
 
+_CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|zip|tar|tgz)$", re.IGNORECASE)
+"""Names of what holds rows. Content decides what a file is; but one so named is not passed over for a read-me, because
+damage to its first bytes makes it look like one."""
 _TAKE_OFF = {"gzip": "gunzip", "zstd": "zstd -d", "bzip2": "bunzip2", "xz": "unxz"}
 
 
-def _archive_of(head: bytes) -> str:
+def _archive_of(head: bytes, path: str) -> str:
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return "zip"
     if len(head) >= tarfile.BLOCKSIZE and head[0]:
         try:
             tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
-        except tarfile.HeaderError:
+        except tarfile.HeaderError as error:
+            if head[257:262] == b"ustar":
+                raise UnreadableExport(
+                    f"{path} is a tar whose first header is damaged: {error}", path=path, hint=FETCH_AGAIN
+                ) from None
             return ""
         return "tar"
     return ""
 
 
-def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...]) -> Found | NoRows:
+def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], header: str) -> Found | NoRows:
     if head.startswith(b"PAR1"):
         return Found(codecs, Format.PARQUET, Dialect())
     for foreign in _FOREIGN:
@@ -149,6 +161,10 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...]) -> Fo
         encoding = "utf-16-le" if head[1] == 0 else "utf-16-be"
     text = head[len(mark) :] if encoding == "utf-8" else _utf8(head, encoding, path)
     start = text.lstrip(b" \t\r\n")
+    if not start and not whole:
+        raise UnreadableExport(
+            f"{path} begins with {len(text):,} bytes of blank lines", path=path, hint=f"cut them off, or {FETCH_AGAIN}"
+        )
     if not start:
         return NoRows("nothing but blank lines" if text else "", empty=not text)
     if start[:64].lower().startswith(_MARKUP):
@@ -171,10 +187,17 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...]) -> Fo
         raise UnreadableExport(
             f"{path} ends its lines in carriage returns only", path=path, hint="mend it first: tr '\\r' '\\n'"
         )
-    table = delimited(text, whole, encoding, bool(mark))
+    table = delimited(text, whole, encoding, bool(mark), header)
     if table is None:
-        return NoRows("a text, neither JSON lines nor a table of at least two columns")
-    return Found(codecs, Format.CSV, table.dialect, raw_header=table.raw_header)
+        why = "a text, neither JSON lines nor a table of at least two columns"
+        if _CLAIMS_ROWS.search(path):
+            raise UnreadableExport(
+                f"{path} is named like an export, but is {why}",
+                path=path,
+                hint=f"look into it: {FETCH_AGAIN}, or move it out of the folder",
+            )
+        return NoRows(why)
+    return Found(codecs, Format.CSV, table.dialect, raw_header=table.raw_header, values=table.values)
 
 
 def _utf8(head: bytes, encoding: str, path: str) -> bytes:
@@ -213,6 +236,17 @@ def _is_document(text: bytes, whole: bool) -> bool:
 
 
 def _is_binary(text: bytes) -> bool:
-    """Whether more than a tenth is control characters that no text has (NUL aside)."""
+    """Whether more than a tenth is control characters that no text has (NUL aside); of what is no UTF-8, a fiftieth.
+
+    Of compressed or encrypted bytes they are a tenth, by chance more or less; a text in an older encoding has no such
+    characters.
+    """
     odd = bytes(set(range(1, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
-    return (len(text) - len(text.translate(None, odd))) * 10 > len(text)
+    share = (len(text) - len(text.translate(None, odd))) / len(text)
+    if share > 1 / 10 or share <= 1 / 50:
+        return share > 1 / 10
+    try:
+        getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return True
+    return False

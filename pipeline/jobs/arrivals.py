@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pipeline.errors import UsageError
 from pipeline.extract import digest_of, open_source
+from pipeline.extract.header import asked
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
 from pipeline.plan.filenames import as_name
@@ -39,13 +40,15 @@ class Arrivals:
 
 
 def look(job: Job, window: Window, seen: Mapping[str, SeenPart]) -> Arrivals:
-    """Look for what is new or changed; with nothing `seen` that is everything. Raises UnreadableExport."""
+    """Look for what is new or changed; with nothing `seen` that is everything. Raises UnreadableExport, and
+    UsageError for a setting that is none."""
     pattern = job.source.pattern(window.wall, job.folder)
     path = job.source.at(window.wall)
     if not glob.glob(pattern, recursive=True):
         return Arrivals(absent=f"nothing matches {path}")
+    header = asked(job.settings)
     try:
-        source = open_source([pattern])
+        source = open_source([pattern], header=header)
     except UsageError as error:
         return Arrivals(absent=error.message.replace(pattern, path))
     changed = _changed(source, seen, job.folder)

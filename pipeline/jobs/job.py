@@ -37,6 +37,7 @@ class Job:
     state: Path
     missing: str
     max_rejects: str
+    key_conflicts: bool
     rate: float | None
     import_name: str = ""
     exclude_ids: Path | None = None

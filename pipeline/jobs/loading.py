@@ -41,7 +41,8 @@ KEYS = {
     "to": "us, eu or a URL",
     "state": "where plans, ledgers and the history are kept",
     "missing": "wait, done or stop: what to do about a window without files",
-    "gates": "{max_rejects: 0.1%}",
+    "gates": "{max_rejects: 0.1%, key_conflicts: allow}: rows that may be rejected (0), and rows of one key that are"
+    " different events (stop)",
     "rate": "events a second at most",
     "name": "a name for this import, carried by every event",
     "exclude_ids": "a file of ids to leave out, one a line",
@@ -77,6 +78,7 @@ def load_job(file: str | Path) -> Job:
         )
     name = table.one("job", _name)
     folder = path.absolute().parent
+    gates = table.below("gates", (), ("max_rejects", "key_conflicts")) if "gates" in table else None
     return Job(
         file=path,
         name=name,
@@ -95,7 +97,8 @@ def load_job(file: str | Path) -> Job:
         to=table.one("to", _target),
         state=folder / table.one("state", _filled, f"state/{name}"),
         missing=table.choice("missing", ("wait", "done", "stop")),
-        max_rejects=table.below("gates", ("max_rejects",)).one("max_rejects", _allowed) if "gates" in table else "0",
+        max_rejects=gates.one("max_rejects", _allowed, "0") if gates is not None else "0",
+        key_conflicts=gates is not None and gates.choice("key_conflicts", ("stop", "allow")) == "allow",
         rate=table.optional("rate", lambda text: _whole(text, 1)),
         import_name=table.one("name", str, ""),
         exclude_ids=table.optional("exclude_ids", lambda text: _existing(folder / text)),

@@ -5,7 +5,7 @@
 indexed in one transaction, so that a crash leaves it either done or to be resumed. A lost file is made again from the
 plans and ledgers (`rebuilding`).
 
-Anybody may read it, also while the job runs: `sqlite3 -readonly state.sqlite 'select * from attempts'`.
+Its owner may read it, also while the job runs: `sqlite3 -readonly state.sqlite 'select * from attempts'`.
 """
 
 from __future__ import annotations
@@ -184,6 +184,10 @@ class State:
     def sending(self) -> Attempt | None:
         """The attempt whose sending began and did not come to its end."""
         return next(iter(_attempts(self._database, " where state = 'sending'")), None)
+
+    def sent_before(self) -> bool:
+        """Whether the target took events of any window."""
+        return self._database.execute("select 1 from attempts where sent > 0 limit 1").fetchone() is not None
 
     def unproved(self) -> list[Attempt]:
         """What was sent to its end and is to be read back, oldest first."""

@@ -1,17 +1,18 @@
 """What we remember of sending: SQLite, one file in the plan directory, written ahead of every request.
 
-The protocol (law 4): `begin` is durable before a byte leaves; `settle` records the answer. A crash leaves begun and not
-settled at most twice as many batches as requests may be in flight (`--max-concurrency`): those on the wire, and as many
-that wait for a free sender or whose answers are about to be written down. They are *in doubt*, and are sent again with
-the same events and uuids.
+The protocol (law 4): `begin` is durable before a byte leaves, and comes only when a connection may send the batch;
+`settle` records its answer when it comes. At no commit are more batches begun and not settled than requests may be in
+flight (`--max-concurrency`), so that many are *in doubt* after a crash at most. They are sent again, before all others,
+with the same events and uuids.
 
-Anybody may read it, also while a run is going: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
+Its owner may read it, also while a run is going: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
 
 `meta`: what the ledger belongs to, as (key, value).
 
     version       of this schema
     plan, target  the plan's digest and the address it is sent to
     created       when
+    id, opened    a random name, and how often a run opened it: sent-to.json beside it says the same (`ledger.marker`)
     key_salt,     tell a project key from another without holding it: scrypt of the key, hex
     key_check
     batch_bytes   the largest request that the service was found to take; absent until it refused a larger one
@@ -44,8 +45,9 @@ All times are UTC. Questions a person asks:
 """
 
 from pipeline.ledger.discarding import discard, refuse_taken
+from pipeline.ledger.marker import was_applied
 from pipeline.ledger.opening import hold, is_held, release
-from pipeline.ledger.reading import Account, Course, read_account, read_places, read_totals
+from pipeline.ledger.reading import Account, Course, read_account, read_places, read_refusals, read_totals
 from pipeline.ledger.schema import VERSION, Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
 from pipeline.ledger.writing import Ledger
 
@@ -65,7 +67,9 @@ __all__ = [
     "is_held",
     "read_account",
     "read_places",
+    "read_refusals",
     "read_totals",
     "refuse_taken",
     "release",
+    "was_applied",
 ]

@@ -7,13 +7,14 @@ import sqlite3
 from pathlib import Path
 
 from pipeline.errors import BrokenLedger, Busy
+from pipeline.ledger.marker import marker_of, read_marker, was_applied
 from pipeline.ledger.opening import hold, is_held, release, told_to, untaken
 from pipeline.ledger.reading import reading
 
 
 def refuse_taken(path: Path) -> None:
     """Raise Busy where somebody may have taken something of the plan with the ledger at `path`, or a run goes on."""
-    if not path.exists():
+    if not was_applied(path):
         return
     told = _what_was_sent(path)
     _refuse(path, ", and a run goes on" if told is None and is_held(path) else told)
@@ -30,14 +31,15 @@ def _refuse(path: Path, told: str | None) -> None:
 def discard(path: Path) -> None:
     """Remove the ledger at `path`, if there is one. Raises Busy as `refuse_taken` does."""
     refuse_taken(path)
-    if not path.exists():
+    if not was_applied(path):
         return
     lock = hold(path, "this plan")
     try:
         _refuse(path, _what_was_sent(path))
-        for ending in ("", "-wal", "-shm"):
+        # The marker first: without its ledger it would say for ever that something was sent.
+        for file in (marker_of(path), *(path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))):
             with contextlib.suppress(FileNotFoundError):
-                path.with_name(path.name + ending).unlink()
+                file.unlink()
     finally:
         release(lock)
 
@@ -51,4 +53,6 @@ def _what_was_sent(path: Path) -> str | None:
             (target,) = database.execute("select value from meta where key = 'target'").fetchone()
             return f" to {target} ({told_to(database)})"
     except (BrokenLedger, sqlite3.Error):
-        return ", and it cannot be read"
+        marker = read_marker(path)
+        target = f" to {marker.target}" if marker is not None and marker.target else ""
+        return f"{target}, and it is lost or cannot be read"

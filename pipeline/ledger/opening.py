@@ -15,6 +15,8 @@ from typing import IO
 
 from pipeline.config import Secret
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UnsafePlan, UsageError
+from pipeline.files import sync_folder
+from pipeline.ledger.marker import Marker, check_marker
 from pipeline.ledger.schema import SCHEMA, VERSION, now
 
 BUSY_SECONDS = 10.0
@@ -26,7 +28,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
     try:
         # Transactions are begun by `Ledger.moment` alone: the module's own leave a schema half written by a crash.
         # Without a name it is a file of SQLite's own, which grows on disk and is gone once it is closed.
-        database = sqlite3.connect(path or "", timeout=BUSY_SECONDS, isolation_level=None)
+        database = sqlite3.connect(path or "", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             database.execute("pragma journal_mode = wal")
             database.execute("pragma synchronous = full")
@@ -41,11 +43,16 @@ def connect(path: Path | None) -> sqlite3.Connection:
     return database
 
 
-def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> None:
-    """Make the tables, or hold them against the plan and the target. Raises BrokenLedger.
+def prepare(
+    database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str, marker: Marker | None
+) -> Marker:
+    """Make the tables, or hold them against the plan, the target and the marker. Raises BrokenLedger.
 
-    Another target is taken where the first one cannot have taken anything: it was mistyped, and is forgotten.
+    Gives the marker of the run that begins. Another target is taken where the first one cannot have taken anything: it
+    was mistyped, and is forgotten.
     """
+    if path is not None and marker is not None:
+        check_marker(database, path, marker)
     if not database.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
         for statement in SCHEMA:
             database.execute(statement)
@@ -53,7 +60,21 @@ def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, t
             "insert into meta values (?, ?)",
             [("version", str(VERSION)), ("plan", plan_digest), ("target", target), ("created", now())],
         )
-        return
+    _check_meta(database, path, plan_digest, target)
+    return _count_opening(database)
+
+
+def _count_opening(database: sqlite3.Connection) -> Marker:
+    """Count this opening in the ledger, which gets its id with the first one. Gives what tells of it outside."""
+    database.execute("insert or ignore into meta values ('id', ?)", (os.urandom(16).hex(),))
+    database.execute(
+        "insert into meta values ('opened', '1') on conflict do update set value = cast(value as integer) + 1"
+    )
+    known = dict(database.execute("select key, value from meta"))
+    return Marker(plan=known["plan"], target=known["target"], ledger=known["id"], runs=int(known["opened"]), at=now())
+
+
+def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> None:
     known = dict(database.execute("select key, value from meta"))
     if known.get("version") != str(VERSION):
         raise BrokenLedger(
@@ -126,11 +147,7 @@ def _fingerprint(key: Secret, salt: bytes) -> str:
 def settle_directory(path: Path) -> None:
     """Make the names of new files in a directory outlive a power loss."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(path.parent)
 
 
 # -- one writer ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from pipeline.ledger.marker import check_marker, lost, read_marker
 from pipeline.ledger.opening import BUSY_SECONDS, is_held, trouble
 from pipeline.ledger.schema import Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
 
@@ -75,6 +76,19 @@ def _course(database: sqlite3.Connection) -> Course | None:
     return Course(to, runs, began, last[0]) if last else None
 
 
+def read_refusals(path: Path) -> Iterator[Refusal]:
+    """Every event that was refused, in phase and block order. Raises BrokenLedger."""
+    with reading(path) as database:
+        if database is None:
+            return
+        yield from (
+            Refusal(*row)
+            for row in database.execute(
+                "select phase, block, event, uuid, status, detail from refused_events order by phase, block, event"
+            )
+        )
+
+
 def read_totals(path: Path) -> Totals:
     """Where a plan stands, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
@@ -96,8 +110,11 @@ def read_places(path: Path, state: str) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """The ledger for reading; None where there is none yet."""
+    """The ledger for reading; None where there is none yet. Raises BrokenLedger where it was lost, or an older one."""
+    marker = read_marker(path)  # first: a run writes it after it opened the ledger
     if not path.exists():
+        if marker is not None:
+            raise lost(path, marker)
         yield None
         return
     try:
@@ -107,6 +124,8 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         with contextlib.closing(
             sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         ) as database:
+            if marker is not None:
+                check_marker(database, path, marker)
             begun = database.execute("select 1 from sqlite_master where name = 'runs'").fetchone()
             yield database if begun else None
     except sqlite3.Error as error:

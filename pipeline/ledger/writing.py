@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pipeline.config import Secret
 from pipeline.errors import BrokenLedger
-from pipeline.ledger.opening import check_key, connect, hold, prepare, release, settle_directory, trouble
+from pipeline.ledger.marker import lost, read_marker, write_marker
+from pipeline.ledger.opening import check_key, connect, hold, prepare, release, settle_directory, trouble, untaken
 from pipeline.ledger.reading import copy_ledger, totals_in
 from pipeline.ledger.schema import Place, Totals, now
 
@@ -22,7 +24,8 @@ class Ledger:
     """Use between `open` and `close`. `Ledger(None)` is a file that is gone once it is closed, for a dry run.
 
     Such a one begins where the ledger `like` stands, which is only read. `watch` sees every transition of the ledger:
-    whoever ends the process there has found a crash point.
+    whoever ends the process there has found a crash point. Several threads may use it: whoever reads waits for the
+    moment of another to end.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Ledger:
         self._watch = watch
         self._steps: list[str] = []
         self._durable = True
+        self._turn = threading.RLock()
         self._lock: IO[bytes] | None = None
         self._opened: sqlite3.Connection | None = None
 
@@ -47,21 +51,28 @@ class Ledger:
         Raises Busy, BrokenLedger, UnsafePlan, UsageError, Unfinished; then nothing is left open.
         """
         try:
-            fresh = False
+            fresh, marker = False, None
             if self.path is not None:
                 self._lock = hold(self.path, "this plan")
-                fresh = not self.path.exists()
+                fresh, marker = not self.path.exists(), read_marker(self.path)
+                if fresh and marker is not None:
+                    raise lost(self.path, marker)
             self._opened = connect(self.path)
             if self._like is not None:
                 copy_ledger(self._like, self._opened)
             with self.moment():
                 self._steps.append("open")
-                prepare(self._db, self.path or self._like, plan_digest, target)
+                marker = prepare(self._db, self.path or self._like, plan_digest, target, marker)
                 if key is not None:
                     check_key(self._db, self.path, key, rotated=rotated)
                 self.run = self._insert_run(version)
-            if fresh and self.path is not None:
-                settle_directory(self.path)
+            if self.path is not None:
+                if fresh:
+                    settle_directory(self.path)
+                # After the ledger, so that no crash leaves it alone; before anything can be sent.
+                self._watch("before", ("mark",))
+                write_marker(self.path, marker)
+                self._watch("after", ("mark",))
         except BaseException:
             self.close()
             raise
@@ -86,24 +97,25 @@ class Ledger:
         loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or somebody
         else holds the file.
         """
-        try:
-            if durable != self._durable:
-                self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
-                self._durable = durable
-            self._db.execute("begin immediate")
+        with self._turn:
             try:
-                yield
-                self._watch("before", tuple(self._steps))
-                self._db.execute("commit")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("rollback")
-                raise
-            self._watch("after", tuple(self._steps))
-        except sqlite3.Error as error:
-            raise trouble(self.path, error) from None
-        finally:
-            self._steps.clear()
+                if durable != self._durable:
+                    self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+                    self._durable = durable
+                self._db.execute("begin immediate")
+                try:
+                    yield
+                    self._watch("before", tuple(self._steps))
+                    self._db.execute("commit")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("rollback")
+                    raise
+                self._watch("after", tuple(self._steps))
+            except sqlite3.Error as error:
+                raise trouble(self.path, error) from None
+            finally:
+                self._steps.clear()
 
     def begin(self, place: Place, size: int) -> None:
         """About to send. A batch that waits, or an earlier attempt that is in doubt, is begun again.
@@ -212,32 +224,40 @@ class Ledger:
 
     def rows_of(self, phase: str, block: int) -> list[tuple[Place, str]]:
         """The batches of one block that are known, with their states, in event order."""
-        found = self._db.execute(
-            "select first, last, state from batches where phase = ? and block = ? order by first, last",
-            (phase, block),
+        found = self._read(
+            "select first, last, state from batches where phase = ? and block = ? order by first, last", phase, block
         )
         return [(Place(phase, block, first, last), state) for first, last, state in found]
 
     def blocks_begun(self, phase: str) -> set[int]:
         """Blocks that have rows at all."""
-        return {row[0] for row in self._db.execute("select distinct block from batches where phase = ?", (phase,))}
+        return {row[0] for row in self._read("select distinct block from batches where phase = ?", phase)}
 
     def doubted(self) -> set[Place]:
         """The batches that are in doubt."""
         return {
-            Place(*row)
-            for row in self._db.execute("select phase, block, first, last from batches where state = 'begun'")
+            Place(*row) for row in self._read("select phase, block, first, last from batches where state = 'begun'")
         }
+
+    def answered(self) -> bool:
+        """Whether somebody answered at the target in an earlier run, or may have got a request."""
+        with self._turn:
+            return not untaken(self._db)
 
     def learned(self) -> int | None:
         """The largest request that the service takes, where it refused a larger one."""
-        row = self._db.execute("select value from meta where key = 'batch_bytes'").fetchone()
-        return int(row[0]) if row else None
+        rows = self._read("select value from meta where key = 'batch_bytes'")
+        return int(rows[0][0]) if rows else None
 
     def batches_begun(self) -> int:
         """The batches of this run: those that it began, and the pieces it made of them."""
-        return int(self._db.execute("select count(*) from batches where run = ?", (self.run,)).fetchone()[0])
+        return int(self._read("select count(*) from batches where run = ?", self.run)[0][0])
 
     def totals(self) -> Totals:
         """Events by state, and the batches that they are in."""
-        return totals_in(self._db)
+        with self._turn:
+            return totals_in(self._db)
+
+    def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._turn:
+            return self._db.execute(query, values).fetchall()

@@ -86,8 +86,8 @@ class ManagementClient:
     `base_url` is us, eu or a URL; a capture host of a region stands for that region. Without a `project_id` only
     `projects` can be asked, until `choose_project`. Thread-safe after that. Raises UsageError.
 
-    Every method raises a `pipeline.management.problems.ServiceProblem` for an answer that is no success. GET, PATCH
-    and DELETE are asked again after 408, 429, 5xx or no answer; a POST is sent once.
+    Every method raises a `pipeline.management.problems.ServiceProblem` for an answer that is no success. GET, PATCH,
+    PUT and DELETE are asked again after 408, 429, 5xx or no answer; a POST is sent once.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ def _plain(value: object) -> object:
 
 
 def _input_values(content: bytes | None) -> Iterator[str]:
-    """Texts inside the inputs of a body, longest first: any of them may be a secret."""
+    """Texts and numbers inside the inputs of a body, longest first: any of them may be a secret."""
     try:
         body = json.loads(content or b"null")
     except (ValueError, RecursionError):
@@ -313,6 +313,8 @@ def _input_values(content: bytes | None) -> Iterator[str]:
             waiting.extend(one)
         elif isinstance(one, str) and len(one) >= _BLOTTED:
             found.update((one, json.dumps(one)[1:-1]))
+        elif isinstance(one, int | float) and len(str(one)) >= _BLOTTED and not isinstance(one, bool):
+            found.add(str(one))
     yield from sorted(found, key=len, reverse=True)
 
 

@@ -72,9 +72,10 @@ class HogFunctions:
         """The whole record."""
         return read_as(HogFunction, self._client.call(operations.RETRIEVE_FUNCTION, _id(id)))
 
-    def update(self, id: str, body: Written) -> HogFunction:
-        """Set the fields that the body has, and no other."""
-        return read_as(HogFunction, self._client.call(operations.UPDATE_FUNCTION, _id(id), body=body))
+    def update(self, id: str, body: Written, *, put: bool = False) -> HogFunction:
+        """Set the fields that the body has, and no other; by PUT too, which the contract does not have."""
+        operation = operations.REPLACE_FUNCTION if put else operations.UPDATE_FUNCTION
+        return read_as(HogFunction, self._client.call(operation, _id(id), body=body))
 
     def delete(self, id: str) -> HogFunction | None:
         """Delete softly, the only way there is: an update with `deleted` true; `deleted` false brings it back.

@@ -1,8 +1,9 @@
 """The objects of the service's contract (service-api 2), with its names, nesting and nullability.
 
 Every field may be absent, since the contract says of few objects which fields are required; an absent field reads as
-None and is told from null by `model_fields_set`. Null is taken only where the contract shows it. Nothing is coerced and
-instants stay the texts they were, so `Model.read(value).plain() == value`, unknown fields included.
+None and is told from null by `model_fields_set`. Null is taken only where the contract shows it, and for `masking`,
+which the service gives as null where it is not set (service-behaviour 5.2). Nothing is coerced and instants stay the
+texts they were, so `Model.read(value).plain() == value`, unknown fields included.
 
     HogFunction.model_validate(value)     by the contract; raises pydantic.ValidationError, which shows no value
     HogFunction.read(value)               tolerant: a value of another type is kept as it came
@@ -148,9 +149,12 @@ class InputSchemaItem(ServiceObject):
 
 
 class InputValue(ServiceObject):
-    """What an input holds (2.1.3)."""
+    """What an input holds (2.1.3).
 
-    value: Maybe[str] = None
+    The contract says that `value` is a string; the service takes and gives any JSON there (service-behaviour 1.9).
+    """
+
+    value: Any = None
     bytecode: Maybe[list[Any]] = None
     order: Maybe[int] = None
     transpiled: Any = None
@@ -252,7 +256,7 @@ class HogFunction(ServiceObject):
     inputs_schema: Maybe[list[InputSchemaItem]] = None
     inputs: Maybe[dict[str, InputValue]] = None
     filters: Maybe[Filters] = None
-    masking: Maybe[Masking] = None
+    masking: Nullable[Masking] = None
     mappings: Maybe[list[FunctionMapping]] = None
     icon_url: Maybe[str] = None
     template: Maybe[Template] = None
@@ -276,7 +280,7 @@ class HogFunctionListItem(ServiceObject):
     enabled: Maybe[bool] = None
     hog: Maybe[str] = None
     filters: Nullable[Filters] = None
-    masking: Maybe[Masking] = None
+    masking: Nullable[Masking] = None
     icon_url: Maybe[str] = None
     template: Maybe[str] = None
     status: Maybe[Status] = None

@@ -1,7 +1,8 @@
 """The operations of the management API: method, path and the key scope of each (service-api 4.1, 4.2 and 5).
 
 The contract leaves open the scopes of eight operations; theirs are those of the service's source (service-behaviour
-5.2), which names none for broadcast, icon and icons: there it is the scope of the nearest operation.
+5.2), which names none for broadcast, icon and icons: there it is the scope of the nearest operation. PUT and the
+refreshing of a sharing configuration are the service's alone (service-behaviour 1.9).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class Operation(NamedTuple):
     """What is called as people name it, its method, its path with places for ids, the scope its key needs.
 
     `again`: asking twice leaves the service as asking once does, so that a lost answer may be asked for again. That is
-    so of every GET and DELETE here, and of PATCH too: its bodies set fields to values, they add nothing.
+    so of every GET and DELETE here, and of PATCH and PUT too: their bodies set fields to values, they add nothing.
     """
 
     name: str
@@ -33,6 +34,7 @@ LIST_FUNCTIONS = Operation("list hog functions", "GET", _FUNCTIONS, "hog_functio
 CREATE_FUNCTION = Operation("create a hog function", "POST", _FUNCTIONS, "hog_function:write")
 RETRIEVE_FUNCTION = Operation("retrieve a hog function", "GET", _FUNCTIONS + "{id}/", "hog_function:read")
 UPDATE_FUNCTION = Operation("update a hog function", "PATCH", _FUNCTIONS + "{id}/", "hog_function:write")
+REPLACE_FUNCTION = Operation("replace a hog function", "PUT", _FUNCTIONS + "{id}/", "hog_function:write")
 DELETE_FUNCTION = Operation("hard-delete a hog function", "DELETE", _FUNCTIONS + "{id}/", "hog_function:write")
 BROADCAST = Operation("broadcast a hog function", "POST", _FUNCTIONS + "{id}/broadcast/", "hog_function:write")
 INVOKE = Operation("invoke a hog function", "POST", _FUNCTIONS + "{id}/invocations/", "hog_function:write")
@@ -46,8 +48,12 @@ REARRANGE = Operation("rearrange hog functions", "PATCH", _FUNCTIONS + "rearrang
 LIST_RECORDINGS = Operation("list recordings", "GET", _RECORDINGS, "session_recording:read")
 RETRIEVE_RECORDING = Operation("retrieve a recording", "GET", _RECORDINGS + "{id}/", "session_recording:read")
 UPDATE_RECORDING = Operation("update a recording", "PATCH", _RECORDINGS + "{id}/", "session_recording:write")
+REPLACE_RECORDING = Operation("replace a recording", "PUT", _RECORDINGS + "{id}/", "session_recording:write")
 DELETE_RECORDING = Operation("delete a recording", "DELETE", _RECORDINGS + "{id}/", "session_recording:write")
 SHARING = Operation("retrieve sharing", "GET", _RECORDINGS + "{id}/sharing/", "sharing_configuration:read")
+REFRESH_SHARING = Operation(
+    "refresh sharing", "POST", _RECORDINGS + "{id}/sharing/refresh/", "sharing_configuration:write"
+)
 
 LIST_PROJECTS = Operation("list projects", "GET", "/api/projects/", "project:read")
 RETRIEVE_PROJECT = Operation("retrieve a project", "GET", "/api/projects/{project_id}/", "project:read")

@@ -28,12 +28,15 @@ class SessionRecordings:
         """The whole record."""
         return read_as(SessionRecording, self._client.call(operations.RETRIEVE_RECORDING, id))
 
-    def update(self, id: str, body: SessionRecordingWrite | Mapping[str, object] | bytes) -> SessionRecording:
-        """Set `person`; the service itself takes `viewed` and `analyzed` too (service-behaviour 5.3).
+    def update(
+        self, id: str, body: SessionRecordingWrite | Mapping[str, object] | bytes, *, put: bool = False
+    ) -> SessionRecording:
+        """Set `person`; the service itself takes `viewed` and `analyzed` too, by PUT as well (service-behaviour 5.3).
 
         What it answers: the recording, or `{"success": true}` as an object without any known field.
         """
-        return read_as(SessionRecording, self._client.call(operations.UPDATE_RECORDING, id, body=body))
+        operation = operations.REPLACE_RECORDING if put else operations.UPDATE_RECORDING
+        return read_as(SessionRecording, self._client.call(operation, id, body=body))
 
     def delete(self, id: str) -> None:
         """Delete for good."""
@@ -42,3 +45,7 @@ class SessionRecordings:
     def sharing(self, recording_id: str) -> SharingConfiguration:
         """How it is shared. The access token opens the recording to whoever has it."""
         return read_as(SharingConfiguration, self._client.call(operations.SHARING, recording_id))
+
+    def refresh_sharing(self, recording_id: str) -> SharingConfiguration:
+        """Replace the access token: whoever has the old one loses access. Sent once; not in the contract."""
+        return read_as(SharingConfiguration, self._client.call(operations.REFRESH_SHARING, recording_id))

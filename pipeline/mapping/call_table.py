@@ -12,8 +12,8 @@ decoder gives, of one row, one row with
   are counts of microseconds (the data lake's) or end in ` UTC` (BigQuery's CSV) become ISO 8601, `_timestamp` becomes
   `timestamp`.
 
-Blank custom columns stay in tracks, pages and screens; elsewhere they are a null that CSV cannot write, and would
-overwrite what is known of a person or a group.
+Blank custom columns of JSON and Parquet stay in tracks, pages and screens; elsewhere they may be a null that was once
+a cell of CSV, and would overwrite what is known of a person or a group.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pipeline.mapping.language import Case, Mapping
 from pipeline.mapping.table_names import SETTING, table_of
 from pipeline.schema import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
 from pipeline.schema import Outcome as Made
-from pipeline.values import NULL, Record, Value, raw
+from pipeline.values import NULL, Record, Value, raw, text
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _AS_OF = 4_102_444_800_000_000
@@ -50,11 +50,11 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = Options(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
     if case.path and mapping.table_from_path is not None:
-        table = table_of(mapping, options, case.path.split("/"), read_row(case.row))
+        table = table_of(mapping, options, case.path.split("/"), row_of(mapping, case.row, case.format))
         options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
     compiled = {} if compiled is None else compiled
     mapper = compiled.get(repr(options)) or compiled.setdefault(repr(options), compile_mapping(mapping, options))
-    made = mapper.observe_row(read_row(case.row))
+    made = mapper.observe_row(row_of(mapping, case.row, case.format))
     outcomes = made if isinstance(made, list) else [made]
     wanted = case.gives
     differences: list[str] = []
@@ -68,9 +68,13 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
     return Outcome(case, tuple(differences))
 
 
-def read_row(text: str) -> Record:
-    """The row as a reader of JSON lines gives it."""
-    return {**_decode(text.encode())}
+def row_of(mapping: Mapping, json: str, form: str) -> Record:
+    """The row of a case as a reader gives it to this mapping: of JSON lines, or of cells where `form` is csv."""
+    row: Record = {**_decode(json.encode())}
+    if form != "csv":
+        return row
+    cells = {name: text(value) for name, value in row.items()}
+    return {name: cell for name, cell in cells.items() if cell or (cell is not None and mapping.blanks.in_cells)}
 
 
 def describe(outcome: Made) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pipeline.mapping import conversions, runtime, verbs
 from pipeline.mapping.code import Code, Local
 from pipeline.mapping.language import Call, EventRule, Mapping, Spread
-from pipeline.mapping.members_code import MembersCode
+from pipeline.mapping.members_code import MOST_RENAMES, MembersCode
 from pipeline.native import native
 
 RESERVED = (
@@ -258,6 +258,9 @@ def _renames(
         if old in seen and old not in gone:
             code.suits = False  # renamed twice: the one call looks only at the names the row came with
         seen.add(new)
+    if len(changes) > MOST_RENAMES:
+        code.suits = False
+        return "None"
     table = tuple((old, new, old in gone) for old, new in changes.items())
     blank = runtime.Rare({}, blanks)
     return code.const(native.Renames(table, runtime.renamed, frozenset(blanks), blank))

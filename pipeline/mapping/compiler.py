@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from pipeline import identity, schema, values
-from pipeline.errors import UsageError
+from pipeline.errors import MappingError, UsageError
 from pipeline.instants import BadTime, ZoneClock, format_utc, read_iso
 from pipeline.junk import is_junk
 from pipeline.mapping import changes, groups, ids, notes, runtime, verbs
@@ -35,7 +35,7 @@ from pipeline.values import Record
 
 MapRow = Callable[[Record], "Outcome | list[Outcome]"]
 
-_ALWAYS_KNOWN = ("source",)
+_ALWAYS_KNOWN = ("source", "header")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Mapper:
     proved; `hash_fingerprint` tells which secret hashed, "" when none did; `source` is the compiled text.
     `map_members` does the same for rows that are `pipeline.native` Members; None where there is no such part, or it
     does not suit the mapping. `observe_row` and `observe_members` give the same events with their notes, for a plan;
-    `unsets` says whether a note may take a property of a person away.
+    `unsets` says whether a note may take a property of a person away, `blanks` whether a blank cell of a delimited file
+    is a value.
     """
 
     tool: str
@@ -63,11 +64,36 @@ class Mapper:
     map_members: MapRow | None = None
     observe_members: MapRow | None = None
     unsets: bool = False
+    blanks: bool = False
 
 
 def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
-    """Compile for these options. Raises UsageError for settings that lack, or that the mapping does not know."""
+    """Compile for these options. Raises UsageError for settings that lack, or that the mapping does not know, and
+    MappingError for what only shows now, such as a table that is not there."""
     _check_settings(mapping, options)
+    try:
+        return _compile(mapping, options)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        # Python's own limits, where the loader's did not keep a mapping below them.
+        file, line, column = mapping.event.place
+        raise MappingError(
+            f"the mapping is too large to compile ({error})", file=file, line=line, column=column,
+            hint="write it with fewer nested values and conditions",
+        ) from None  # fmt: skip
+
+
+def check_mapping(mapping: Mapping) -> None:
+    """Compile a mapping as far as that goes without the settings of a plan. Raises MappingError."""
+    given = {name: next(iter(one.one_of), name) for name, one in mapping.settings.items()}
+    try:
+        compile_mapping(mapping, Options(as_of=0, settings=given))
+    except MappingError:
+        raise
+    except UsageError:
+        return  # a setting or a secret that only an operator can give
+
+
+def _compile(mapping: Mapping, options: Options) -> Mapper:
     clock = ZoneClock(options.zones)
     code = _written(mapping, options, observing=False)
     source = _text(code)
@@ -95,6 +121,7 @@ def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
         map_members=map_members,
         observe_members=observe_members,
         unsets=mapping.person is not None and mapping.person.unset is not None,
+        blanks=mapping.blanks.in_cells,
     )
 
 
@@ -179,6 +206,7 @@ _NAMES: dict[str, Any] = {
     "encode": runtime.encode,
     "epoch_of": runtime.epoch_of,
     "format_utc": format_utc,
+    "group_notes": groups.group_notes,
     "group_update": groups.group_update,
     "group_updates": groups.group_updates,
     "incomplete": runtime.incomplete,
@@ -267,12 +295,16 @@ def _write(code: Code, mapping: Mapping) -> None:
     written = changes.read_changes(code, mapping)
     ids.write_rule_links(code, mapping)
     notes.write_note(code, mapping)
+    notes.write_group_notes(code, mapping)
     notes.write_updates(code, mapping)
     extras = _read_extras(code, mapping)
     changes.write_changes(code, mapping, written)
     code.line(f"draft = Draft(event, who, time, p, key, uuid, received, wall, junk, w{', note' * code.observing})")
     for text in extras:
         code.line(text)
+    # What is said of groups comes last: the events of a row are numbered by their places, here as in an apply.
+    if code.observing and notes.notes_groups(mapping):
+        code.line("if of_groups: return [draft, *(more or ()), *of_groups]")
     code.line("if more is None: return draft")
     code.line("return [draft, *more]")
 

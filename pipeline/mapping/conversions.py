@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline import values
+from pipeline.json_limits import unsendable
 from pipeline.mapping.runtime import encode, text_of
 from pipeline.values import FALSE, TRUE, BadValue, Value
 
@@ -20,6 +21,8 @@ def as_number(value: Value) -> Value:
     text = (values.text(value) or "").strip()
     if not _NUMBER.fullmatch(text):
         raise BadValue(f"not a number: {text[:60]!r}")
+    if problem := unsendable(text.encode()):
+        raise BadValue(problem)
     return value if type(value) is not str and not _is_text(value) else Raw(text.encode())
 
 
@@ -48,6 +51,8 @@ def as_json(value: Value) -> Value:
         msgspec.json.decode(held)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise BadValue(f"not JSON: {error}") from None
+    if problem := unsendable(bytes(held)):
+        raise BadValue(problem)
     return held
 
 

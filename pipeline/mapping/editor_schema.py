@@ -77,9 +77,9 @@ def _kind(kind: Kind) -> Schema:
             return {"enum": [*words, *(_BOOLEANS[word] for word in words if word in _BOOLEANS)]}
         case Json():
             return {"type": "string", "contentMediaType": "application/json"}
-        case ListOf(item):
+        case ListOf(item, most):
             one = _kind(item)
-            return {"anyOf": [one, {"type": "array", "items": one}]}
+            return {"anyOf": [one, {"type": "array", "items": one, **({"maxItems": most} if most else {})}]}
         case TableOf(item):
             return {"type": "object", "additionalProperties": _kind(item)}
         case Verbs(family):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pipeline.mapping import language
 from pipeline.mapping.kinds import (
+    CANDIDATES,
     CONDITION,
     NAMES,
     TEXT,
@@ -40,8 +41,8 @@ LINK = Section(
             " person: `distinct_id` is the tool's number of a person, never an id, and `other` an id of that person",
             True,
         ),
-        "distinct_id": Field(VALUES, "the id that stays: the first of these that names somebody"),
-        "other": Field(VALUES, "the id that is absorbed: the first of these that names somebody else"),
+        "distinct_id": Field(CANDIDATES, "the id that stays: the first of these that names somebody"),
+        "other": Field(CANDIDATES, "the id that is absorbed: the first of these that names somebody else"),
         "version": Field(VALUE, "for kind person: of rows about one id, the one with the greatest number counts"),
         "of": Field(VALUE, "instead of these two: a list of ids, all of one person"),
         "when": Field(CONDITION, "only rows of which this holds"),
@@ -54,7 +55,7 @@ PAIR = Section(
     language.PairRule,
     {
         "user": Field(VALUE, "the id of a user", True),
-        "anonymous": Field(VALUES, "other ids, such as a device's: the first that is there and is not the user's"),
+        "anonymous": Field(CANDIDATES, "other ids, such as a device's: the first that is there and is not the user's"),
     },
 )
 
@@ -113,6 +114,18 @@ SPREAD = Section(
     short="from",
 )
 SPREADS = ListOf(SPREAD)
+
+BLANKS = Section(
+    "blanks",
+    language.Blanks,
+    {
+        "csv": Field(
+            Choice(("missing", "value")),
+            "a blank cell of a delimited file is missing, as if the row had no such column (default), or a value: the"
+            " empty text. Quotes around it make no difference",
+        ),
+    },
+)
 
 BLANK = Section(
     "blank",
@@ -189,6 +202,7 @@ GROUPS = Section(
         "types": Field(VALUE_TABLE, "group type: its key, or a list of keys of which the first counts"),
         "open": Field(VALUE, "an object of group type and key, or list of keys"),
         "setting": Field(TEXT, "the --set name whose value lists, with commas, properties that are group types"),
+        "set": Field(VALUE, "an object of type, key and properties: what the row says of groups beside being an event"),
     },
 )
 
@@ -260,6 +274,10 @@ CASE = Section(
         "zones": Field(NAMES, "as given with --timezone"),
         "dialect": Field(Choice(("contract", "posthog")), "the target's spelling"),
         "path": Field(TEXT, "the file that the row stands in, with its folders (`table_from_path`)"),
+        "format": Field(
+            Choice(("json", "csv")),
+            "csv: every value is the text of a cell, and blank ones are what `blanks` says; json when left out",
+        ),
     },
     placed=True,
 )
@@ -285,6 +303,9 @@ MAPPING = Section(
         ),
         "settings": Field(TableOf(SETTING), "--set names this mapping takes, and what each means"),
         "tables": Field(TableOf(TEXTS), "lookup tables, by name"),
+        "blanks": Field(
+            BLANKS, "by format, what a blank value is to every reference; in JSON and Parquet it is a value"
+        ),
         "decoder": Field(Verbs("decoder"), "what turns one odd row into plain ones"),
         "table_from_path": Field(
             TABLE_FROM_PATH, "how the table of a file is told by its folders and name, as if by --set table=NAME"
@@ -311,7 +332,7 @@ MAPPING = Section(
                 "distinct_id",
                 language.Ids,
                 {
-                    "first": Field(VALUES, "candidates, best first; junk ids are passed over", True),
+                    "first": Field(CANDIDATES, "candidates, best first; junk ids are passed over", True),
                     "junk": Field(NAMES, "this tool's own words for nobody, in any case"),
                 },
                 short="first",

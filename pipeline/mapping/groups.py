@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapping.runtime import Warnings, encode, item_of, members_of, opened, text_of
+from pipeline.mapping.runtime import Warnings, can_be_sent, encode, item_of, members_of, opened, text_of
 from pipeline.schema import Fault, GroupUpdate, Skip
 from pipeline.values import Value
 
@@ -68,6 +68,27 @@ def group_updates(
         for key, held in (opened(keyed) or {}).items():
             updates += group_update(kind, key, held, time, received, warnings)
     return updates or [Skip("empty_group_update")]
+
+
+def group_notes(
+    value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+) -> tuple[list[GroupUpdate], Warnings]:
+    """The updates in an object of type → key → properties that a row has beside its event, and the warnings.
+
+    A group that could not be sent is left out with the warning `bad_value`: it is no reason to lose the event. Blank
+    types and keys, and groups without properties, say nothing. Raises BadValue for other shapes.
+    """
+    updates: list[GroupUpdate] = []
+    for kind, keyed in (opened(value) or {}).items():
+        for key, held in (opened(keyed) or {}).items():
+            properties = opened(held)
+            if not properties or not kind.strip() or not key.strip():
+                continue
+            if can_be_sent(f"${kind}_{key}"):
+                updates.append(GroupUpdate(kind, key, time, properties, received))
+            else:
+                warnings += (("bad_value", f"of a group that cannot be sent: {kind[:40]!r} {key[:40]!r}"),)
+    return updates, warnings
 
 
 def group_update(

@@ -32,9 +32,10 @@ class Json:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; a single item may stand alone."""
+    """A list, of at most so many items unless `most` is 0; a single item may stand alone."""
 
     item: Kind
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,9 @@ NAMES = ListOf(TEXT)
 TEXTS = TableOf(TEXT)
 VALUE = Verbs("value")
 VALUES = ListOf(VALUE)
+MOST_CANDIDATES = 32
+"""Each is looked at where those before it fail: one level deeper in the text of a mapper."""
+CANDIDATES = ListOf(VALUE, MOST_CANDIDATES)
 VALUE_TABLE = TableOf(VALUE)
 CONDITION = Verbs("condition")
 CONDITIONS = ListOf(CONDITION)

@@ -143,6 +143,21 @@ class Blank:
 
 
 @dataclass(frozen=True, slots=True)
+class Blanks:
+    """What a blank value of a format is, for every reference: `missing`, or a `value` (the empty text).
+
+    Only of delimited text there is a choice: its writers have no other way to write a null.
+    """
+
+    csv: str = "missing"
+
+    @property
+    def in_cells(self) -> bool:
+        """Whether a blank cell of delimited text is a value."""
+        return self.csv == "value"
+
+
+@dataclass(frozen=True, slots=True)
 class Properties:
     """What becomes of a row's properties. `open` None: the row's own columns are the properties."""
 
@@ -192,11 +207,15 @@ class GroupUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The groups an event belongs to: named one by one, or an object of type → key or list of keys."""
+    """The groups an event belongs to: named one by one, or an object of type → key or list of keys.
+
+    `set` is an object of type → key → properties: what the row says of groups beside being an event.
+    """
 
     types: Map[str, Call] = field(default_factory=dict)
     open: Call | None = None
     setting: str = ""
+    set: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +276,7 @@ class Case:
     zones: tuple[str, ...] = ()
     dialect: str = "contract"
     path: str = ""
+    format: str = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +291,7 @@ class Mapping:
     recognise: tuple[Recognise, ...] = ()
     settings: Map[str, Setting] = field(default_factory=dict)
     tables: Map[str, Map[str, str]] = field(default_factory=dict)
+    blanks: Blanks = field(default_factory=Blanks)
     decoder: Call | None = None
     table_from_path: TableFromPath | None = None
     events: Map[str, EventRule] = field(default_factory=dict)

@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from pipeline.errors import MappingError, WrongFile
+from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.mapping import (  # noqa: F401  (declares the verbs)
     call_table,
     conditions,
@@ -41,6 +42,13 @@ from pipeline.mapping.kinds import (
 )
 from pipeline.mapping.language import FORMAT, Call, Mapping, Place
 
+MOST_LEVELS = 32
+"""So deep may lists and tables be nested; a shipped mapping has 9 levels. Each level may indent the text of a mapper
+once or twice, and Python takes 100 of those."""
+
+MOST_STEPS = 64
+"""A row with more levels is a reject, so a longer reference could refer to nothing."""
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -66,9 +74,18 @@ class Reader:
         self._error = error
 
     def compose(self, text: str) -> yaml.Node | None:
+        levels = 0
         try:
             for event in yaml.parse(text, Loader=_Loader):
                 mark = event.start_mark
+                # Counted while it is parsed: to compose a tree of many more levels takes the stack, and long.
+                levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                if levels > MOST_LEVELS:
+                    raise self._at(
+                        mark,
+                        f"lists and tables are nested more than {MOST_LEVELS} levels deep",
+                        "write it with fewer levels; `all` and `any` take lists of conditions",
+                    )
                 if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                     raise self._at(
                         mark, "anchors and aliases are not part of the language", "write it twice, or use a table"
@@ -117,8 +134,13 @@ class Reader:
                 return self.choice(node, words, name)
             case Json():
                 return self.json(node, name)
-            case ListOf(item):
+            case ListOf(item, most):
                 if isinstance(node, yaml.SequenceNode):
+                    if most and len(node.value) > most:
+                        beyond = node.value[most]
+                        raise self.wrong(
+                            beyond, f"{name!r} takes at most {most}, not {len(node.value):,}", "leave some out"
+                        )
                     return tuple(self.read(one, item, name) for one in node.value)
                 return (self.read(node, item, name),)
             case TableOf(item):
@@ -148,6 +170,9 @@ class Reader:
     def json(self, node: yaml.Node, name: str) -> str:
         text = self.text(node, name).strip()
         try:
+            # The depth at which the decoder itself gives up depends on the version of Python.
+            if depth(text.encode()) > MAX_DEPTH:
+                raise self.wrong(node, f"{name!r} is nested too deeply; a row has at most {MAX_DEPTH} levels", "")
             msgspec.json.decode(text.encode())
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise self.wrong(
@@ -201,6 +226,8 @@ class Reader:
         if isinstance(node, yaml.ScalarNode) and family == "value":
             if not node.value:
                 raise self.wrong(node, f"{name!r} is empty", "name a property, or use {const: text}")
+            if node.value[:1] == "/" and node.value.count("/") > MOST_STEPS:
+                raise self.wrong(node, f"{name!r} has more than {MOST_STEPS} steps, and no row has as many levels", "")
             return Call("ref", {"ref": node.value}, self.place(node))
         if not isinstance(node, yaml.MappingNode):
             raise self.wrong(node, f"{name!r} takes a {family}", f"a table with one of: {', '.join(known)}")

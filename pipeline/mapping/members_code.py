@@ -13,6 +13,9 @@ from pipeline.mapping.code import Code, Local
 from pipeline.mapping.language import Call
 from pipeline.schema import Options
 
+MOST_RENAMES = 30_000
+"""So many changes `native.Renames` takes at once; a mapping with more goes without it."""
+
 
 class MembersCode(Code):
     """`Code` over Members. `suits` is False once the mapping asked for what only a dict can answer."""

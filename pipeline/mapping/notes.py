@@ -78,6 +78,25 @@ def _written(code: Code, held: dict[str, str], spreads: list[str]) -> str:
     return name
 
 
+def notes_groups(mapping: Mapping) -> bool:
+    """Whether rows say something of groups beside being events."""
+    return mapping.groups is not None and mapping.groups.set is not None
+
+
+def write_group_notes(code: Code, mapping: Mapping) -> None:
+    """Set `of_groups`, the updates of groups that the row states beside its event."""
+    if mapping.groups is None or mapping.groups.set is None:
+        return
+    before = len(code.lines)
+    code.line("of_groups = ()")
+    with code.block("try:"):
+        held = code.present(mapping.groups.set).name
+        code.line(f"if {held} is not None: of_groups, w = group_notes({held}, time, received, w)")
+    code.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a group: ' + str(error)),)")
+    if not code.observing:
+        del code.lines[before:]
+
+
 def write_updates(code: Code, mapping: Mapping) -> None:
     """Rows that say something of a person or a group and nothing else end here."""
     rules = enumerate(mapping.events.values(), 1)
@@ -89,6 +108,8 @@ def write_updates(code: Code, mapping: Mapping) -> None:
             with code.block(f"if rule == {number}:"):
                 if rule.update:
                     code.line("update = PersonUpdate(who, time, note, received, junk, w)")
+                    if code.observing and notes_groups(mapping):
+                        code.line("if of_groups: return [update, *(more or ()), *of_groups]")
                     code.line("return update if more is None else [update, *more]")
                 elif rule.profiles is not None:
                     _write_profiles(code, rule.profiles, mapping.event.place)

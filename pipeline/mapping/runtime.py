@@ -274,7 +274,7 @@ def with_pair(
     any other row. An id that no row could be sent with says nothing and spoils nothing."""
     if note.anonymous is None or not isinstance(updates[0], GroupUpdate):
         return updates
-    if not _can_be_sent(who):
+    if not can_be_sent(who):
         return updates
     return [*updates, PersonUpdate(who, time, Note(note.user, note.anonymous), received)]
 
@@ -292,7 +292,7 @@ def _is_count(text: str, digits: int) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= digits
 
 
-def _can_be_sent(who: str | None) -> bool:
+def can_be_sent(who: str | None) -> bool:
     """Whether an id names somebody, and is no longer than the service takes nor changed by it."""
     if not who:
         return False
@@ -356,7 +356,7 @@ class Profiles:
         for one in map(opened, values.items(each) or []):
             held = one or {}
             update = self._update(held.get(self._id), held.get(self._properties), time, received)
-            if _can_be_sent(update.distinct_id):
+            if can_be_sent(update.distinct_id):
                 good.append(update)
             else:
                 bad.append(update)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import UsageError
-from pipeline.mapping.cases import describe, read_row
+from pipeline.mapping.cases import describe, row_of
 from pipeline.mapping.compiler import compile_mapping
 from pipeline.mapping.language import FORMAT
 from pipeline.mapping.loader import parse
@@ -23,28 +23,34 @@ _AS_OF = 4_102_444_800_000_000
 
 @dataclass(frozen=True, slots=True)
 class SurveyedField:
-    """One column of an export: its JSON type in most rows, the share of rows without it, and some values."""
+    """One column of an export: its JSON type in most rows, the share of rows without it, and some values.
+
+    `unique` says in how many rows its values were compared and found in one row each, 0 where they were not, or one
+    stands in several; the copies of a row count as one.
+    """
 
     name: str
     type: str
     nulls: float = 0.0
     examples: tuple[str, ...] = ()
+    unique: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """What is known of an export: the tool it may be of, its columns, and one row as JSON text."""
+    """What is known of an export: the tool it may be of, its columns, and one row as JSON text in a case's `format`."""
 
     tool: str
     fields: tuple[SurveyedField, ...]
     row: str
+    format: str = "json"
 
 
 _EVENT = ("event", "event_name", "event_type", "name", "action", "type")
 _PERSON = ("distinct_id", "user_id", "userid", "customer_id", "client_id", "user", "uid", "email")
 _ANONYMOUS = ("anonymous_id", "anonymousid", "device_id", "deviceid", "visitor_id", "cookie_id", "session_id")
 _TIME = ("timestamp", "time", "event_time", "created_at", "occurred_at", "sent_at", "date", "ts", "at")
-_KEY = ("uuid", "event_id", "message_id", "messageid", "insert_id", "$insert_id", "id")
+KEYS = ("uuid", "event_id", "message_id", "messageid", "insert_id", "$insert_id", "id")
 _OBJECT = ("properties", "event_properties", "props", "params", "attributes")
 
 
@@ -55,7 +61,8 @@ def starting_mapping(survey: Surveyed) -> str:
     person = _pick(columns, (*_PERSON, *_ANONYMOUS), "the person's id", "distinct_id")
     time = _pick(columns, _TIME, "the time", "timestamp")
     others = [name for name in _named(columns, (*_PERSON, *_ANONYMOUS)) if name != person]
-    keys = [name for name in _named(columns, _KEY) if name not in (event, person, time)]
+    likely = [name for name in _named(columns, KEYS) if name not in (event, person, time)]
+    keys = [name for name in likely if columns[name].unique]
     opened = next((name for name in _named(columns, _OBJECT) if columns[name].type == "object"), None)
     unit = _unit(columns[time])
     tool = re.sub(r"[^a-z0-9_]+", "_", survey.tool.lower()).strip("_") or "my_tool"
@@ -90,7 +97,14 @@ def starting_mapping(survey: Surveyed) -> str:
     if keys:
         lines += [
             "# What makes a row one event of the tool: rows with one key are one event.",
+            f"# No two of {columns[keys[0]].unique:,} rows that were looked at share it.",
             f"key: {{of: [{', '.join(ref(name) for name in keys[:1])}], needs: [{ref(keys[0])}]}}",
+            "",
+        ]
+    elif likely:
+        lines += [
+            f"# {', '.join(map(_quote, likely))}: different rows share a value, so it is no key.",
+            "# A row's whole content is its key.",
             "",
         ]
     else:
@@ -109,7 +123,7 @@ def starting_mapping(survey: Surveyed) -> str:
         for field in survey.fields
     ]
     text = "\n".join(lines) + "\n"
-    return text + _case(text, survey.row)
+    return text + _case(text, survey.row, survey.format)
 
 
 _RENAMES = {
@@ -178,10 +192,12 @@ def _some(examples: Sequence[str]) -> str:
     return f", such as {shown}" if shown else ""
 
 
-def _case(text: str, row: str) -> str:
+def _case(text: str, row: str, form: str) -> str:
     """The case of the one known row, saying what the mapping makes of it now."""
-    made = compile_mapping(parse(text, "new mapping"), Options(as_of=_AS_OF)).map_row(read_row(row))
-    lines = ["", "cases:", "  - name: a row as it stood in the export", f"    row: {_single(row)}", "    gives:"]
+    mapping = parse(text, "new mapping")
+    made = compile_mapping(mapping, Options(as_of=_AS_OF)).map_row(row_of(mapping, row, form))
+    lines = ["", "cases:", "  - name: a row as it stood in the export", f"    row: {_single(row)}"]
+    lines += [*(["    format: csv"] if form == "csv" else []), "    gives:"]
     for outcome in made if isinstance(made, list) else [made]:
         told: dict[str, Any] = describe(outcome)
         lines += [

@@ -43,6 +43,13 @@ def load(name_or_path: str) -> Mapping:
     return _read(path, name_or_path)
 
 
+def of_tool(tool: str) -> list[Mapping]:
+    """The shipped mappings of a tool."""
+    line = f"\ntool: {tool}\n"
+    names = (path.stem for path in sorted(folder().glob("*.yaml")) if line in path.read_text(encoding="utf-8"))
+    return [load(name) for name in names]
+
+
 @dataclass(frozen=True, slots=True)
 class Compile:
     """A mapping's text as something that can travel to a worker process and become a mapper there."""

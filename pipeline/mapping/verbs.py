@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 
 from pipeline.errors import MappingError, UsageError
+from pipeline.json_limits import unsendable
 from pipeline.mapping import conversions, runtime
 from pipeline.mapping.code import Code, Local
 from pipeline.mapping.grammar import TYPES
@@ -56,6 +57,8 @@ def const(code: Code, call: Call) -> Local:
 
 @value("json", "a fixed JSON value", json=Field(Json(), "JSON text, such as '12.50' or 'true'", True))
 def json(code: Code, call: Call) -> Local:
+    if problem := unsendable(call.given["json"].encode()):
+        raise _wrong(call, f"json: {problem}", "the service would refuse every event with it")
     return Local(code.const(msgspec.Raw(call.given["json"].encode())), "value")
 
 
@@ -97,7 +100,7 @@ def first(code: Code, call: Call) -> Local:
     return Local(name, "value")
 
 
-_HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
+HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 
 
 @value(
@@ -111,7 +114,7 @@ def template(code: Code, call: Call) -> Local:
     holes: list[str] = []
     end = 0
     text = call.given["template"]
-    for hole in _HOLE.finditer(text):
+    for hole in HOLE.finditer(text):
         pieces.append(repr(text[end : hole.start()]))
         end = hole.end()
         if hole.group(1):
@@ -124,7 +127,7 @@ def template(code: Code, call: Call) -> Local:
             raise _wrong(call, "a single brace in a template", "write {{ or }} for a brace")
     pieces.append(repr(text[end:]))
     whole = " and ".join(f"{hole} is not None" for hole in holes) or "True"
-    code.line(f"{name} = ({' + '.join(pieces)}) if {whole} else None")
+    code.line(f"{name} = ''.join(({', '.join(pieces)},)) if {whole} else None")
     return Local(name, "text")
 
 
@@ -241,8 +244,8 @@ def unless(code: Code, call: Call) -> Local:
     of=Field(VALUE, "the list", True),
 )
 def item(code: Code, call: Call) -> Local:
-    if not call.given["item"].isdecimal():
-        raise _wrong(call, "which item is not a number", "write item: 0 for the first")
+    if not re.fullmatch(r"[0-9]{1,9}", call.given["item"]):
+        raise _wrong(call, "which item is not a number of at most nine digits", "write item: 0 for the first")
     source = code.present(call.given["of"]).name
     name = code.local()
     code.line(f"{name} = item_of({source}, {int(call.given['item'])})")

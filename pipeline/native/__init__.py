@@ -11,14 +11,13 @@ made in Python, at half the speed. tests/test_native.py holds one against the ot
     fill, uuids5                    the times and uuids of many events
     Ids, Pairs, Properties          what many rows say of these, folded as it is heard
     Observer                        what a plan keeps of an event
+    Tally                           how many rows have each name
 """
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
-
-import msgspec
 
 if TYPE_CHECKING:
     from pipeline.native import _native as native
@@ -32,6 +31,3 @@ else:
 
 AVAILABLE: bool = native is not None
 """Whether this process has the C part and may use it."""
-
-if AVAILABLE:
-    native.borrow(msgspec.Raw, msgspec.json.Encoder().encode, msgspec.json.Decoder(str).decode)

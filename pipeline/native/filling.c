@@ -88,8 +88,11 @@ fill(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
     int64_t known = -1;
     char date[11], time[27];
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(given[1]); i++) {
-        Py_ssize_t end = PyLong_AsSsize_t(PyList_GET_ITEM(given[1], i));
-        int64_t us = PyLong_AsLongLong(PyList_GET_ITEM(given[2], i));
+        PyObject *place = PyList_GET_ITEM(given[1], i), *time_of = PyList_GET_ITEM(given[2], i);
+        if (!PyLong_Check(place) || !PyLong_Check(time_of)) /* of anything else Python would make a number */
+            return PyErr_Format(PyExc_TypeError, "ends and times are whole numbers");
+        Py_ssize_t end = PyLong_AsSsize_t(place);
+        int64_t us = PyLong_AsLongLong(time_of);
         if (PyErr_Occurred())
             return NULL;
         if (us < 0 || us >= LAST)
@@ -121,6 +124,10 @@ uuids5(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
         return NULL;
     unsigned char *to = (unsigned char *)PyBytes_AS_STRING(all);
     for (Py_ssize_t i = 0; i < keys; i++, to += UUID) {
+        if (keys != PyList_GET_SIZE(given[1])) { /* a codec that was put in another's place may have changed it */
+            Py_DECREF(all);
+            return PyErr_Format(PyExc_RuntimeError, "the keys changed while they were read");
+        }
         PyObject *key = PyList_GET_ITEM(given[1], i), *odd = NULL;
         Py_ssize_t length;
         const char *text = PyUnicode_AsUTF8AndSize(key, &length);

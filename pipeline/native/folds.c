@@ -53,14 +53,21 @@ hash_of(PyObject *one, PyObject *other)
     return hash ^ (hash >> 29);
 }
 
+static int
+are_texts(PyObject *one, PyObject *other)
+{
+    if (PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other))
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "two str were expected");
+    return 0;
+}
+
 /* The entry of two texts; a new one has no kind. NULL with an exception. */
 static Entry *
 entry_of(Fold *self, PyObject *one, PyObject *other)
 {
-    if (!PyUnicode_CheckExact(one) || !PyUnicode_CheckExact(other)) {
-        PyErr_SetString(PyExc_TypeError, "two str were expected");
+    if (!are_texts(one, other))
         return NULL;
-    }
     if (self->used == self->room && grow(self) < 0)
         return (Entry *)PyErr_NoMemory();
     uint64_t hash = hash_of(one, other), at = hash & self->mask;
@@ -87,18 +94,24 @@ entry_near(Fold *self, int32_t guess, PyObject *one, PyObject *other)
     return entry_of(self, one, other);
 }
 
-/* Take the newest entry out again. */
-static void
-forget_last(Fold *self)
+/* The entry of two texts where there is one. */
+static const Entry *
+entry_there(const Fold *self, int32_t guess, PyObject *one, PyObject *other)
 {
-    Entry *last = &self->entries[self->used - 1];
-    uint64_t at = last->hash & self->mask;
-    while (self->slots[at] != (int32_t)self->used)
-        at = (at + 1) & self->mask;
-    self->slots[at] = 0;
-    self->used--;
-    Py_CLEAR(last->one);
-    Py_CLEAR(last->other);
+    if (guess > 0 && guess <= self->used) {
+        const Entry *entry = &self->entries[guess - 1];
+        if (same_text(entry->one, one) && same_text(entry->other, other))
+            return entry;
+    }
+    if (self->room == 0)
+        return NULL;
+    uint64_t hash = hash_of(one, other), at = hash & self->mask;
+    for (; self->slots[at]; at = (at + 1) & self->mask) {
+        const Entry *entry = &self->entries[self->slots[at] - 1];
+        if (entry->hash == hash && same_text(entry->one, one) && same_text(entry->other, other))
+            return entry;
+    }
+    return NULL;
 }
 
 static int
@@ -108,26 +121,39 @@ number_of(PyObject *given, int64_t *number)
     return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* All entries as tuples: the two texts, the kind, the numbers, and the value where there is one. */
+/* All entries as tuples. To make one may run Python (the garbage collector does), and so let the fold grow. */
+static PyObject *
+listed(const Fold *self, PyObject *tuple_of(const Entry *))
+{
+    PyObject *list = PyList_New(0);
+    for (Py_ssize_t n = 0; list != NULL && n < self->used; n++) {
+        PyObject *tuple = tuple_of(&self->entries[n]);
+        if (tuple == NULL || PyList_Append(list, tuple) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(tuple);
+    }
+    return list;
+}
+
+/* The two texts, the kind, the numbers, and the value where there is one. */
+static PyObject *
+tuple_of(const Entry *one)
+{
+    const int64_t *of = one->numbers;
+    if (one->value == NULL)
+        return Py_BuildValue("(OOLLLLL)", one->one, one->other, (long long)one->kind, (long long)of[0],
+                             (long long)of[1], (long long)of[2], (long long)of[3]);
+    PyObject *value = Py_NewRef(one->value);
+    PyObject *tuple = Py_BuildValue("(OOLLLLO)", one->one, one->other, (long long)one->kind, (long long)of[0],
+                                    (long long)of[1], (long long)of[2], value);
+    Py_DECREF(value);
+    return tuple;
+}
+
 static PyObject *
 told(Fold *self, PyObject *Py_UNUSED(nothing))
 {
-    PyObject *list = PyList_New(self->used);
-    for (Py_ssize_t n = 0; list != NULL && n < self->used; n++) {
-        const Entry *one = &self->entries[n];
-        const int64_t *of = one->numbers;
-        PyObject *tuple =
-            one->value != NULL
-                ? Py_BuildValue("(OOLLLLO)", one->one, one->other, (long long)one->kind, (long long)of[0],
-                                (long long)of[1], (long long)of[2], one->value)
-                : Py_BuildValue("(OOLLLLL)", one->one, one->other, (long long)one->kind, (long long)of[0],
-                                (long long)of[1], (long long)of[2], (long long)of[3]);
-        if (tuple == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, n, tuple);
-    }
-    return list;
+    return listed(self, tuple_of);
 }
 
 static Py_ssize_t
@@ -255,22 +281,19 @@ see(Fold *self, PyObject *const *given, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-/* All ids as tuples: the id, first, events, place, whether it is a user's. */
+/* The id, first, events, place, whether it is a user's. */
+static PyObject *
+id_of(const Entry *one)
+{
+    const int64_t *of = one->numbers;
+    return Py_BuildValue("(OLLLO)", one->one, (long long)of[0], (long long)of[1], (long long)of[2],
+                         one->kind & USERS ? Py_True : Py_False);
+}
+
 static PyObject *
 ids_told(Fold *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *list = PyList_New(self->used);
-    for (Py_ssize_t n = 0; list != NULL && n < self->used; n++) {
-        const Entry *one = &self->entries[n];
-        const int64_t *of = one->numbers;
-        PyObject *tuple = Py_BuildValue("(OLLLO)", one->one, (long long)of[0], (long long)of[1], (long long)of[2],
-                                        one->kind & USERS ? Py_True : Py_False);
-        if (tuple == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, n, tuple);
-    }
-    return list;
+    return listed(self, id_of);
 }
 
 /* --- pairs ----------------------------------------------------------------------------------------------- */
@@ -310,6 +333,10 @@ hear(Fold *self, PyObject *const *given, Py_ssize_t count)
     }
     if (number_of(given[2], &kind) < 0 || number_of(given[4], &place) < 0)
         return NULL;
+    if (kind <= 0 || kind > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "a kind is a bit of 31");
+        return NULL;
+    }
     if (given[3] != Py_None) {
         if (number_of(given[3], &first) < 0)
             return NULL;
@@ -322,63 +349,84 @@ hear(Fold *self, PyObject *const *given, Py_ssize_t count)
 
 /* --- properties -------------------------------------------------------------------------------------------- */
 
-/* Whether `value`, as JSON, is greater (1) or less (-1) than the one that is held; 2 with an exception. */
-static int
-against(Fold *self, PyObject *value, PyObject *held, PyObject **json)
+/* A value as JSON; NULL with an exception. */
+static PyObject *
+json_of(const Fold *self, PyObject *value)
 {
-    *json = PyObject_CallOneArg(self->json_of, value);
-    if (*json == NULL)
-        return 2;
-    if (!PyBytes_CheckExact(*json)) {
-        Py_CLEAR(*json);
-        PyErr_SetString(PyExc_TypeError, "bytes were expected");
-        return 2;
+    if (self->json_of == NULL) {
+        PyErr_SetString(PyExc_TypeError, "this fold has no values");
+        return NULL;
     }
-    if (held == NULL)
+    PyObject *json = PyObject_CallOneArg(self->json_of, value);
+    if (json == NULL || PyBytes_CheckExact(json))
+        return json;
+    Py_DECREF(json);
+    PyErr_SetString(PyExc_TypeError, "bytes were expected");
+    return NULL;
+}
+
+/* Whether one JSON is greater (1) or less (-1) than another. */
+static int
+against(PyObject *one, PyObject *other)
+{
+    Py_ssize_t length = PyBytes_GET_SIZE(one), others = PyBytes_GET_SIZE(other);
+    int order = memcmp(PyBytes_AS_STRING(one), PyBytes_AS_STRING(other), (size_t)(length < others ? length : others));
+    return order ? (order > 0) - (order < 0) : (length > others) - (length < others);
+}
+
+/* What comes of a saying beside the one that is kept: it goes under (0), counts (1), or its value decides (2). */
+static int
+rank(const Entry *entry, int kind, int64_t at, int64_t got)
+{
+    if (entry == NULL || kind > entry->kind)
         return 1;
-    Py_ssize_t one = PyBytes_GET_SIZE(*json), other = PyBytes_GET_SIZE(held);
-    int order = memcmp(PyBytes_AS_STRING(*json), PyBytes_AS_STRING(held), (size_t)(one < other ? one : other));
-    return order ? (order > 0) - (order < 0) : (one > other) - (one < other);
+    if (kind < entry->kind)
+        return 0;
+    const int64_t *of = entry->numbers;
+    if (at == of[0] && got == of[1])
+        return 2;
+    int later = at > of[0] || (at == of[0] && got > of[1]);
+    return later == (kind == SET);
 }
 
 /* Numbers are time, received, latest. */
 static int
 say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at, int64_t got)
 {
-    Entry *said = entry_near(self, *guess, owner, name);
-    if (said == NULL)
+    if (!are_texts(owner, name))
         return -1;
-    *guess = (int32_t)(said - self->entries) + 1;
-    int64_t *of = said->numbers;
-    if (said->kind == 0)
+    const Entry *known = entry_there(self, *guess, owner, name);
+    int32_t guessed = known == NULL ? 0 : (int32_t)(known - self->entries) + 1;
+    PyObject *json = NULL;
+    if (rank(known, kind, at, got)) {
+        /* What turns a value into JSON is Python, and may say something, too: all is looked up again. */
+        if ((json = json_of(self, value)) == NULL)
+            return -1;
+        if (known != NULL)
+            known = entry_there(self, guessed, owner, name);
+    }
+    Entry *entry = known == NULL ? entry_of(self, owner, name) : &self->entries[known - self->entries];
+    if (entry == NULL) {
+        Py_XDECREF(json);
+        return -1;
+    }
+    *guess = (int32_t)(entry - self->entries) + 1;
+    int64_t *of = entry->numbers;
+    int wins = json == NULL ? 0 : rank(entry->kind == 0 ? NULL : entry, kind, at, got);
+    if (wins == 2)
+        wins = against(json, entry->value) == (kind == SET ? 1 : -1);
+    if (entry->kind == 0 || at > of[2])
         of[2] = at;
-    int wins, same = said->kind != 0 && at == of[0] && got == of[1];
-    if (kind == SET)
-        wins = said->kind != SET || at > of[0] || (at == of[0] && got > of[1]);
-    else
-        wins = said->kind == 0 || (said->kind == SET_ONCE && (at < of[0] || (at == of[0] && got < of[1])));
-    if (at > of[2])
-        of[2] = at;
-    if (!wins && !(same && said->kind == kind))
+    if (!wins) {
+        Py_XDECREF(json);
         return 0;
-    PyObject *json;
-    Py_ssize_t place = said - self->entries;
-    int order = against(self, value, said->value, &json);
-    if (order == 2) {
-        if (self->entries[place].value == NULL)
-            forget_last(self);
-        return -1;
     }
-    said = &self->entries[place];
-    if (wins || (kind == SET ? order > 0 : order < 0)) {
-        self->bytes += PyBytes_GET_SIZE(json) - (said->value == NULL ? 0 : PyBytes_GET_SIZE(said->value));
-        of = said->numbers;
-        of[0] = at, of[1] = got;
-        said->kind = kind;
-        Py_XSETREF(said->value, json);
-    }
-    else
-        Py_DECREF(json);
+    PyObject *before = entry->value;
+    self->bytes += PyBytes_GET_SIZE(json) - (before == NULL ? 0 : PyBytes_GET_SIZE(before));
+    of[0] = at, of[1] = got;
+    entry->kind = kind;
+    entry->value = json;
+    Py_XDECREF(before);
     return 0;
 }
 
@@ -391,7 +439,11 @@ fold_say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *given,
     int failed = values == NULL;
     int32_t near = guess == NULL ? 0 : *guess, first = 0;
     while (!failed && PyDict_Next(values, &place, &name, &value)) {
+        Py_INCREF(name); /* what turns a value into JSON may take it out of the dict */
+        Py_INCREF(value);
         failed = say(self, &near, kind, owner, name, value, at, got) < 0;
+        Py_DECREF(name);
+        Py_DECREF(value);
         first = first ? first : near;
         near++; /* those of one owner mostly stand in a row */
     }

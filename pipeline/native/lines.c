@@ -1,14 +1,15 @@
 /* Reads JSON lines: each usual line as its Members, each unusual one as its bytes, for Python to judge.
  *
  * A line is usual when it is one JSON object in valid UTF-8, strictly spelled, with no name twice, no half of a
- * surrogate pair, no deep nesting and no large exponent: nothing that Python would reject or warn about. So what is
+ * surrogate pair, no deep nesting and no number of many digits: nothing that Python would reject or warn about. So what is
  * read here needs no second look, but for integers beyond 2^53: when observing, such a line comes with its Members. */
 
 #include "native.h"
 
 #define MOST_DEPTH 64
 #define MOST_OPENED 4
-#define EXPONENT_DIGITS 3 /* from so many on an exponent may leave the range of a double */
+#define EXPONENT_DIGITS 3 /* with an exponent of so many digits a number may be beyond the range of a double, */
+#define MANY_DIGITS 200   /* or with so many digits before it: pipeline/json_limits.py decides */
 #define SAFE_INTEGER 9007199254740992u
 #define FORETOLD 256
 
@@ -161,7 +162,7 @@ skip_number(Cursor *c)
         c->at++;
     const char *digits = c->at;
     Py_ssize_t count = skip_digits(c);
-    if (count == 0 || (count > 1 && *digits == '0'))
+    if (count == 0 || (count > 1 && *digits == '0') || count >= MANY_DIGITS)
         return 0;
     int whole = 1;
     if (c->at < c->end && *c->at == '.') {

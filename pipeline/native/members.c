@@ -2,7 +2,13 @@
 
 #include "native.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#define KEPT 1 /* none is kept, so that what is used after it was freed is seen */
+#define MOST_KEPT 0
+#else
 #define KEPT 16 /* objects that are kept for the next row, with their room */
+#define MOST_KEPT KEPT
+#endif
 
 static PyObject *raw_type, *encode, *decode_text;
 static Members *kept[KEPT];
@@ -46,7 +52,7 @@ members_dealloc(Members *self)
         Py_CLEAR(one->value);
     self->used = self->live = 0;
     Py_CLEAR(self->owner);
-    if (kept_count < KEPT && self->room <= 256) {
+    if (kept_count < MOST_KEPT && self->room <= 256) {
         kept[kept_count++] = self;
         return;
     }
@@ -69,24 +75,47 @@ members_add(Members *self)
     return &self->members[self->used++];
 }
 
-Member *
-members_share(Members *self, const Members *row)
+/* Members within Members would be let go of without end, and may hold each other; a row has but one opened object, and
+ * it is made here. */
+static int
+is_no_value(PyObject *value)
 {
+    if (value == NULL || !Members_Check(value))
+        return 0;
+    PyErr_SetString(PyExc_TypeError, "Members are not a value");
+    return 1;
+}
+
+int
+members_share(Members *self, const Members *row, const Member *held, Name *name)
+{
+    Member shared = {name, held->value, held->at, held->length}; /* it may lie in what grows below */
     if (self->owner == NULL)
         self->owner = Py_XNewRef(row->owner);
     if (self->owner != row->owner) {
         PyErr_SetString(PyExc_ValueError, "the members are of two rows");
-        return NULL;
+        return -1;
     }
-    return members_add(self);
+    if (is_no_value(shared.value) || (shared.value == NULL && shared.at == NULL))
+        return PyErr_Occurred() ? -1 : 0;
+    Py_XINCREF(shared.value);
+    Member *one = members_add(self);
+    if (one == NULL) {
+        Py_XDECREF(shared.value);
+        return -1;
+    }
+    *one = shared;
+    return 0;
 }
 
+/* What a value's own end does comes last: it may change the members. */
 static void
 take_out(Members *self, Member *one)
 {
-    one->name = NULL;
-    Py_CLEAR(one->value);
+    PyObject *value = one->value;
+    *one = (Member){NULL, NULL, NULL, 0};
     self->live--;
+    Py_XDECREF(value);
 }
 
 Member *
@@ -129,6 +158,8 @@ put(Member *one, PyObject *value)
 {
     const char *at = NULL;
     Py_ssize_t length = 0;
+    if (is_no_value(value))
+        return -1;
     if ((PyObject *)Py_TYPE(value) == raw_type) {
         Py_buffer view;
         if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) < 0)
@@ -137,9 +168,9 @@ put(Member *one, PyObject *value)
         length = view.len;
         PyBuffer_Release(&view); /* a Raw never changes, and the member keeps it */
     }
-    Py_XSETREF(one->value, Py_NewRef(value));
-    one->at = at;
-    one->length = length;
+    PyObject *before = one->value;
+    *one = (Member){one->name, Py_NewRef(value), at, length};
+    Py_XDECREF(before); /* last: it may change the members */
     return 0;
 }
 
@@ -160,19 +191,21 @@ members_set(Members *self, PyObject *name, PyObject *value)
 }
 
 int
-member_encode(Member *one)
+members_encode(Members *self, Py_ssize_t place)
 {
-    if (one->at != NULL)
-        return 0;
-    PyObject *json = PyObject_CallOneArg(encode, one->value);
-    if (json == NULL)
-        return -1;
-    PyObject *raw = PyObject_CallOneArg(raw_type, json);
-    Py_DECREF(json);
-    if (raw == NULL)
-        return -1;
-    int done = put(one, raw);
-    Py_DECREF(raw);
+    PyObject *value = Py_NewRef(self->members[place].value);
+    PyObject *json = PyObject_CallOneArg(encode, value);
+    PyObject *raw = json == NULL ? NULL : PyObject_CallOneArg(raw_type, json);
+    Py_XDECREF(json);
+    int done = raw == NULL ? -1 : 0;
+    if (done == 0 && (place >= self->used || self->members[place].value != value)) {
+        PyErr_SetString(PyExc_RuntimeError, "the members changed while they were encoded");
+        done = -1;
+    }
+    if (done == 0)
+        done = put(&self->members[place], raw);
+    Py_XDECREF(raw);
+    Py_DECREF(value);
     return done;
 }
 
@@ -207,10 +240,12 @@ pop(Members *self, PyObject *const *given, Py_ssize_t count)
         PyErr_SetObject(PyExc_KeyError, given[0]);
         return NULL;
     }
-    PyObject *value = member_value(one);
-    if (value != NULL)
-        take_out(self, one);
-    return value;
+    Member out = *one;
+    *one = (Member){NULL, NULL, NULL, 0};
+    self->live--;
+    if (out.value != NULL)
+        return out.value;
+    return member_value(&out);
 }
 
 static PyObject *
@@ -231,21 +266,17 @@ enum part { KEYS, VALUES, ITEMS };
 static PyObject *
 listed(Members *self, enum part part)
 {
-    PyObject *list = PyList_New(self->live);
-    if (list == NULL)
-        return NULL;
-    Py_ssize_t place = 0;
-    for (Member *one = self->members, *end = one + self->used; one < end; one++) {
-        if (one->name == NULL)
+    PyObject *list = PyList_New(0);
+    for (Py_ssize_t i = 0; list != NULL && i < self->used; i++) {
+        const Name *name = self->members[i].name;
+        if (name == NULL)
             continue;
-        PyObject *item = part == KEYS ? Py_NewRef(one->name->text) : member_value(one);
+        PyObject *item = part == KEYS ? Py_NewRef(name->text) : member_value(&self->members[i]);
         if (part == ITEMS && item != NULL)
-            item = Py_BuildValue("(ON)", one->name->text, item);
-        if (item == NULL) {
-            Py_DECREF(list);
-            return NULL;
-        }
-        PyList_SET_ITEM(list, place++, item);
+            item = Py_BuildValue("(ON)", name->text, item);
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
     }
     return list;
 }
@@ -322,9 +353,9 @@ static PyObject *
 text(Members *self, PyObject *name)
 {
     Member *one = members_find(self, name);
-    if (one == NULL || (one->at != NULL && *one->at == 'n'))
+    if (one == NULL || member_is_null(one))
         Py_RETURN_NONE;
-    if (one->at == NULL) {
+    if (one->at == NULL || one->length == 0 || (*one->at == '"' && one->length < 2)) {
         PyErr_SetString(PyExc_TypeError, "a value of the row was expected");
         return NULL;
     }
@@ -345,7 +376,7 @@ static PyObject *
 given(Members *self, PyObject *name)
 {
     Member *one = members_find(self, name);
-    if (one == NULL || (one->at != NULL && *one->at == 'n'))
+    if (one == NULL || member_is_null(one))
         Py_RETURN_NONE;
     return member_value(one);
 }
@@ -380,15 +411,13 @@ copy(Members *self, PyObject *const *given, Py_ssize_t count)
         return wrong_count("copy");
     Members *row = (Members *)given[1];
     Member *held = members_find(row, given[2]);
-    if (held == NULL || (held->at != NULL && *held->at == 'n'))
+    if (held == NULL || member_is_null(held))
         Py_RETURN_TRUE;
     if (members_find(self, given[0]) != NULL)
         Py_RETURN_FALSE;
     Name *name = name_of(given[0]);
-    Member *one = name == NULL ? NULL : members_share(self, row);
-    if (one == NULL)
+    if (name == NULL || (held = members_find(row, given[2])) == NULL || members_share(self, row, held, name) < 0)
         return NULL;
-    *one = (Member){name, Py_XNewRef(held->value), held->at, held->length};
     Py_RETURN_TRUE;
 }
 
@@ -398,11 +427,12 @@ as_dict(Members *self, PyObject *Py_UNUSED(ignored))
     PyObject *dict = PyDict_New();
     if (dict == NULL)
         return NULL;
-    for (Member *one = self->members, *end = one + self->used; one < end; one++) {
-        if (one->name == NULL)
+    for (Py_ssize_t i = 0; i < self->used; i++) {
+        const Name *name = self->members[i].name;
+        if (name == NULL)
             continue;
-        PyObject *value = member_value(one);
-        if (value == NULL || PyDict_SetItem(dict, one->name->text, value) < 0) {
+        PyObject *value = member_value(&self->members[i]);
+        if (value == NULL || PyDict_SetItem(dict, name->text, value) < 0) {
             Py_XDECREF(value);
             Py_DECREF(dict);
             return NULL;

@@ -4,6 +4,7 @@
 
 #define SLOTS (1 << 15)
 #define MOST_SPELLINGS (1 << 14) /* a source that makes up names may not fill the memory with them */
+#define LONGEST 1000
 
 static PyObject *encode, *decode_text;
 static PyObject *numbers; /* dict: text -> number */
@@ -17,9 +18,7 @@ names_init(PyObject *encode_, PyObject *decode_text_)
 {
     encode = Py_NewRef(encode_);
     decode_text = Py_NewRef(decode_text_);
-    if (numbers == NULL)
-        numbers = PyDict_New();
-    return numbers == NULL ? -1 : 0;
+    return (numbers = PyDict_New()) == NULL ? -1 : 0;
 }
 
 static PyObject *
@@ -28,6 +27,11 @@ written(PyObject *text)
     PyObject *json = PyObject_CallOneArg(encode, text);
     if (json == NULL)
         return NULL;
+    if (!PyBytes_CheckExact(json)) {
+        Py_DECREF(json);
+        PyErr_SetString(PyExc_TypeError, "the encoder gave no bytes");
+        return NULL;
+    }
     Py_ssize_t length = PyBytes_GET_SIZE(json);
     PyObject *whole = PyBytes_FromStringAndSize(NULL, length + 2);
     if (whole != NULL) {
@@ -43,10 +47,12 @@ written(PyObject *text)
 Name *
 names_known(PyObject *text)
 {
+    if (!PyUnicode_CheckExact(text)) /* what is compared by Python of its own is no name */
+        return NULL;
     PyObject *number = PyDict_GetItemWithError(numbers, text);
     if (number != NULL)
         return names[PyLong_AsSsize_t(number)];
-    PyErr_Clear(); /* what has no hash is no name */
+    PyErr_Clear();
     return NULL;
 }
 
@@ -56,6 +62,10 @@ name_of(PyObject *text)
     Name *name = names_known(text);
     if (name != NULL)
         return name;
+    if (!PyUnicode_CheckExact(text)) {
+        PyErr_SetString(PyExc_TypeError, "a name is a str");
+        return NULL;
+    }
     if (count == room) {
         Py_ssize_t more = room ? room * 2 : 256;
         Name **larger = PyMem_Realloc(names, (size_t)more * sizeof(Name *));
@@ -81,6 +91,23 @@ name_of(PyObject *text)
     PyUnicode_InternInPlace(&name->text);
     names[count++] = name;
     return name;
+}
+
+PyObject *
+names_only(PyObject *set)
+{
+    PyObject *all = PyFrozenSet_CheckExact(set) ? PyObject_GetIter(set) : NULL, *one;
+    int only = all != NULL;
+    while (only && (one = PyIter_Next(all)) != NULL) {
+        only = PyUnicode_CheckExact(one);
+        Py_DECREF(one);
+    }
+    Py_XDECREF(all);
+    if (only && !PyErr_Occurred())
+        return Py_NewRef(set);
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "a frozenset of names was expected");
+    return NULL;
 }
 
 static uint32_t
@@ -124,6 +151,8 @@ read_name(const char *bytes, Py_ssize_t length)
 Spelling *
 spelling_of(const char *bytes, Py_ssize_t length)
 {
+    if (length > LONGEST)
+        return NULL;
     uint32_t hash = hash_of(bytes, length);
     Spelling *slot = &slots[hash % SLOTS];
     while (slot->bytes != NULL) {
@@ -132,7 +161,7 @@ spelling_of(const char *bytes, Py_ssize_t length)
         if (++slot == slots + SLOTS)
             slot = slots;
     }
-    if (spellings == MOST_SPELLINGS || length > 1000)
+    if (spellings == MOST_SPELLINGS)
         return NULL;
     Name *name = read_name(bytes, length);
     if (name == NULL)
@@ -146,15 +175,15 @@ spelling_of(const char *bytes, Py_ssize_t length)
     return slot;
 }
 
-uint16_t *
+uint32_t *
 answer_of(Answers *answers, const Name *name)
 {
     if (name->number >= answers->room) {
         Py_ssize_t more = name->number + 256;
-        uint16_t *larger = PyMem_Realloc(answers->known, (size_t)more * sizeof(uint16_t));
+        uint32_t *larger = PyMem_Realloc(answers->known, (size_t)more * sizeof(uint32_t));
         if (larger == NULL)
-            return (uint16_t *)PyErr_NoMemory();
-        memset(larger + answers->room, 0, (size_t)(more - answers->room) * sizeof(uint16_t));
+            return (uint32_t *)PyErr_NoMemory();
+        memset(larger + answers->room, 0, (size_t)(more - answers->room) * sizeof(uint32_t));
         answers->known = larger;
         answers->room = more;
     }

@@ -28,22 +28,25 @@ typedef struct {
     Name *name;
 } Spelling;
 
-int names_init(PyObject *encode, PyObject *decode_text);
-/* The name of a str; NULL with an exception when memory lacks. */
+int names_init(PyObject *encode, PyObject *decode_text); /* once, as the others below */
+/* The name of a str; NULL with an exception for anything else, and when memory lacks. */
 Name *name_of(PyObject *text);
 /* The same where it is known already; NULL without an exception where it is not. */
 Name *names_known(PyObject *text);
+/* A new reference to a set of names, so that to look into it runs no Python; NULL with an exception for anything but a
+ * frozenset of str. */
+PyObject *names_only(PyObject *set);
 /* How some bytes of a row are known; NULL without an exception for a name that cannot be known, with one else. */
 Spelling *spelling_of(const char *bytes, Py_ssize_t length);
 
 /* What a table says of each name, asked once for each: 0 is not known yet. */
 typedef struct {
-    uint16_t *known;
+    uint32_t *known;
     Py_ssize_t room;
 } Answers;
 
-/* Where the answer of a name stands; NULL with an exception when memory lacks. */
-uint16_t *answer_of(Answers *answers, const Name *name);
+/* Where the answer of a name stands until another is asked for; NULL with an exception when memory lacks. */
+uint32_t *answer_of(Answers *answers, const Name *name);
 
 /* --- members (members.c) ------------------------------------------------------------------------------- */
 
@@ -72,14 +75,21 @@ int members_init(PyObject *raw_type, PyObject *encode, PyObject *decode_text);
 Members *members_new(PyObject *owner);
 /* Room for one more at the end, not filled; NULL with an exception. */
 Member *members_add(Members *self);
-/* The same for a member of another object of the same row, whose text lies where that of this one does. */
-Member *members_share(Members *self, const Members *row);
+/* Add what another object of the same row has under one of its names: its text lies where that of this one does. -1 with
+ * an exception. */
+int members_share(Members *self, const Members *row, const Member *held, Name *name);
 Member *members_find(Members *self, PyObject *name);
 Member *members_find_name(Members *self, const Name *name);
 /* A new reference to a member's value as Python sees it. */
 PyObject *member_value(const Member *member);
-/* Let the member hold its value as JSON text, as msgspec writes it. */
-int member_encode(Member *member);
+/* Whether it is JSON null. */
+static inline int
+member_is_null(const Member *member)
+{
+    return member->at != NULL && member->length > 0 && *member->at == 'n';
+}
+/* Let the member at a place hold its value as JSON text, as msgspec writes it. */
+int members_encode(Members *self, Py_ssize_t place);
 /* Put a value under a name, in place of the one that is there or at the end. */
 int members_set(Members *self, PyObject *name, PyObject *value);
 
@@ -98,6 +108,7 @@ extern PyTypeObject Columns_Type;  /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
 extern PyTypeObject Ids_Type, Pairs_Type, Properties_Type; /* folds.c */
 extern PyTypeObject Observer_Type;                         /* observer.c */
+extern PyTypeObject Tally_Type;                            /* tally.c */
 int folds_init(void);
 int observer_init(void);
 

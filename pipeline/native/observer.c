@@ -65,6 +65,7 @@ static Slots of_note = {.names = {"anonymous", "user", "set", "set_once"}};
 static int
 learn(Slots *slots, PyTypeObject *type)
 {
+    Py_ssize_t offsets[MOST_SLOTS]; /* a type may look up its attributes by Python that comes here, too */
     for (int n = 0; n < MOST_SLOTS; n++) {
         if (slots->texts[n] == NULL && (slots->texts[n] = PyUnicode_InternFromString(slots->names[n])) == NULL)
             return -1;
@@ -72,13 +73,16 @@ learn(Slots *slots, PyTypeObject *type)
         if (found == NULL)
             PyErr_Clear();
         const PyMemberDescrObject *member = (const PyMemberDescrObject *)found;
-        slots->offsets[n] = found != NULL && Py_IS_TYPE(found, &PyMemberDescr_Type) &&
-                                    member->d_member->type == T_OBJECT_EX && PyType_IsSubtype(type, PyDescr_TYPE(found))
-                                ? member->d_member->offset
-                                : 0;
+        offsets[n] = found != NULL && Py_IS_TYPE(found, &PyMemberDescr_Type) &&
+                             member->d_member->type == T_OBJECT_EX && PyType_IsSubtype(type, PyDescr_TYPE(found))
+                         ? member->d_member->offset
+                         : 0;
         Py_XDECREF(found);
     }
-    Py_XSETREF(slots->type, (PyTypeObject *)Py_NewRef(type));
+    memcpy(slots->offsets, offsets, sizeof(offsets));
+    PyTypeObject *before = slots->type;
+    slots->type = (PyTypeObject *)Py_NewRef(type);
+    Py_XDECREF(before);
     return 0;
 }
 
@@ -137,7 +141,7 @@ has(PyObject *properties, PyObject *name)
 {
     if (Members_Check(properties))
         return members_find((Members *)properties, name) != NULL;
-    return PyDict_Contains(properties, name);
+    return PyDict_Check(properties) ? PyDict_Contains(properties, name) : PySequence_Contains(properties, name);
 }
 
 static int
@@ -151,25 +155,30 @@ hear_properties(Observer *self, int32_t *guess, int kind, PyObject *note, int wh
     return failed ? -1 : 0;
 }
 
-/* Texts of the fold of ids are told on, so that what is found by them is known by its address. */
+/* Texts of the fold of ids are handed on, so that what is found by them is known by its address. Python that is run here
+ * may let the fold grow: its entry is looked up by its number each time. */
 static int
-hear_note(Observer *self, Entry *seen, PyObject *note, PyObject *user, int64_t row, int64_t time, PyObject *received)
+hear_note(Observer *self, Py_ssize_t number, PyObject *note, PyObject *user, int64_t place, int64_t time,
+          PyObject *received)
 {
-    PyObject *anonymous = slot(&of_note, note, ANONYMOUS);
-    if (anonymous == NULL)
-        return -1;
-    PyObject *whose = user != Py_None && PyUnicode_CheckExact(user) && same_text(user, seen->one) ? seen->one : user;
-    int failed = anonymous != Py_None && user != Py_None &&
-                 fold_hear(self->pairs, &seen->pair, anonymous, whose, 1, time, time, self->place + row) < 0;
-    Py_DECREF(anonymous);
-    if (failed || self->properties == NULL)
-        return failed ? -1 : 0;
+    PyObject *owner = Py_NewRef(self->ids->entries[number].one), *anonymous = slot(&of_note, note, ANONYMOUS);
+    int failed = anonymous == NULL;
+    if (!failed && anonymous != Py_None && user != Py_None) {
+        PyObject *whose = PyUnicode_CheckExact(user) && same_text(user, owner) ? owner : user;
+        failed = fold_hear(self->pairs, &self->ids->entries[number].pair, anonymous, whose, 1, time, time, place) < 0;
+    }
+    Py_XDECREF(anonymous);
     int64_t got = self->absent;
-    if (received != Py_None && (got = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred())
-        return -1;
-    if (hear_properties(self, &seen->said, FOLD_SET, note, SETS, seen->one, time, got) < 0)
-        return -1;
-    return hear_properties(self, &seen->said, FOLD_SET_ONCE, note, SETS_ONCE, seen->one, time, got);
+    if (!failed && self->properties != NULL) {
+        if (received != Py_None)
+            failed = (got = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred();
+        int32_t guess = self->ids->entries[number].said;
+        failed = failed || hear_properties(self, &guess, FOLD_SET, note, SETS, owner, time, got) < 0 ||
+                 hear_properties(self, &guess, FOLD_SET_ONCE, note, SETS_ONCE, owner, time, got) < 0;
+        self->ids->entries[number].said = guess;
+    }
+    Py_DECREF(owner);
+    return failed ? -1 : 0;
 }
 
 /* Hear the one that waits in a place, if any does. */
@@ -184,9 +193,15 @@ hear(Observer *self, int place)
     int failed = user == NULL;
     if (!failed) {
         int users = PyUnicode_CheckExact(user) && PyUnicode_CheckExact(one.id) && same_text(user, one.id);
-        Entry *seen = fold_see(self->ids, one.id, one.time, users, self->place + one.row);
+        int64_t place;
+        if (__builtin_add_overflow(self->place, one.row, &place)) {
+            PyErr_SetString(PyExc_OverflowError, "a place is of 64 bits");
+            failed = 1;
+        }
+        const Entry *seen = failed ? NULL : fold_see(self->ids, one.id, one.time, users, place);
         failed = seen == NULL || (one.note != Py_None && self->pairs != NULL &&
-                                  hear_note(self, seen, one.note, user, one.row, one.time, one.received) < 0);
+                                  hear_note(self, seen - self->ids->entries, one.note, user, place, one.time,
+                                            one.received) < 0);
     }
     Py_XDECREF(user);
     Py_DECREF(one.id);
@@ -205,6 +220,10 @@ wait_or_hear(Observer *self, PyObject *id, PyObject *note, PyObject *received, i
     }
     if (hear(self, self->next) < 0)
         return -1;
+    if (self->waiting[self->next].id != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the observer was called by what it called");
+        return -1;
+    }
     self->waiting[self->next] =
         (Waiting){Py_NewRef(id), Py_NewRef(note), Py_NewRef(received), row, time, fold_hash(id)};
     for (int step = 0, place = self->next; step < FOLD_STEPS; step++) {
@@ -226,8 +245,11 @@ observe(PyObject *callable, PyObject *const *given, size_t count, PyObject *Py_U
         return NULL;
     }
     PyObject *draft = given[1], *id = given[3], *properties = given[4];
-    int64_t row = PyLong_AsLongLong(given[0]), time = PyLong_AsLongLong(given[2]);
-    if ((row == -1 || time == -1) && PyErr_Occurred())
+    int64_t row = PyLong_AsLongLong(given[0]);
+    if (row == -1 && PyErr_Occurred())
+        return NULL;
+    int64_t time = PyLong_AsLongLong(given[2]);
+    if (time == -1 && PyErr_Occurred())
         return NULL;
     int overwrites = has(properties, name_set), groups = has(properties, name_groups);
     if (overwrites < 0 || groups < 0)

@@ -3,8 +3,8 @@
 #include "native.h"
 
 #define NONE 1 /* an answer: nothing becomes of this name; n + 2 is the n-th change */
-#define WATCHED 0x8000 /* beside it: a name that has to be looked at before */
-#define MOST 30000
+#define WATCHED 0x80000000u /* beside it: a name that has to be looked at before */
+#define MOST 0x40000000     /* changes, or columns that are remembered: so that an answer holds their number */
 #define AT_ONCE 64
 
 /* --- renames and drops ----------------------------------------------------------------------------------- */
@@ -28,48 +28,101 @@ typedef struct {
 } Renames;
 
 /* The answer for a name; 0 with an exception. */
-static uint16_t
+static uint32_t
 change_of(Renames *self, const Name *name)
 {
-    uint16_t *answer = answer_of(&self->answers, name);
+    uint32_t *answer = answer_of(&self->answers, name);
     if (answer == NULL)
         return 0;
     if (*answer == 0) {
         PyObject *number = PyDict_GetItemWithError(self->table, name->text);
+        uint32_t found = number == NULL ? NONE : (uint32_t)PyLong_AsLong(number) + 2;
         int watched = number == NULL && PyErr_Occurred() ? -1 : PySet_Contains(self->watched, name->text);
         if (watched < 0)
             return 0;
-        *answer = (uint16_t)((number == NULL ? NONE : PyLong_AsLong(number) + 2) | (watched ? WATCHED : 0));
+        *answer = found | (watched ? WATCHED : 0);
     }
     return *answer;
 }
 
-/* The changes for members that are there, in order. Their count; -1 with an exception. */
-static Py_ssize_t
-find_changes(Renames *self, Members *members, Py_ssize_t *found, int *watched)
+/* What one call works with. Python that it calls may change the members at will, so nothing is held by a pointer into
+ * them, and there is room for as many as were looked at. */
+typedef struct {
+    Py_ssize_t *found; /* the changes for members that are there, in order */
+    Member *taken;     /* what each takes out */
+    Py_ssize_t count, room;
+    int watched;
+    Py_ssize_t found_here[AT_ONCE];
+    Member taken_here[AT_ONCE];
+} Changing;
+
+static int
+make_room(Changing *work, Py_ssize_t room)
 {
-    Py_ssize_t count = 0;
-    *watched = 0;
-    for (Member *one = members->members, *end = one + members->used; one < end; one++) {
-        if (one->name == NULL)
+    if (room <= work->room)
+        return 0;
+    Py_ssize_t *found = PyMem_Malloc((size_t)room * sizeof(Py_ssize_t));
+    Member *taken = PyMem_Malloc((size_t)room * sizeof(Member));
+    if (found == NULL || taken == NULL) {
+        PyMem_Free(found);
+        PyMem_Free(taken);
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (work->found != work->found_here) {
+        PyMem_Free(work->found);
+        PyMem_Free(work->taken);
+    }
+    work->found = found;
+    work->taken = taken;
+    work->room = room;
+    return 0;
+}
+
+/* Look which changes there are to make. -1 with an exception. */
+static int
+find_changes(Renames *self, const Members *members, Changing *work)
+{
+    work->count = 0;
+    work->watched = 0;
+    for (Py_ssize_t i = 0; i < members->used; i++) {
+        const Name *name = members->members[i].name;
+        if (name == NULL)
             continue;
-        uint16_t answer = change_of(self, one->name);
+        uint32_t answer = change_of(self, name);
         if (answer == 0)
             return -1;
-        *watched |= answer & WATCHED;
-        answer &= (uint16_t)~WATCHED;
+        work->watched |= (answer & WATCHED) != 0;
+        answer &= ~WATCHED;
         if (answer == NONE)
             continue;
-        Py_ssize_t place = count++, number = answer - 2;
-        for (; place > 0 && found[place - 1] > number; place--)
-            found[place] = found[place - 1];
-        found[place] = number;
+        if (work->count == work->room) {
+            PyErr_SetString(PyExc_RuntimeError, "the members changed while they were renamed");
+            return -1;
+        }
+        Py_ssize_t place = work->count++, number = (Py_ssize_t)answer - 2;
+        for (; place > 0 && work->found[place - 1] > number; place--)
+            work->found[place] = work->found[place - 1];
+        work->found[place] = number;
     }
-    return count;
+    return 0;
+}
+
+/* Take a member out, with its value; what has no name was not there. */
+static Member
+take(Members *members, const Name *name)
+{
+    Member *one = members_find_name(members, name), taken = {NULL, NULL, NULL, 0};
+    if (one != NULL) {
+        taken = *one;
+        *one = (Member){NULL, NULL, NULL, 0};
+        members->live--;
+    }
+    return taken;
 }
 
 static PyObject *
-collide(Renames *self, Members *members, const Change *change, Member *taken, PyObject *warnings)
+collide(Renames *self, Members *members, const Change *change, const Member *taken, PyObject *warnings)
 {
     PyObject *value = member_value(taken);
     if (value == NULL)
@@ -89,70 +142,52 @@ rename_members(PyObject *callable, PyObject *const *given, size_t flags, PyObjec
         return NULL;
     }
     Members *members = (Members *)given[0];
-    Py_ssize_t on_stack[AT_ONCE], *found = on_stack;
-    Member taken_on_stack[AT_ONCE], *taken = taken_on_stack;
-    if (members->used > AT_ONCE) {
-        found = PyMem_Malloc((size_t)members->used * sizeof(Py_ssize_t));
-        taken = PyMem_Malloc((size_t)members->used * sizeof(Member));
-    }
-    PyObject *warnings = NULL;
-    Py_ssize_t count = 0, done = 0;
-    int watched;
-    if (found == NULL || taken == NULL) {
-        PyErr_NoMemory();
-        goto end;
-    }
-    count = find_changes(self, members, found, &watched);
-    warnings = Py_NewRef(given[1]);
-    if (count >= 0 && watched) {
+    Changing work; /* its arrays are filled as they are needed */
+    work.room = AT_ONCE;
+    work.found = work.found_here;
+    work.taken = work.taken_here;
+    PyObject *warnings = Py_NewRef(given[1]);
+    Py_ssize_t taken = 0;
+    if (make_room(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
+        goto failed;
+    if (work.watched) {
         Py_SETREF(warnings, PyObject_CallFunctionObjArgs(self->seen, members, warnings, NULL));
-        count = warnings == NULL ? -1 : find_changes(self, members, found, &watched);
+        if (warnings == NULL || make_room(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
+            goto failed;
     }
-    if (count < 0) {
-        count = 0;
-        Py_CLEAR(warnings);
-        goto end;
+    for (; taken < work.count; taken++) {
+        const Change *change = &self->changes[work.found[taken]];
+        work.taken[taken] = change->first ? take(members, change->old) : (Member){NULL, NULL, NULL, 0};
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        const Change *change = &self->changes[found[i]];
-        Member *one = change->first ? members_find_name(members, change->old) : NULL;
-        taken[i] = one != NULL ? *one : (Member){NULL, NULL, NULL, 0};
-        if (one != NULL) {
-            *one = (Member){NULL, NULL, NULL, 0};
-            members->live--;
-        }
-    }
-    for (; done < count && warnings != NULL; done++) {
-        const Change *change = &self->changes[found[done]];
-        if (!change->first) {
-            Member *one = members_find_name(members, change->old);
-            taken[done] = *one;
-            *one = (Member){NULL, NULL, NULL, 0};
-            members->live--;
-        }
-        if (change->new == NULL)
+    for (Py_ssize_t i = 0; i < work.count; i++) {
+        const Change *change = &self->changes[work.found[i]];
+        Member *out = &work.taken[i];
+        if (!change->first)
+            *out = take(members, change->old);
+        if (out->name == NULL || change->new == NULL)
             continue;
-        if (members_find_name(members, change->new) != NULL)
-            Py_SETREF(warnings, collide(self, members, change, &taken[done], warnings));
-        else {
-            Member *one = members_add(members);
-            if (one == NULL)
-                Py_CLEAR(warnings);
-            else {
-                *one = taken[done];
-                one->name = change->new;
-                taken[done].value = NULL;
-            }
+        if (members_find_name(members, change->new) != NULL) {
+            Py_SETREF(warnings, collide(self, members, change, out, warnings));
+            if (warnings == NULL)
+                goto failed;
+            continue;
         }
+        Member *one = members_add(members);
+        if (one == NULL)
+            goto failed;
+        *one = (Member){change->new, out->value, out->at, out->length};
+        out->value = NULL;
     }
+    goto end;
+failed:
+    Py_CLEAR(warnings);
 end:
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (i < done || self->changes[found[i]].first)
-            Py_XDECREF(taken[i].value);
-    if (found != on_stack)
-        PyMem_Free(found);
-    if (taken != taken_on_stack)
-        PyMem_Free(taken);
+    for (Py_ssize_t i = 0; i < taken; i++)
+        Py_XDECREF(work.taken[i].value);
+    if (work.found != work.found_here) {
+        PyMem_Free(work.found);
+        PyMem_Free(work.taken);
+    }
     return warnings;
 }
 
@@ -172,16 +207,20 @@ construct_renames(PyTypeObject *type, PyObject *given, PyObject *named)
         return NULL;
     self->call = rename_members;
     self->collided = Py_NewRef(collided);
-    self->watched = Py_NewRef(watched);
+    self->watched = names_only(watched);
     self->seen = Py_NewRef(seen);
     self->table = PyDict_New();
     self->changes = PyMem_Calloc((size_t)count + 1, sizeof(Change));
-    if (self->table == NULL || self->changes == NULL)
+    if (self->watched == NULL || self->table == NULL || self->changes == NULL)
         goto failed;
     for (; self->count < count; self->count++) {
-        PyObject *old, *new;
+        PyObject *old, *new, *given_change = PyTuple_GET_ITEM(changes, self->count);
         int first;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(changes, self->count), "UOp", &old, &new, &first))
+        if (!PyTuple_Check(given_change)) {
+            PyErr_SetString(PyExc_TypeError, "a change is a tuple: the old name, the new one or None, first");
+            goto failed;
+        }
+        if (!PyArg_ParseTuple(given_change, "OOp", &old, &new, &first))
             goto failed;
         Change *change = &self->changes[self->count];
         change->old = name_of(old);
@@ -239,7 +278,7 @@ typedef struct {
 static Name *
 becomes(Columns *self, const Name *column)
 {
-    uint16_t *answer = answer_of(&self->answers, column);
+    uint32_t *answer = answer_of(&self->answers, column);
     if (answer == NULL)
         return NULL;
     if (*answer > NONE)
@@ -247,9 +286,10 @@ becomes(Columns *self, const Name *column)
     if (*answer == NONE)
         return NULL;
     int named = PySet_Contains(self->named, column->text);
+    if (named < 0)
+        return NULL;
     if (named) {
-        if (named > 0)
-            *answer = NONE;
+        *answer = NONE;
         return NULL;
     }
     PyObject *text = PyUnicode_Concat(self->prefix, column->text);
@@ -266,7 +306,7 @@ becomes(Columns *self, const Name *column)
         self->room = more;
     }
     self->becomes[self->count] = found;
-    *answer = (uint16_t)(self->count++ + 2);
+    *answer = (uint32_t)(self->count++ + 2);
     return found;
 }
 
@@ -279,11 +319,14 @@ keep_columns(PyObject *callable, PyObject *const *given, size_t flags, PyObject 
         return NULL;
     }
     Members *row = (Members *)given[0], *properties = (Members *)given[1];
+    if (row == properties) {
+        PyErr_SetString(PyExc_ValueError, "the row's and the event's Members are the same");
+        return NULL;
+    }
     for (Py_ssize_t i = 0; i < row->used; i++) {
-        Member *one = &row->members[i];
-        if (one->name == NULL || (one->at != NULL && *one->at == 'n'))
+        if (row->members[i].name == NULL || member_is_null(&row->members[i]))
             continue;
-        Name *name = becomes(self, one->name);
+        Name *name = becomes(self, row->members[i].name);
         if (name == NULL) {
             if (PyErr_Occurred())
                 return NULL;
@@ -291,10 +334,8 @@ keep_columns(PyObject *callable, PyObject *const *given, size_t flags, PyObject 
         }
         if (members_find_name(properties, name) != NULL)
             continue;
-        Member *kept = members_share(properties, row);
-        if (kept == NULL)
+        if (members_share(properties, row, &row->members[i], name) < 0)
             return NULL;
-        *kept = (Member){name, Py_XNewRef(one->value), one->at, one->length};
     }
     Py_RETURN_NONE;
 }
@@ -310,8 +351,9 @@ construct_columns(PyTypeObject *type, PyObject *given, PyObject *words)
     if (self == NULL)
         return NULL;
     self->call = keep_columns;
-    self->named = Py_NewRef(named);
     self->prefix = Py_NewRef(prefix);
+    if ((self->named = names_only(named)) == NULL)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 

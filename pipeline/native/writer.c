@@ -17,7 +17,7 @@ enum { NO = 1, YES = 2 };
 static int
 is_reserved(Writer *self, const Name *name)
 {
-    uint16_t *answer = answer_of(&self->answers, name);
+    uint32_t *answer = answer_of(&self->answers, name);
     if (answer == NULL)
         return -1;
     if (*answer == 0) {
@@ -59,6 +59,46 @@ append(char *to, const char *from, Py_ssize_t length)
 
 #define APPEND_BYTES(to, bytes) append(to, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes))
 
+/* How many bytes the properties take, each behind its name; 0 where the slow way has to see them, -1 with an exception.
+ * What is no JSON yet becomes so, which may run Python: then all are measured once more, and nothing of the kind is
+ * left. */
+static Py_ssize_t
+measure(Writer *self, Members *properties, PyObject **tail)
+{
+    for (int encoded = 0;; encoded = 1) {
+        Py_ssize_t length = 0;
+        int again = 0;
+        *tail = self->tail;
+        for (Py_ssize_t i = 0; i < properties->used; i++) {
+            const Member *one = &properties->members[i];
+            const Name *name = one->name;
+            if (name == NULL)
+                continue;
+            int reserved = is_reserved(self, name);
+            if (reserved)
+                return reserved < 0 ? -1 : 0;
+            if (one->at == NULL) {
+                if (encoded || one->value == NULL) {
+                    PyErr_SetString(PyExc_RuntimeError, "the members changed while they were written");
+                    return -1;
+                }
+                if (members_encode(properties, i) < 0)
+                    return -1;
+                again = 1;
+                one = &properties->members[i];
+            }
+            if (name == self->ip) {
+                if (is_falsy(one))
+                    return 0;
+                *tail = self->tail_beside_ip;
+            }
+            length += PyBytes_GET_SIZE(name->written) + one->length;
+        }
+        if (!again)
+            return length;
+    }
+}
+
 /* writer(text, head, distinct_id, properties, ending, most) -> bool
  *
  * Adds an event to the bytearray `text`, unless it takes the slow way: one of the reserved names, an empty $ip, an id
@@ -87,24 +127,13 @@ write_event(PyObject *callable, PyObject *const *given, size_t flags, PyObject *
     if (!properties->live || !is_plain(id, id_length))
         Py_RETURN_FALSE;
 
-    Py_ssize_t length = PyBytes_GET_SIZE(head) + id_length + 2;
-    for (Member *one = properties->members, *end = one + properties->used; one < end; one++) {
-        if (one->name == NULL)
-            continue;
-        int reserved = is_reserved(self, one->name);
-        if (reserved < 0)
+    Py_ssize_t length = measure(self, properties, &tail);
+    if (length <= 0) {
+        if (length < 0)
             return NULL;
-        if (reserved)
-            Py_RETURN_FALSE;
-        if (member_encode(one) < 0)
-            return NULL;
-        if (one->name == self->ip) {
-            if (is_falsy(one))
-                Py_RETURN_FALSE;
-            tail = self->tail_beside_ip;
-        }
-        length += PyBytes_GET_SIZE(one->name->written) + one->length;
+        Py_RETURN_FALSE;
     }
+    length += PyBytes_GET_SIZE(head) + id_length + 2;
     length += PyBytes_GET_SIZE(tail);
     if (length >= most)
         Py_RETURN_FALSE;
@@ -141,12 +170,12 @@ construct(PyTypeObject *type, PyObject *given, PyObject *named)
         return NULL;
     }
     self->call = write_event;
-    self->reserved = Py_NewRef(reserved);
+    self->reserved = names_only(reserved);
     self->tail = Py_NewRef(tail);
     self->tail_beside_ip = Py_NewRef(tail_beside_ip);
     self->ip = name_of(ip);
     Py_DECREF(ip);
-    if (self->ip == NULL)
+    if (self->ip == NULL || self->reserved == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
 }

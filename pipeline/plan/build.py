@@ -9,9 +9,8 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -25,7 +24,6 @@ from pipeline.make import (
     KEYLESS,
     NAME,
     BlockNotes,
-    Recipe,
     Task,
     hand_over,
     hear_promoted,
@@ -34,21 +32,22 @@ from pipeline.make import (
 )
 from pipeline.plan import gates as rule
 from pipeline.plan.cells import Cells, day_name, sorted_counts
-from pipeline.plan.copies import REMAINING, Decisions, copies_of, decide, rows_out
+from pipeline.plan.copies import MOST_CLASHES, REMAINING, Clash, Decisions, copies_of, decide, rows_out
 from pipeline.plan.digests import Digests
-from pipeline.plan.directory import Directory, LinesWriter
+from pipeline.plan.directory import LinesWriter
 from pipeline.plan.event_ids import EventIds, IdFold
+from pipeline.plan.examples import Examples
 from pipeline.plan.hot_ids import hot_ids
 from pipeline.plan.key_records import Keys
 from pipeline.plan.part_counts import PartCount
-from pipeline.plan.people import Given, People
+from pipeline.plan.people import People
 from pipeline.plan.reading import planned_blocks
 from pipeline.plan.remaining import write_remaining
+from pipeline.plan.request import Request
 from pipeline.plan.sealed import EventCounts as EventTotals
 from pipeline.plan.sealed import (
     Example,
     Gate,
-    MappingSeal,
     PartSeal,
     PeopleSeal,
     Plan,
@@ -57,9 +56,8 @@ from pipeline.plan.sealed import (
     save,
     seal,
 )
-from pipeline.plan.series import Series
+from pipeline.plan.unmatched import Unmatched
 from pipeline.plan.zone import ZoneVerdict, evidence_of, judge
-from pipeline.schema import Source
 from pipeline.workers import Workers
 
 SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
@@ -68,25 +66,6 @@ SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-bui
 
 SAME_FILE = "same_file"
 """The one notice of the reader's that is a warning: somebody gave the same bytes twice (DESIGN 4)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a plan is made from. `recipe` decides the events, the rest what a person wants to know or allow.
-
-    `workers` have been started and told the recipe; they are ended when everything was read.
-    """
-
-    source: Source
-    recipe: Recipe
-    mapping: MappingSeal
-    directory: Directory
-    workers: Workers
-    target: str = ""
-    allowed: rule.Allowed = field(default_factory=rule.Allowed)
-    notices: Sequence[tuple[str, str, str]] = ()
-    series: Series | None = None
-    given: Given = field(default_factory=Given)
 
 
 Progress = Callable[[int, int], None]
@@ -128,6 +107,9 @@ class _Builder:
         self.part_of: list[int] = []
         self.events = 0
         self.keyless = 0
+        self.unmatched = Unmatched(self.recipe.wanted)
+        self.clashes = 0
+        self.clashing: list[Clash] = []
         self.event_bytes = 0
         self.bytes_read = 0
         self.first = 2**62
@@ -136,6 +118,7 @@ class _Builder:
         self.ids = IdFold(self.directory.scratch / "ids-of-events")
         self.cells = Cells(self.directory.scratch)
         self.files: dict[str, str] = {}
+        self.examples_of = Examples(self.directory, [part.path for part in self.recipe.parts])
         self.people = People(
             self.directory,
             self.mapper,
@@ -256,6 +239,7 @@ class _Builder:
         self.warnings.update(notes.warnings)
         self.zone.update(notes.zone)
         self.cells.add(notes.cells)
+        self.unmatched.add(notes.found, notes.good_rows)
         self.people.take(task.number, block.part, first_row, notes)
         if notes.gathered is not None:
             self.gather(notes.gathered)
@@ -286,18 +270,14 @@ class _Builder:
         if hot is None:
             return
         self.warnings["hot_distinct_id"] = hot.ids
-        self.examples["hot_distinct_id"] = self.example(
+        self.examples["hot_distinct_id"] = self.examples_of.at(
             hot.block, hot.row,
             f"{hot.events:,} of {self.events:,} events are of one id; at --rate {hot.rate(self.events)} it stays below",
         )  # fmt: skip
 
-    def example(self, number: int, row: int, detail: str) -> Example:
-        """A row of a block, from 0, as an example; the offset is its block's."""
-        with self.directory.blocks.open("rb") as lines:
-            block = next(
-                one for one in (msgspec.json.decode(line, type=SealedBlock) for line in lines) if one.number == number
-            )
-        return Example(self.recipe.parts[block.part].path, block.first_row + row, block.offset, detail)
+    def keys_gate(self) -> Gate | None:
+        pairs = self.examples_of.pairs(self.clashing, list(self.names))
+        return rule.keys_gate(self.clashes, pairs, accepted=self.request.key_conflicts)
 
     def write_copies(self) -> None:
         decisions = Decisions(self.directory.scratch / "decisions")
@@ -316,6 +296,8 @@ class _Builder:
             self.events += decided.events
             self.warnings["changed_since_settled"] += decided.changed
             self.warnings["identical_rows"] += decided.identical
+            self.clashes += decided.clashes
+            self.clashing = sorted([*self.clashing, *decided.clashing])[:MOST_CLASHES]
             if decided.first_identical is not None:
                 identical.append(decided.first_identical)
             self.first = min(self.first, decided.first)
@@ -335,7 +317,7 @@ class _Builder:
                 self.warnings["partly_duplicate_row"] += partly
             self.files["copies.jsonl"] = writer.close()
         if identical:
-            self.examples["identical_rows"] = self.example(
+            self.examples["identical_rows"] = self.examples_of.at(
                 *min(identical),
                 "an event of its own, though another row is the same; --collapse-identical makes one of them",
             )
@@ -411,6 +393,7 @@ class _Builder:
             keyless = 0 if self.options.collapse_identical else self.keyless
             found += [rule.keyless_gate(keyless), rule.merges_gate(people.identities.links, series.most_merges)]
         found.append(rule.duplicates_gate(duplicates, self.events))
+        found += [self.keys_gate(), self.unmatched.gate()]
         found.append(self.people.types_gate())
         found.append(rule.profiles_gate(people.profiles, identified=self.options.persons == "identified"))
         if getattr(self.mapper, "zone_evidence", False) and rows.mapped:

@@ -7,6 +7,9 @@ What becomes of copies (DESIGN 6):
 
 * rows with one source key are one event: the latest receive time wins, then the latest time, then the greatest
   content digest. The others are skips: `duplicate_event` when their content is the winner's, else `superseded`.
+  Two whose event name or UTC day differ are no copies of one another, whatever their key says: a *clash* is counted
+  for each row that lost to such a winner, and `plan.gates` stops on any. A distinct_id may differ: an export made
+  again after a merge shows the merged id, and the service's own rule for copies is met by sending one of them.
 * identical rows without a source key stay separate events, told apart by an ordinal, unless `collapse` makes one of
   them (the others are duplicates then, also where they spell the same record differently). Which row gets which
   ordinal does not matter: the rows are interchangeable and the set of uuids is the same.
@@ -50,12 +53,28 @@ class Settled(Protocol):
         ...
 
 
+class Clash(NamedTuple):
+    """Two rows with one source key that are no copies. Places are (block, row); names are indices of event names."""
+
+    place: tuple[int, int]
+    winner: tuple[int, int]
+    name: int
+    winner_name: int
+    time: int
+    winner_time: int
+
+
+_NO_CLASH: tuple[Clash, ...] = ()
+MOST_CLASHES = 3
+"""So many clashes are kept as examples: the first in the source."""
+
+
 class Decided(NamedTuple):
     """What some key records came to, for the counts. `events` remain, from `first` to `last` (µs UTC).
 
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` remain though rows before them are the same; the first of these is in
-    (block, row).
+    (block, row). `clashes` counts rows left out for another that is no copy of theirs; the first are in `clashing`.
     """
 
     events: int
@@ -65,6 +84,8 @@ class Decided(NamedTuple):
     changed: int = 0
     identical: int = 0
     first_identical: tuple[int, int] | None = None
+    clashes: int = 0
+    clashing: tuple[Clash, ...] = ()
 
 
 class Decisions:
@@ -148,14 +169,18 @@ def decide(
             continue
         kinds = np.full(len(run), _ORDINAL, np.uint32)
         ordinals = np.zeros(len(run), np.uint32)
+        clashes, clashing = 0, _NO_CLASH
         same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
         if same.any():
             follows = np.concatenate(([False], same))
             member = np.flatnonzero(follows | np.concatenate((same, [False])))
             group = np.cumsum(~follows[member]) - 1
-            kinds[member], ordinals[member] = _judge(run[member], group, collapse)
+            copies = run[member]
+            kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
+            clashes, clashing = _clashes(copies, copies[winners])
         changed = 0 if settled is None else _leave_settled(run, kinds, settled)
-        yield _told(run, kinds, ordinals, decisions, remaining, changed)
+        told = _told(run, kinds, ordinals, decisions, remaining, changed)
+        yield told._replace(clashes=clashes, clashing=clashing)
 
 
 def _leave_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
@@ -190,13 +215,17 @@ def _told(
     return Decided(len(left), int(left["time"].min()), int(left["time"].max()), dropped, changed, len(again), first)
 
 
-def _judge(copies: NDArray[np.void], group: NDArray[np.int64], collapse: bool) -> tuple[NDArray[np.uint32], ...]:
-    """The kind and the ordinal of each record; `group` numbers those of one uuid alike, ascending.
+def _judge(
+    copies: NDArray[np.void], group: NDArray[np.int64], collapse: bool
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]]:
+    """The kind, the ordinal and the winner of each record; `group` numbers those of one uuid alike, ascending.
 
-    The one that stays, and every keyless row that stays an event of its own, is _ORDINAL with its number from 0.
+    The one that stays, and every keyless row that stays an event of its own, is _ORDINAL with its number from 0, and
+    its own winner. Winners are indices of `copies`.
     """
     kinds = np.full(len(copies), _ORDINAL, np.uint32)
     ordinals = np.zeros(len(copies), np.uint32)
+    winner = np.arange(len(copies))
     keyless = (copies["name"] & KEYLESS) != 0
     apart = np.zeros(len(copies), bool) if collapse else keyless
     some = np.flatnonzero(apart)
@@ -210,7 +239,8 @@ def _judge(copies: NDArray[np.void], group: NDArray[np.int64], collapse: bool) -
         equal = keyless[some] | _same_content(copies[some], copies[winners])
         kinds[some] = np.where(equal, _DUPLICATE, _SUPERSEDED)
         kinds[winners] = _ORDINAL
-    return kinds, ordinals
+        winner[some] = winners
+    return kinds, ordinals, winner
 
 
 def _ranking(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -222,6 +252,20 @@ def _ranking(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.i
 
 def _same_content(one: NDArray[np.void], other: NDArray[np.void]) -> NDArray[np.bool_]:
     return np.asarray((one["content_hi"] == other["content_hi"]) & (one["content_lo"] == other["content_lo"]))
+
+
+def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, tuple[Clash, ...]]:
+    """How many records with a source key have another event name or UTC day than the winner beside them, and the
+    first of those."""
+    others = (copies["name"] != winners["name"]) | (copies["time"] // DAY != winners["time"] // DAY)
+    found = np.flatnonzero(others & ((copies["name"] & KEYLESS) == 0))
+    some = found[np.lexsort((copies["row"][found], copies["block"][found]))[:MOST_CLASHES]]
+    return len(found), tuple(
+        Clash((block, row), (other_block, other_row), name, other_name, time, other_time)
+        for (block, row, name, time), (other_block, other_row, other_name, other_time) in zip(
+            *(side[["block", "row", "name", "time"]][some].tolist() for side in (copies, winners)), strict=True
+        )
+    )
 
 
 def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32]) -> NDArray[np.void]:
@@ -279,5 +323,7 @@ def _decide_one(
         else:
             stays = (chunk["block"] == best["block"]) & (chunk["row"] == best["row"]) & (chunk["nth"] == best["nth"])
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
+        clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
         changed = 0 if settled is None else _leave_settled(chunk, kinds, settled)
-        yield _told(chunk, kinds, ordinals, decisions, remaining, changed)
+        told = _told(chunk, kinds, ordinals, decisions, remaining, changed)
+        yield told._replace(clashes=clashes, clashing=clashing)

@@ -14,6 +14,7 @@ uuids.bin           in a job: the uuid of each event, in the order in which they
 cells.jsonl         counts of event x UTC day x outcome
 rejects.jsonl       rows that cannot be sent: file, row, offset, code, text
 ledger.sqlite       what was sent and what came of it
+sent-to.json        that something was sent, and to where: a ledger that is lost is noticed by it (`ledger.marker`)
 excluded-ids.txt    with --exclude-ids: the people left out
 stdin               what came through a pipe, so that it can be read again
 rehearsal/          the same plan applied to the local service, with a ledger and a store of its own
@@ -177,23 +178,3 @@ def digest_file(path: Path) -> str:
     """The sha256 of a file, as lower-case hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, durably."""
-    aside = path.with_name(path.name + ".new")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -8,7 +8,7 @@ from itertools import chain
 import msgspec
 
 from pipeline.errors import UsageError
-from pipeline.ledger import Place, read_places
+from pipeline.ledger import Place, read_places, was_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.identities.observed import EarlierLink
 from pipeline.plan.links import SealedLink
@@ -33,7 +33,7 @@ def plans_beside(directory: Directory, target: str) -> list[Directory]:
     found = []
     for path in sorted(own.parent.glob("*/plan.json")):
         place = Directory(path.parent)
-        if path.parent != own and place.ledger.exists() and _head(place) == _Head(FORMAT, target):
+        if path.parent != own and was_applied(place.ledger) and _head(place) == _Head(FORMAT, target):
             found.append(place)
     return found
 
@@ -50,11 +50,10 @@ def _links(directory: Directory) -> Iterator[EarlierLink]:
     if not directory.identities.exists() or not directory.identities.stat().st_size:
         return
     states: dict[int, list[tuple[Place, str]]] = {}
-    if directory.ledger.exists():
-        for state, name in (("settled", "settled"), ("begun", "in_doubt")):
-            for place in read_places(directory.ledger, state):
-                if place.phase == PHASE:
-                    states.setdefault(place.block, []).append((place, name))
+    for state, name in (("settled", "settled"), ("begun", "in_doubt")):
+        for place in read_places(directory.ledger, state):
+            if place.phase == PHASE:
+                states.setdefault(place.block, []).append((place, name))
     decode = msgspec.json.Decoder(SealedLink).decode
     for number, lines in enumerate(line_blocks(directory.identities)):
         known = ["unsent"] * len(lines)
@@ -68,5 +67,5 @@ def _links(directory: Directory) -> Iterator[EarlierLink]:
 def _head(directory: Directory) -> _Head:
     try:
         return msgspec.json.decode(directory.plan.read_bytes(), type=_Head)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return _Head()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -17,6 +17,8 @@ from pipeline.instants import WITHOUT_OFFSET
 from pipeline.offsets import offset_name
 from pipeline.plan.sealed import Gate, ProfilesSeal
 from pipeline.plan.zone import ZoneVerdict
+
+KEY_NOT_UNIQUE = "key_not_unique"
 
 _NONE: Mapping[str, int] = {}
 
@@ -137,6 +139,21 @@ def duplicates_gate(duplicates: int, events: int) -> Gate | None:
         "duplicates",
         "warning",
         f"{counted(duplicates, 'copy')} of events {are(duplicates)} left out; {counted(events, 'event')} to send",
+    )
+
+
+def keys_gate(rows: int, pairs: Sequence[str], *, accepted: bool) -> Gate | None:
+    """Rows of one source key whose event name or UTC day differ: only one of them would be sent.
+
+    `pairs` are some of them, in words; `accepted` when a person said that they are one event all the same.
+    """
+    if not rows:
+        return None
+    return Gate(
+        KEY_NOT_UNIQUE,
+        "warning" if accepted else "stop",
+        f"{counted(rows, 'row')} {are(rows)} left out for another of the same key that is a different event:"
+        f" {'; '.join(pairs)}{'; …' if rows > len(pairs) else ''}",
     )
 
 

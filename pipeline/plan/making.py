@@ -14,8 +14,9 @@ from collections.abc import Iterator
 
 from pipeline.errors import UsageError
 from pipeline.extract.own_plans import FINISHED, MARK, UNFINISHED, is_plan
+from pipeline.files import OTHERS, sync_folder
 from pipeline.ledger import discard, hold, refuse_taken, release
-from pipeline.plan.directory import Directory, sync_folder
+from pipeline.plan.directory import Directory
 
 SAYING = (
     b"backcast makes, or was stopped while it made, a plan here. What lies here is not of use:\n"
@@ -37,6 +38,8 @@ def making(directory: Directory) -> Iterator[Directory]:
     lock = None
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # of somebody else, who lets us write in it
+            directory.path.chmod(directory.path.stat().st_mode & ~OTHERS)
         lock = hold(directory.path / "plan", f"{directory.path} for a plan")
         _settle(directory)
         work = Directory(directory.path / UNFINISHED)

@@ -12,7 +12,8 @@ import msgspec
 from pipeline.counted import counted
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extract.own_plans import is_plan
-from pipeline.plan.directory import Directory, write_atomically
+from pipeline.files import write_atomically
+from pipeline.plan.directory import Directory
 from pipeline.plan.filenames import as_name
 from pipeline.plan.making import settle
 from pipeline.schema import Dialect, Format, Limits, Options, Part
@@ -325,7 +326,7 @@ def load(directory: Directory) -> Plan:
         if version != FORMAT:
             raise UnsafePlan(f"{directory.plan} has format {version}; this version reads {FORMAT}", hint="plan again")
         plan = msgspec.json.decode(text, type=Plan)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnsafePlan(f"{directory.plan} is no plan that this version reads: {error}", hint="plan again") from None
     if digest_of_plan(plan) != plan.digest:
         raise UnsafePlan(f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited")

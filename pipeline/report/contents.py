@@ -63,7 +63,7 @@ class Results(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """A plan and what became of it. `name` is the plan directory's own name, no path of this machine.
 
-    `pairs` are some of identities.parquet, of every decision and reason.
+    `pairs` are some of identities.parquet, of every decision and reason. `state` is where the plan stands.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Report(msgspec.Struct, frozen=True):
     unproved: list[str]
     pairs: list[PairShown]
     results: Results = Results()
+    state: str = ""
 
 
 class _Cell(msgspec.Struct):
@@ -84,7 +85,20 @@ class _Cell(msgspec.Struct):
     count: int
 
 
-def gather(directory: Directory, plan: Plan, results: Results | None = None) -> Report:
+class _Earlier(Results, frozen=True):
+    plan: Mapping[str, object] = {}
+
+
+def earlier_results(directory: Directory, plan: Plan) -> Results:
+    """What the report beside the plan says already; nothing when it is of another plan, or none that we wrote."""
+    try:
+        earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_Earlier)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return Results()
+    return earlier if earlier.plan.get("digest") == plan.digest else Results()
+
+
+def gather(directory: Directory, plan: Plan, results: Results | None = None, state: str = "") -> Report:
     """Read cells.jsonl, rejects.jsonl and identities.parquet once, a piece at a time.
 
     Raises UnsafePlan when they are damaged.
@@ -99,6 +113,7 @@ def gather(directory: Directory, plan: Plan, results: Results | None = None) -> 
         unproved(plan),
         _pairs(directory, plan),
         results or Results(),
+        state,
     )
 
 

@@ -20,7 +20,15 @@ from pipeline.plan.sealed import Plan
 from pipeline.printable import printable
 from pipeline.report import people
 from pipeline.report.contents import OTHERS, Report, phases_of
-from pipeline.report.wording import COLLAPSE, DECISIONS, VERDICTS, advice, mapping_of, phase_meaning
+from pipeline.report.wording import (
+    COLLAPSE,
+    DECISIONS,
+    VERDICTS,
+    advice,
+    mapping_of,
+    phase_meaning,
+    state_in_words,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,6 +58,7 @@ def render(report: Report) -> str:
         .render(
             report=report,
             plan=plan,
+            state=_state(report),
             verdict=VERDICTS.get(plan.verdict, plan.verdict),
             phases=[(name, phase_meaning(name, plan), count) for name, count in phases_of(plan).items()],
             parts=[(part, describe(part.part(index))) for index, part in enumerate(plan.parts[:MOST_PARTS])],
@@ -65,6 +74,11 @@ def render(report: Report) -> str:
             collapse=COLLAPSE,
         )
     )
+
+
+def _state(report: Report) -> str:
+    applied = report.results.applied
+    return state_in_words(report.state, applied.events.refused if applied is not None else 0)
 
 
 def _people(report: Report) -> dict[str, object]:

@@ -71,6 +71,7 @@ def run_object(run: JobRun) -> dict[str, object]:
                 "window": one.window,
                 "outcome": one.outcome,
                 "plan": one.plan,
+                "state": one.state,
                 "detail": one.detail,
                 **({} if one.attempt is None else _counts(one.attempt)),
             }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from pipeline.errors import BackcastError
-from pipeline.plan.directory import Directory, write_atomically
+from pipeline.files import private, write_atomically
+from pipeline.plan.directory import Directory
 from pipeline.plan.sealed import Plan
-from pipeline.report.contents import Report, Results, gather, phases_of
+from pipeline.report.contents import Report, Results, earlier_results, gather, phases_of
 from pipeline.report.people import merges
-from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
+from pipeline.report.results import ApplyResult, VerifyResult, status_result
+from pipeline.report.state import standing_of
 
 FORMAT = "backcast.report/1"
 
@@ -51,13 +52,15 @@ def report_object(report: Report) -> dict[str, object]:
 
     `months` counts events to send by name and UTC month ("" for names beyond the 100 most frequent). Records of
     `rejects` are masked and cut. `people` has ids as they stand, and no value of any property: `approve_merges` is the
-    number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `rehearsal` is the run
-    against the embedded local service and `rehearsed` what was read back there; `applied` is where the plan stands, and
-    `verification` what was read back from its target. Each is null until it was made.
+    number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `state` is the plan's
+    (`report.state`). `rehearsal` is the run against the embedded local service and `rehearsed` what was read back
+    there; `applied` is what the ledger says, and `verification` what was read back from its target. Each is null until
+    it was made.
     """
     plan = report.plan
     return {
         "format": FORMAT,
+        "state": report.state,
         "plan": plan_object(plan, report.name),
         "sentence": plan.sentence,
         "months": report.months,
@@ -99,59 +102,57 @@ def encode(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
-class _Earlier(Results, frozen=True):
-    plan: Mapping[str, object] = {}
+def results_with(
+    directory: Directory,
+    plan: Plan,
+    *,
+    rehearsal: ApplyResult | None = None,
+    rehearsed: VerifyResult | None = None,
+    verification: VerifyResult | None = None,
+) -> Results:
+    """What became of the plan: what is given here, else what an earlier report of the same plan holds."""
+    before = earlier_results(directory, plan)
+    return Results(
+        rehearsal or before.rehearsal,
+        rehearsed or before.rehearsed,
+        verification=verification or before.verification,
+    )
 
 
+@private()
 def write_report(
     directory: Directory,
     plan: Plan,
     *,
     rehearsal: ApplyResult | None = None,
     rehearsed: VerifyResult | None = None,
-    applied: StatusResult | None = None,
     verification: VerifyResult | None = None,
 ) -> None:
-    """Write report.json and report.html, each whole or not at all.
+    """Write report.json and report.html, each whole or not at all. Raises BrokenLedger.
 
-    Results that an earlier report of the same plan holds stay in it when none are given here. Of `applied` the single
-    doubts and refusals are left out: they change, and `backcast status` shows them.
+    Results that an earlier report of the same plan holds stay in it when none are given here; where the plan stands is
+    asked of the ledger each time. The single doubts and refusals are left out: `backcast status` shows them.
     """
     from pipeline.report.html import render
 
-    if applied is not None:
-        applied = msgspec.structs.replace(applied, verified=None, doubts=[], refusals=[])
-    before = earlier_results(directory, plan)
-    report = gather(
-        directory,
-        plan,
-        Results(
-            rehearsal or before.rehearsal,
-            rehearsed or before.rehearsed,
-            applied or before.applied,
-            verification or before.verification,
-        ),
-    )
+    results = results_with(directory, plan, rehearsal=rehearsal, rehearsed=rehearsed, verification=verification)
+    standing = standing_of(plan, directory, results)
+    if standing.account.course is not None:
+        applied = status_result(plan, standing)
+        applied = msgspec.structs.replace(applied, verified=None, rehearsed=None, doubts=[], refusals=[])
+        results = msgspec.structs.replace(results, applied=applied)
+    report = gather(directory, plan, results, standing.state)
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
     write_atomically(directory.report_json, encode(report_object(report)))
 
 
-def earlier_results(directory: Directory, plan: Plan) -> Results:
-    """What the report beside the plan says already; nothing when it is of another plan, or none that we wrote."""
-    try:
-        earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_Earlier)
-    except (OSError, msgspec.MsgspecError):
-        return Results()
-    return earlier if earlier.plan.get("digest") == plan.digest else Results()
-
-
-def add_applied(directory: Directory, plan: Plan, applied: StatusResult) -> str:
+def add_applied(directory: Directory, plan: Plan) -> str:
     """Add where the plan stands to its report; why that could not be done, or "".
 
     What was sent is in the ledger, so a report that cannot be written is no failure of the run.
     """
     try:
-        write_report(directory, plan, applied=applied)
+        write_report(directory, plan)
     except (OSError, BackcastError) as error:
         return f"the report of the plan could not be written: {error}"
     return ""

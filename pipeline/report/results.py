@@ -17,8 +17,8 @@ from pipeline.verify.reconcile import Difference, ExtraCell
 if TYPE_CHECKING:
     from pipeline.deliver.apply import Outcome
     from pipeline.plan.sealed import Plan
+    from pipeline.report.state import Standing
     from pipeline.verify.reconcile import Verification
-    from pipeline.workflow import Standing
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
@@ -56,7 +56,8 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` those left alone on purpose.
 
     `to` is the address it was for, "" for the embedded local service; `ended` is when (ISO 8601, UTC). `capture_key` is
-    absent where nobody looked, as in a dry run or a rehearsal.
+    absent where nobody looked, as in a dry run or a rehearsal. `state` is where the plan stands after it; a result that
+    is kept in a report has none, since the report has it.
     """
 
     format: str = "backcast.apply/1"
@@ -71,6 +72,7 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     to: str = ""
     ended: str = ""
     capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET
+    state: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -84,9 +86,10 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a plan stands. `state` is planned, running, stopped or done. `events` and `batches` are those of all runs.
+    """Where a plan stands. `state` is one of `report.state.State`. `events` and `batches` are those of all runs.
 
-    `course` says where it was applied to and when, `verified` when what landed was last compared; null for never.
+    `course` says where it was applied to and when, `verified` when what landed was last compared, `rehearsed` the same
+    for the embedded local service; null for never.
 
     `doubts` are the first 100 batches begun and not settled (while a run goes, those in flight), `refusals` the first
     100 events the service said no to, `failures` all requests that settled nothing, by status. The ledger has all.
@@ -100,6 +103,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     phases: dict[str, SentCounts] = {}
     course: Course | None = None
     verified: Verified | None = None
+    rehearsed: Verified | None = None
     doubts: list[Doubt] = []
     refusals: list[Refusal] = []
     failures: list[Trouble] = []
@@ -137,7 +141,8 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `scope` holds the properties that an event had to have to be looked at, {} for the whole project; `extras` what is
     there and not of the plan, by name and UTC day, the most first, and not all where there are many. `to` is the
-    address that was asked, "" for the embedded local service, `at` is when (ISO 8601, UTC).
+    address that was asked, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
+    ApplyResult.
     """
 
     format: str = "backcast.verify/1"
@@ -149,6 +154,7 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     scope: dict[str, str] = {}
     to: str = ""
     at: str = ""
+    state: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def apply_result(
@@ -181,8 +187,8 @@ def apply_result(
     )  # fmt: skip
 
 
-def status_result(plan: Plan, standing: Standing, verification: VerifyResult | None = None) -> StatusResult:
-    """Where a plan stands as the machine contract shows it, and what its last verification said."""
+def status_result(plan: Plan, standing: Standing) -> StatusResult:
+    """Where a plan stands as the machine contract shows it."""
     totals = standing.totals
     return StatusResult(
         digest=plan.digest,
@@ -198,7 +204,8 @@ def status_result(plan: Plan, standing: Standing, verification: VerifyResult | N
         ),
         phases={name: _of_phase(standing.totals.of(name), plan.events.phases.get(name, 0)) for name in PHASES},
         course=standing.account.course,
-        verified=None if verification is None else _verified(verification),
+        verified=_verified(standing.results.verification),
+        rehearsed=_verified(standing.results.rehearsed),
         doubts=standing.account.doubts,
         refusals=standing.account.refusals,
         failures=standing.account.troubles,
@@ -210,7 +217,9 @@ def _of_phase(so_far: PhaseTotals, planned: int) -> SentCounts:
     return SentCounts(made, so_far.settled, so_far.refused, so_far.in_doubt, 0, planned - made)
 
 
-def _verified(found: VerifyResult) -> Verified:
+def _verified(found: VerifyResult | None) -> Verified | None:
+    if found is None:
+        return None
     return Verified(found.at, found.to, found.proved, found.events.found, found.events.expected)
 
 

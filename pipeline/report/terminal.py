@@ -21,7 +21,7 @@ from pipeline.report.contents import first_rejects, phases_of
 from pipeline.report.people_view import show_people
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
-from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, meaning, phase_meaning
+from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, meaning, phase_meaning, state_in_words
 from pipeline.schema import Reject
 from pipeline.verify.reconcile import Difference
 
@@ -32,7 +32,13 @@ MOST_DIFFERENCES = 20
 MOST_DOUBTS = 10
 _LEVELS = {"stop": "bold red", "warning": "yellow"}
 _VERDICTS = {"ready": "bold green", "warnings": "bold yellow", "not-ready": "bold red"}
-_STATES = {"done": "bold green", "stopped": "bold yellow"}
+_STATES = {
+    "not-ready": "bold red",
+    "differs": "bold red",
+    "sending": "bold yellow",
+    "stopped": "bold yellow",
+    "sent-with-refusals": "bold yellow",
+}
 
 
 def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
@@ -105,6 +111,11 @@ def _gates(console: Console, gates: Sequence[Gate]) -> None:
             console.print(Text(f"  What to do: {advice(gate.name)}.", style="dim"))
 
 
+def show_state(console: Console, state: str, refused: int) -> None:
+    """The one line that says where a plan stands; `refused` is the number of refused events."""
+    console.print(Text(f"State: {state_in_words(state, refused)}", style=_STATES.get(state, "bold green")))
+
+
 def show_apply(console: Console, result: ApplyResult) -> None:
     """One run of apply or of a rehearsal."""
     heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} s")
@@ -118,6 +129,10 @@ def show_apply(console: Console, result: ApplyResult) -> None:
         what = f"would send {counted(left, 'event')} in {counted(result.batches.made, 'batch')}" if left else ""
         told = f"The same command without --dry-run {what}." if left else "Nothing is left to send."
         console.print(Text(f"Nothing was sent. {told}" if left else told, style="bold green"))
+    elif result.balanced and result.events.refused:
+        refused = result.events.refused
+        what = f"{counted(refused, 'event')} {'was' if refused == 1 else 'were'} refused and did not land"
+        console.print(Text(f"Every planned event is accounted for, but {what}.", style="bold yellow"))
     elif result.balanced:
         console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
     elif held and held == result.events.unsent and not result.events.in_doubt:
@@ -130,18 +145,18 @@ def show_apply(console: Console, result: ApplyResult) -> None:
 
 def show_status(console: Console, result: StatusResult) -> None:
     """Where a plan stands."""
-    console.print(Text(f"State: {result.state}", style=_STATES.get(result.state, "bold")))
+    show_state(console, result.state, result.events.refused)
     if result.course is not None:
         course = result.course
         until = f", the last one ended {course.ended}" if course.ended else ""
         runs = counted(course.runs, "run")
         console.print(text(f"Applied to {course.to}: {runs}, the first begun {course.began}{until}", 400))
-    if result.verified is not None:
-        one = result.verified
-        said = "proved" if one.proved else "not proved"
-        counts = f"{one.found:,} of {counted(one.expected, 'event')} found"
-        console.print(text(f"Verified against {one.to} at {one.at}: {said}, {counts}", 400))
-    elif result.events.accepted:
+    for one, what in ((result.rehearsed, "Rehearsed"), (result.verified, "Verified against")):
+        if one is not None:
+            said = "proved" if one.proved else "not proved"
+            counts = f"{one.found:,} of {counted(one.expected, 'event')} found"
+            console.print(text(f"{' '.join(filter(None, (what, one.to)))} at {one.at}: {said}, {counts}", 400))
+    if result.verified is None and result.events.accepted:
         console.print(Text("Not verified yet: backcast verify", style="dim"))
     _sent(console, result.events, result.batches, result.phases)
     if result.doubts:
@@ -154,7 +169,7 @@ def show_status(console: Console, result: StatusResult) -> None:
             )  # fmt: skip
         console.print(made)
     if result.events.in_doubt:
-        if result.state == "running":
+        if result.state == "sending":
             what = "in flight or in doubt: the run settles them, or the next one does."
         else:
             what = "in doubt: apply sends them again with the same uuids."
@@ -171,7 +186,8 @@ def show_status(console: Console, result: StatusResult) -> None:
             made.add_row(_answer(failure.status, failure.detail), number(failure.tries), text(failure.last, 30))
         console.print(made)
     if max(len(result.doubts), len(result.refusals)) > MOST_DOUBTS:
-        console.print(Text("More of them: --json, or tables batches and refused_events of ledger.sqlite", style="dim"))
+        what = "More of them: --json, or the table batches of ledger.sqlite; refused events: backcast rejects"
+        console.print(Text(what, style="dim"))
 
 
 def _answer(status: int | None, detail: str) -> Text:
@@ -283,13 +299,16 @@ def _extras(console: Console, result: VerifyResult) -> None:
 
 
 def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOST_REJECTS) -> int:
-    """Rows that cannot be sent, as they stand in the export, and a line on those beyond `most`. Gives their number."""
+    """Rows that cannot be sent and refused events, as they stand in the export, and a line on those beyond `most`.
+
+    Gives their number.
+    """
     made = table("code", "place", "why", "row")
     count = 0
     iterator = iter(rejects)
     for reject in islice(iterator, most):
         count += 1
-        place = text(f"{reject.part}, row {reject.row:,}, byte {reject.offset:,}", 240)
+        place = text(f"{reject.part}, row {reject.row:,}, byte {reject.offset:,}" if reject.row else reject.part, 240)
         made.add_row(text(reject.code, 80), place, text(reject.detail, 240), text(reject.record, 200))
     if count:
         console.print(made)
@@ -297,5 +316,5 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
     if more:
         console.print(Text(f"{counted(more, 'more row')}; all of them in full: --format jsonl", style="dim"))
     if not count:
-        console.print(Text("No row was rejected."))
+        console.print(Text("No row was rejected, and no event was refused."))
     return count + more

@@ -27,6 +27,8 @@ MEANINGS = {
     "future_timestamp": "the time lies in the future",
     "recent_timestamp": "the event is under 48 hours old, and would be billed as a live one",
     "event_too_large": "the event is larger than the service stores",
+    # sending
+    "refused_event": "the service refused the event, with the status and the text that stand beside it",
     # left out
     "duplicate_event": "an exact copy of an event that is sent",
     "superseded": "an earlier version of an event that is sent",
@@ -123,6 +125,10 @@ ADVICE = {
     "zero_events": "check the mapping, --since and --until, and the files that were named",
     "zone": "name the zone that the project was set to in the tool: --timezone Area/City, also when it is UTC",
     "duplicates": "nothing to do: every export holds copies, and they are left out",
+    "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; what only some exports"
+    " have may stay as it is",
+    "key_not_unique": "add what tells them apart to the mapping's `key` (with `generic`, name another column or none"
+    " with --set uuid), or say with --allow-key-conflicts that rows of one key are one event all the same",
     "keyless": "say `collapse: identical` in the job file, so that identical rows become one event",
     "merges": "look at the merges in identities.jsonl of the plan; raise `up-to`, or say `merges: hold`",
     "group_types": "the service keeps five types of groups: choose them with --group-types a,b,c",
@@ -133,6 +139,13 @@ VERDICTS = {
     "warnings": "Ready, with warnings: read them before applying.",
     "not-ready": "Not ready: apply refuses this plan until what the gates say is mended. It can be rehearsed.",
 }
+
+STATES = {
+    "not-ready": "not ready",
+    "stopped": "stopped (resumable)",
+    "sent-with-refusals": "sent, {refused:,} refused",
+}
+"""The states of a plan (`report.state.State`) that people read in other words than programs do."""
 
 COLLAPSE = (
     "equal to another in uuid, name, person and UTC day: requests whose answer was lost were sent again, and the"
@@ -159,6 +172,11 @@ def mapping_of(plan: Plan) -> str:
     """The mapping that a plan was made with, and the tool it is of where that has another name."""
     name = printable(plan.mapping.name, 200)
     return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
+
+
+def state_in_words(state: str, refused: int) -> str:
+    """Where a plan stands, as people read it. `refused` is the number of refused events."""
+    return STATES.get(state, state).format(refused=refused)
 
 
 def meaning(code: str) -> str:

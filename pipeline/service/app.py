@@ -29,6 +29,7 @@ from .management.openapi import document
 from .management.routes import Management
 from .page.guard import guarded
 from .page.routes import Page
+from .query_runner import Queries
 from .reading import whole_body
 from .refusal import Refusal, too_large
 from .settings import Settings
@@ -44,11 +45,9 @@ _KEY_LIKE = re.compile(r"ph[a-z]_[A-Za-z0-9_-]+")
 Result = TypeVar("Result")
 
 
-def create_app(
-    store: Store, keys: Keyring, settings: Settings | None = None, seed: Mapping[str, Any] | None = None
-) -> Starlette:
+def create_app(store: Store, queries: Queries, keys: Keyring, settings: Settings, seed: Mapping[str, Any]) -> Starlette:
     """The application over a store. It holds its worker threads until its lifespan ends. Raises BadSeed."""
-    service = _Service(store, keys, settings or Settings(), seed or {})
+    service = _Service(store, queries, keys, settings, seed)
     routes = [
         Route(path + slash, service.capture, methods=["GET", "POST", "OPTIONS"])
         for path in EVENT_ROUTES
@@ -70,13 +69,15 @@ async def _ready(request: Request) -> Response:
 class _Service:
     """The endpoints over one store."""
 
-    def __init__(self, store: Store, keys: Keyring, settings: Settings, seed: Mapping[str, Any]) -> None:
+    def __init__(
+        self, store: Store, queries: Queries, keys: Keyring, settings: Settings, seed: Mapping[str, Any]
+    ) -> None:
         self._store = store
         self._keys = keys
         self._settings = settings
         self._judge = ThreadPoolExecutor(1, "service-capture")
-        self._reader = ThreadPoolExecutor(1, "service-query")
-        self.management = Management(store, keys, settings, self._reader, seed)
+        self._reader = ThreadPoolExecutor(1, "service-stats")
+        self.management = Management(store, keys, settings, queries, seed)
         self.page = Page(store, keys, self.management.hog_functions)
 
     @asynccontextmanager
@@ -140,7 +141,10 @@ class _Service:
 
     async def stats(self, request: Request) -> Response:
         """What landed, as counts."""
-        return JSONResponse(await _in(self._reader, self._stats))
+        try:
+            return JSONResponse(await _in(self._reader, self._stats))
+        except Unavailable as error:
+            return PlainTextResponse(str(error), 503)
 
     def _stats(self) -> dict[str, Any]:
         store = self._store

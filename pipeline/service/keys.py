@@ -79,7 +79,7 @@ def load(path: Path) -> Keyring:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadKeys(f"the keys file {path} cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadKeys(f"the keys file {path} is not JSON") from None
     if not isinstance(content, dict):
         raise BadKeys(f"the keys file {path} is not a JSON object")

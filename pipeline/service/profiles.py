@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from .query import rows
 from .store import Store
 
 
@@ -55,7 +54,7 @@ def persons(store: Store, project: int) -> list[PersonProfile]:
     )
     return [
         PersonProfile(key, tuple(ids), msgspec.json.decode(text), created_at, is_identified)
-        for key, ids, text, created_at, is_identified in rows(found)
+        for key, ids, text, created_at, is_identified in found
     ]
 
 
@@ -64,7 +63,7 @@ def groups(store: Store, project: int) -> list[GroupProfile]:
     found = store.select('SELECT "index", type, key, properties, created_at FROM groups ORDER BY "index", key', project)
     return [
         GroupProfile(index, kind, key, msgspec.json.decode(text), created_at)
-        for index, kind, key, text, created_at in rows(found)
+        for index, kind, key, text, created_at in found
     ]
 
 
@@ -74,4 +73,4 @@ def warnings(store: Store, project: int) -> list[IngestionWarning]:
         "SELECT type, details, dropped, uuid, event, distinct_id FROM warnings ORDER BY receipt, type, details",
         project,
     )
-    return [IngestionWarning(kind, msgspec.json.decode(text), *rest) for kind, text, *rest in rows(found)]
+    return [IngestionWarning(kind, msgspec.json.decode(text), *rest) for kind, text, *rest in found]

@@ -5,6 +5,7 @@ It listens on 127.0.0.1 only. Keys are in no log: requests are not logged at all
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +21,15 @@ from .faults import Tally, read_script
 from .faults.middleware import Connection, Faulty, tallies
 from .keys import Keyring, generated
 from .profiles import GroupProfile, IngestionWarning, PersonProfile, groups, persons, warnings
-from .query import rows
+from .query_runner import Queries
 from .settings import Settings
 from .store import Store
 
 HOST = "127.0.0.1"
+GRACE = 0.5
+"""Seconds at the end in which a client may go on sending what it has begun; then its connection is closed."""
 PATIENCE = 5
-"""Seconds that requests in flight are given at the end."""
+"""Seconds at the end after which whatever still runs is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,13 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._closing()
+        giving_up = asyncio.get_running_loop().call_later(GRACE, self._hang_up)
         await super().shutdown(sockets)
+        giving_up.cancel()
+
+    def _hang_up(self) -> None:
+        for connection in tuple(self.server_state.connections):
+            connection.transport.close()
 
 
 class LocalService:
@@ -83,7 +92,9 @@ class LocalService:
     ) -> None:
         self._faults = read_script(faults, fault_seed)
         self.keys = keys if keys is not None else generated()
+        settings = settings or Settings()
         self.store = Store(None if store is None else Path(store), settings)
+        self._queries = Queries(self.store, settings)
         try:
             self._socket = _listening(port)
         except OSError:
@@ -92,7 +103,7 @@ class LocalService:
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
         try:
-            app: Any = create_app(self.store, self.keys, settings, seed)
+            app: Any = create_app(self.store, self._queries, self.keys, settings, seed or {})
         except Exception:
             self._socket.close()
             self.store.close()
@@ -111,7 +122,7 @@ class LocalService:
                 loop="asyncio",
                 timeout_graceful_shutdown=PATIENCE,
             ),
-            self.store.interrupt,
+            self._interrupt,
         )
         self._thread: threading.Thread | None = None
 
@@ -147,7 +158,12 @@ class LocalService:
             self._thread.join()
             self._thread = None
         self._socket.close()
+        self._queries.close()
         self.store.close()
+
+    def _interrupt(self) -> None:
+        self._queries.stop()
+        self.store.interrupt()
 
     def _run(self) -> None:
         try:
@@ -186,7 +202,7 @@ class LocalService:
             "ORDER BY timestamp, uuid, event, distinct_id",
             self.project_id if project_id is None else project_id,
         )
-        return [Landed(*row) for row in rows(found)]
+        return [Landed(*row) for row in found]
 
     def persons(self, project_id: int | None = None) -> list[PersonProfile]:
         """The persons of a project (by default the first), by their first id."""
@@ -202,7 +218,7 @@ class LocalService:
 
     def select(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of an SQL query of the caller's own over the first project's views."""
-        return rows(self.store.select(sql, self.project_id))
+        return self.store.select(sql, self.project_id)
 
 
 def _listening(port: int) -> socket.socket:

@@ -85,8 +85,14 @@ class Settings:
     query_most_rows: int = 50_000
     """A query with more rows is refused."""
 
+    query_most_bytes: int = 128 * MIB
+    """A query whose answer has more bytes is refused."""
+
     query_seconds: float = 60.0
     """A query that takes longer is stopped."""
+
+    query_memory: int = 1024 * MIB
+    """Bytes of memory that the process of queries may have (on Linux); it uses about 200 MiB before the first query."""
 
     clock: Callable[[], int] = now_micros
     """The service's own clock, in microseconds since 1970 (UTC)."""

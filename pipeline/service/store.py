@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from .columns import encoded, instants, numbers, table, texts
 from .fold import Closing, Fold
+from .json_values import exact, values
 from .notices import Notice
 from .settings import Settings
 from .sql_tree import needs_people
@@ -33,11 +34,7 @@ FROM incoming
 """
 
 
-MOST_BYTES = 128 * 1024 * 1024
-"""The rows of an answer whose number is bounded."""
-_CLOSING = "the service is closing"
-_AT_ONCE = 1000
-"""Rows between two looks at what an answer holds already."""
+CLOSING = "the service is closing"
 
 
 class BadStore(ValueError):
@@ -69,18 +66,6 @@ class Rows:
     historical: list[bool] = field(default_factory=list)
     notices: list[tuple[int, Notice]] = field(default_factory=list)
     """Each with the place of its event in the columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of a query: names and types of its columns, and its rows as an Arrow table; `more`: some were left
-    out, `large`: because they are over MOST_BYTES."""
-
-    columns: list[str]
-    types: list[str]
-    table: pa.Table
-    more: bool = False
-    large: bool = False
 
 
 class Store:
@@ -182,48 +167,64 @@ class Store:
         rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
         return {str(name): int(count) for name, count in rows}
 
-    def syntax(self, sql: str) -> str:
-        """The syntax tree of an SQL text as JSON, or an object whose `error` is true. Raises BadQuery."""
-        try:
-            return str(self._rows("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql])[0][0])
-        except duckdb.Error as error:
-            raise BadQuery(str(error)) from None
-
     def select(
-        self, sql: str, project: int, *, seconds: float | None = None, most: int | None = None, tree: Any = None
-    ) -> Answer:
-        """Answer one SELECT over the views of a project, with at most `most` rows. `tree` is its syntax tree, where the
-        caller knows it. Raises BadQuery, SlowQuery, Unavailable."""
-        if tree is None:
-            tree = json.loads(self.syntax(sql))
-        cursor = self._writer.cursor()
+        self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one SELECT of our own over the views of a project, as JSON values. `people`: whether persons and
+        groups are worked out first; None: where the query may look at them. Raises BadQuery, SlowQuery, Unavailable."""
         stopped = threading.Event()
-        timer = None if seconds is None else threading.Timer(seconds, _stop, [cursor, stopped])
-        self._reading.add(cursor)
         try:
-            if self._closing.is_set():
-                raise Closing
-            cursor.execute(views(project, self._group_types(cursor, project) if needs_people(tree) else None))
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            if timer is not None:
-                timer.start()
-            relation = cursor.sql(sql)
-            found, more, large = _rows_of(relation, most)
-            return Answer(relation.columns, [str(kind) for kind in relation.types], found, more, large)
+            with self._cursor() as cursor:
+                if people is None:
+                    tree = cursor.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]).fetchall()[0][0]
+                    people = needs_people(json.loads(tree))
+                cursor.execute(views(project, self._group_types(cursor, project) if people else None))
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                with _timed(cursor, seconds, stopped):
+                    relation = cursor.sql(sql)
+                    kinds, found = relation.types, exact(relation).to_arrow_table()
+                columns = zip(found.columns, kinds, strict=True)
+                return list(
+                    zip(
+                        *([one for chunk in column.chunks for one in values(chunk, kind)] for column, kind in columns),
+                        strict=True,
+                    )
+                )
         except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow's own are OSErrors too
             if stopped.is_set():
                 raise SlowQuery from None
             if self._closing.is_set():
-                raise Unavailable(_CLOSING) from None
+                raise Unavailable(CLOSING) from None
             raise BadQuery(str(error)) from None
+
+    @contextmanager
+    def snapshot(self, *, people: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that sees what was accepted until now, and with `people` the persons and groups of it.
+
+        Raises Unavailable.
+        """
+        try:
+            with self._cursor() as cursor:
+                if people:
+                    self._fold.refresh(cursor)
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                yield cursor
+        except duckdb.Error as error:
+            raise Unavailable(CLOSING if self._closing.is_set() else str(error)) from None
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection for reading, which `interrupt` ends. Raises Unavailable."""
+        cursor = self._writer.cursor()
+        self._reading.add(cursor)
+        try:
+            if self._closing.is_set():
+                raise Closing
+            yield cursor
         except Closing:
-            raise Unavailable(_CLOSING) from None
+            raise Unavailable(CLOSING) from None
         finally:
             self._reading.discard(cursor)
-            if timer is not None:
-                timer.cancel()
-                if timer.ident is not None:
-                    timer.join()
             cursor.close()
 
     def _group_types(self, cursor: duckdb.DuckDBPyConnection, project: int) -> list[str]:
@@ -249,32 +250,29 @@ class Store:
     def _number(self, sql: str) -> int:
         return int(self._rows(sql)[0][0])
 
-    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        cursor = self._writer.cursor()
-        try:
-            return cursor.execute(sql, parameters).fetchall()
-        finally:
-            cursor.close()
+    def _rows(self, sql: str) -> list[Any]:
+        with self.snapshot(people=False) as cursor:
+            return cursor.execute(sql).fetchall()
 
 
-def _rows_of(relation: duckdb.DuckDBPyRelation, most: int | None) -> tuple[pa.Table, bool, bool]:
-    """The first rows of a result, whether there are more, and whether they are too large for one answer."""
-    if most is None:
-        return relation.to_arrow_table(), False, False
-    reader = relation.to_arrow_reader(min(most + 1, _AT_ONCE))
-    batches, count, size = [], 0, 0
-    for batch in reader:
-        batches.append(batch)
-        count += len(batch)
-        size += batch.nbytes
-        if count > most or size > MOST_BYTES:
-            break
-    return pa.Table.from_batches(batches, reader.schema).slice(0, most), count > most, size > MOST_BYTES
+@contextmanager
+def _timed(cursor: duckdb.DuckDBPyConnection, seconds: float | None, stopped: threading.Event) -> Iterator[None]:
+    """Interrupt the connection after so many seconds, and say so."""
+    if seconds is None:
+        yield
+        return
 
+    def stop() -> None:
+        stopped.set()
+        cursor.interrupt()
 
-def _stop(cursor: duckdb.DuckDBPyConnection, stopped: threading.Event) -> None:
-    stopped.set()
-    cursor.interrupt()
+    timer = threading.Timer(seconds, stop)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def _quoted(path: Path) -> str:

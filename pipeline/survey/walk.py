@@ -101,7 +101,7 @@ class _Walk:
     def rows_of(self, part: Part, block_bytes: int) -> Generator[Record | BrokenRow, None, None]:
         """The rows of a part; warnings are counted for those that were walked past."""
         for block in blocks(part, block_bytes=block_bytes):
-            reader = read_rows(part, block)
+            reader = read_rows(part, block, blanks=True)
             passed = 0
             try:
                 for record in reader:

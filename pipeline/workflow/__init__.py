@@ -11,16 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline.workflow.choosing import guess_mapping, starting_mapping
+    from pipeline.workflow.choosing import guess_mapping, no_rows, starting_mapping
     from pipeline.workflow.phases import choose_phases
     from pipeline.workflow.planning import PlanRequest, plan_export
     from pipeline.workflow.preflight import Preflight, PreflightRequest, check_target
+    from pipeline.workflow.refusals import count_refused, refusal, rejected
     from pipeline.workflow.sealed import check_applicable, check_fresh, dialect_of, differences, load_plan, recipe_for
     from pipeline.workflow.sending import (
         ApplyRequest,
         Rehearsal,
-        Standing,
         apply_plan,
+        capture_key,
         check_request,
         rehearse,
         status,
@@ -33,20 +34,24 @@ __all__ = [
     "Preflight",
     "PreflightRequest",
     "Rehearsal",
-    "Standing",
     "apply_plan",
+    "capture_key",
     "check_applicable",
     "check_fresh",
     "check_request",
     "check_target",
     "choose_phases",
+    "count_refused",
     "dialect_of",
     "differences",
     "guess_mapping",
     "load_plan",
+    "no_rows",
     "plan_export",
     "recipe_for",
+    "refusal",
     "rehearse",
+    "rejected",
     "starting_mapping",
     "status",
     "verify_plan",
@@ -58,20 +63,24 @@ _HOMES = {
     "Preflight": "preflight",
     "PreflightRequest": "preflight",
     "Rehearsal": "sending",
-    "Standing": "sending",
     "apply_plan": "sending",
+    "capture_key": "sending",
     "check_applicable": "sealed",
     "check_fresh": "sealed",
     "check_request": "sending",
     "check_target": "preflight",
     "choose_phases": "phases",
+    "count_refused": "refusals",
     "dialect_of": "sealed",
     "differences": "sealed",
     "guess_mapping": "choosing",
     "load_plan": "sealed",
+    "no_rows": "choosing",
     "plan_export": "planning",
     "recipe_for": "sealed",
+    "refusal": "refusals",
     "rehearse": "sending",
+    "rejected": "refusals",
     "starting_mapping": "choosing",
     "status": "sending",
     "verify_plan": "sending",

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from pipeline.errors import UsageError
+from pipeline.errors import EmptyExport, UsageError
 from pipeline.extract import blocks as read_blocks
 from pipeline.extract import open_source
 from pipeline.extract import rows as read_rows
 from pipeline.mapping import load as load_mapping
 from pipeline.mapping import recognise
-from pipeline.schema import Part, Source
-from pipeline.values import Record, raw
+from pipeline.schema import Format, Part, Source
+from pipeline.values import Record, raw, text
 
 LOOKED_AT = 20
 """So many parts are looked at, and one row more of each."""
+_LOOK_BYTES = 256 * 1024
 MOST_NAMED = 4
 """So many parts are named in an error."""
 
 
 def guess_mapping(source: Source) -> str:
-    """The mapping whose rows these look like. Two candidates are an error, never a guess."""
+    """The mapping whose rows these look like. Two candidates are an error, never a guess; so is an empty export."""
+    if not source.parts:
+        raise no_rows(source.notes)
     seen = {part.path: _recognised(part) for part in source.parts[:LOOKED_AT]}
     candidates = _likely([names for rows in seen.values() for names in rows])
     if len(candidates) == 1:
@@ -44,11 +48,20 @@ def guess_mapping(source: Source) -> str:
     )
 
 
+def no_rows(notes: Iterable[tuple[str, str, str]]) -> EmptyExport:
+    """The error for an export without a row; `notes` are what was noticed while it was opened."""
+    empty = [f"{where}: {detail}" for code, where, detail in notes if code == "empty_file"]
+    more = f"; and {len(empty) - MOST_NAMED:,} more" if len(empty) > MOST_NAMED else ""
+    seen = f" ({'; '.join(empty[:MOST_NAMED])}{more})" if empty else ""
+    hint = "check what was exported, fetch it again, or name another"
+    return EmptyExport(f"the export holds no row{seen}", hint=hint)
+
+
 def _recognised(part: Part) -> list[set[str]]:
     """The mappings that know each of a part's first rows."""
     seen: list[set[str]] = []
     for block in read_blocks(part):
-        for number, record in enumerate(read_rows(part, block, observe=False)):
+        for number, record in enumerate(read_rows(part, block, observe=False, blanks=True)):
             if isinstance(record, dict):
                 seen.append(set(recognise(record)))
             if number >= LOOKED_AT:
@@ -68,22 +81,55 @@ def starting_mapping(sources: Sequence[str], spool: Path) -> str:
 
     Raises UsageError where no column can be the event, the person or the time; UnreadableExport.
     """
-    from pipeline.mapping.scaffold import Surveyed, SurveyedField
+    from pipeline.mapping.scaffold import KEYS, Surveyed, SurveyedField
     from pipeline.mapping.scaffold import starting_mapping as scaffolded
     from pipeline.survey import survey
 
     source = open_source(sources, spool=spool)
     seen = survey(source)
+    if not seen.rows:
+        raise no_rows(seen.notices)
     if seen.tool:
         return load_mapping(seen.tool).text
-    record = _first_record(source)
+    part, record = _first_record(source)
+    unique = _unique(source, [name for name in record if name.lower() in KEYS])
     fields = tuple(
-        SurveyedField(field.path, _usual_kind(field.types), field.null_rate, tuple(field.examples))
-        for field in seen.fields
-        if field.path in record
+        SurveyedField(one.path, _usual_kind(one.types), one.null_rate, tuple(one.examples), unique.get(one.path, 0))
+        for one in seen.fields
+        if one.path in record
     )
     row = b",".join(msgspec.json.encode(name) + b":" + bytes(raw(value)) for name, value in record.items())
-    return scaffolded(Surveyed("", fields, f"{{{row.decode()}}}"))
+    form = "csv" if part.format is Format.CSV else "json"
+    return scaffolded(Surveyed("", fields, f"{{{row.decode()}}}", form))
+
+
+def _unique(source: Source, names: Sequence[str]) -> dict[str, int]:
+    """The columns of which no value stands in two different rows of those looked at, with how many rows have one.
+
+    As many rows are looked at as by a survey, shared fairly among the parts. Copies of a row are one row.
+    """
+    from pipeline.survey import SAMPLE_ROWS
+
+    seen: dict[str, dict[int, int]] = {name: {} for name in names}
+    left = SAMPLE_ROWS
+    for number, part in enumerate(source.parts if names else ()):
+        share = max(1, left // (len(source.parts) - number))
+        for whole, record in islice(_records_of(part), share):
+            left -= 1
+            for name in list(seen):
+                value = text(record.get(name))
+                if value and seen[name].setdefault(hash(value), whole) != whole:
+                    del seen[name]
+    return {name: len(values) for name, values in seen.items()}
+
+
+def _records_of(part: Part) -> Iterator[tuple[int, Record]]:
+    """Each row of a part that can be read, with a hash of it as it stands."""
+    for block in read_blocks(part, block_bytes=_LOOK_BYTES):
+        rows = read_rows(part, block, observe=False)
+        for number, record in enumerate(rows):
+            if isinstance(record, dict):
+                yield hash(rows.text(number)), record
 
 
 def _usual_kind(types: Mapping[str, int]) -> str:
@@ -92,10 +138,11 @@ def _usual_kind(types: Mapping[str, int]) -> str:
     return max(kinds, key=lambda kind: kinds[kind], default="null")
 
 
-def _first_record(source: Source) -> Record:
+def _first_record(source: Source) -> tuple[Part, Record]:
+    """The first row that can be read, with all of its columns, and the part that it stands in."""
     for part in source.parts:
         for block in read_blocks(part):
-            for record in read_rows(part, block, observe=False):
+            for record in read_rows(part, block, observe=False, blanks=True):
                 if isinstance(record, dict):
-                    return record
+                    return part, record
     raise UsageError("no row of the export can be read", hint="look at it with: backcast survey")

@@ -51,7 +51,7 @@ def found_settings(
     wanted = {name: one for name, one in mapping.settings.items() if one.found and not options.settings.get(name)}
     notices: list[tuple[str, str, str]] = []
     for part in parts if wanted else ():
-        record = next(_records(part), None)
+        record = next(_records(part, mapping), None)
         if record is None:
             continue
         for name, setting in list(wanted.items()):
@@ -67,15 +67,15 @@ def found_settings(
     return options, notices
 
 
-def _records(part: Part) -> Iterator[Record]:
+def _records(part: Part, mapping: Mapping) -> Iterator[Record]:
     for block in read_blocks(part, block_bytes=FEW_BYTES, block_rows=FEW_ROWS):
-        for record in read_rows(part, block, observe=False):
+        for record in read_rows(part, block, observe=False, blanks=mapping.blanks.in_cells):
             if isinstance(record, dict):
                 yield record
 
 
 def _tabled(part: Part, mapping: Mapping, options: Options) -> Part:
-    record = next(_records(part), None)
+    record = next(_records(part, mapping), None)
     if record is None:
         return part
     table = table_of(mapping, options, names_in(part), record)
@@ -102,7 +102,7 @@ def _check_columns(parts: Sequence[Part], mapping: Mapping, named: NamedColumns)
     for part in parts:
         needed = list(named.needed)
         seen: dict[str, None] = {}
-        for record in _rows_that_differ(part):
+        for record in _rows_that_differ(part, mapping):
             if not seen or len(seen) < MOST_SHOWN:
                 seen |= dict.fromkeys(record)
             wanted = {name: column for name, column in wanted.items() if not has_column(mapping, record, column)}
@@ -119,12 +119,12 @@ def _check_columns(parts: Sequence[Part], mapping: Mapping, named: NamedColumns)
         raise _missing(where if len(parts) == 1 else "the export", name, column, list(columns))
 
 
-def _rows_that_differ(part: Part) -> Iterator[Record]:
+def _rows_that_differ(part: Part, mapping: Mapping) -> Iterator[Record]:
     """Rows whose columns may be others than those of the row before: of a table, its header or first row alone."""
     if part.format is Format.CSV and part.dialect.header:
         yield dict.fromkeys(part.dialect.header)
         return
-    for record in _records(part):
+    for record in _records(part, mapping):
         yield record
         if part.format is not Format.JSONL:
             return

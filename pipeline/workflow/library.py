@@ -19,19 +19,22 @@ from typing import TYPE_CHECKING
 from pipeline import config, workflow
 from pipeline.config import Secret
 from pipeline.errors import UsageError
+from pipeline.files import private
 from pipeline.plan.phases import PHASES
 from pipeline.plan.sealed import Plan
 from pipeline.schema import Limits, Options, Reject
-from pipeline.workflow import Rehearsal, Standing
+from pipeline.workflow import Rehearsal
 
 if TYPE_CHECKING:
     from pipeline.deliver.outcome import Counts, Outcome
+    from pipeline.report.state import Standing
     from pipeline.survey import Survey
     from pipeline.verify import Verification
 
 PathText = str | PathLike[str]
 
 
+@private()
 def survey_export(sources: PathText | Sequence[PathText], *, rows: int | None = 200_000) -> Survey:
     """Look at an export before mapping it: its tool, fields, types, times and zone.
 
@@ -60,6 +63,7 @@ def plan_export(
     max_rejects: str = "0",
     allow_recent: bool = False,
     collapse_identical: bool = False,
+    allow_key_conflicts: bool = False,
     name: str = "",
     provenance: bool = True,
     max_batch_events: int = Limits().batch_events,
@@ -109,6 +113,7 @@ def plan_export(
             provenance=provenance,
             allow_recent=allow_recent,
             collapse_identical=collapse_identical,
+            allow_key_conflicts=allow_key_conflicts,
             exclude_ids=None if exclude_ids is None else Path(exclude_ids),
             limit=limit,
             max_rejects=max_rejects,
@@ -136,11 +141,11 @@ def load_plan(directory: PathText) -> Plan:
 
 
 def read_rejects(directory: PathText) -> Iterator[Reject]:
-    """The rows that cannot be sent, each with place, code and text. Raises UsageError, UnsafePlan."""
-    from pipeline.plan.directory import read_lines
+    """The rows that cannot be sent and the events that the service refused, each with place, code and text.
 
-    _, place = workflow.load_plan(fspath(directory))
-    return read_lines(place.rejects, Reject)
+    Raises UsageError, UnsafePlan, BrokenLedger.
+    """
+    return workflow.rejected(*workflow.load_plan(fspath(directory)))
 
 
 def rehearse_plan(
@@ -215,10 +220,9 @@ def apply_plan(
     from pipeline.deliver.outcome import Pace
     from pipeline.deliver.retry import Patience
     from pipeline.report.machine import add_applied
-    from pipeline.report.results import status_result
 
     plan, place = workflow.load_plan(fspath(directory))
-    key = Secret("phc_dry_run") if dry_run else _secret(project_key) or config.project_key()
+    key = workflow.capture_key(to, given=_secret(project_key), dry_run=dry_run, warn=warn)
     outcome = workflow.apply_plan(
         plan,
         place,
@@ -240,7 +244,7 @@ def apply_plan(
         warn=warn,
     )
     if not dry_run:
-        problem = add_applied(place, plan, status_result(plan, workflow.status(plan, place)))
+        problem = add_applied(place, plan)
         if problem:
             warn(problem)
     if outcome.problem is not None:

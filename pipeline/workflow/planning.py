@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from pipeline.errors import UsageError
-from pipeline.extract import open_source
+from pipeline.extract import open_source, refuse_unnamed
+from pipeline.extract.header import asked
+from pipeline.files import private
 from pipeline.instants import format_utc
 from pipeline.mapping import Compile
 from pipeline.mapping import load as load_mapping
+from pipeline.mapping.shelf import of_tool
+from pipeline.mapping.wanted import wanted_references
 from pipeline.plan import gates as gate_rules
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.sealed import MappingSeal, Plan
@@ -54,6 +58,7 @@ class PlanRequest:
     provenance: bool = True
     allow_recent: bool = False
     collapse_identical: bool = False
+    allow_key_conflicts: bool = False
     exclude_ids: Path | None = None
     limit: int | None = None
     max_rejects: str = "0"
@@ -71,6 +76,7 @@ class PlanRequest:
     earlier: Sequence[Path] | None = None
 
 
+@private()
 def plan_export(
     request: PlanRequest, progress: Progress = lambda rows, length: None, ready: Workers | None = None
 ) -> Plan:
@@ -101,7 +107,8 @@ def _plan(
     progress: Progress,
 ) -> Plan:
     """The plan for `directory`, made in `work`."""
-    source = open_source(request.sources, spool=work.path)
+    source = open_source(request.sources, spool=work.path, header=asked(request.settings))
+    refuse_unnamed(source)
     with ready if ready.count else Workers(workers_for(request.workers, source.parts)) as workers:
         return _plan_source(request, source, directory, work, allowed, workers, progress)
 
@@ -149,11 +156,13 @@ def _plan_source(
     if request.series is None:
         options, notices = found_settings(source.parts, mapping, options)
     parts = look_first(source.parts, mapping, options)
-    recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, parts, excluded)
+    wanted = wanted_references(mapping, options, of_tool(mapping.tool))
+    recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, parts, excluded, wanted=wanted)
     workers.brief(recipe)  # they make themselves ready while this process loads what decides
-    from pipeline.plan.build import Request, build
+    from pipeline.plan.build import build
     from pipeline.plan.earlier import earlier_links, plans_beside
     from pipeline.plan.people import Given
+    from pipeline.plan.request import Request
 
     earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
     seal = MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
@@ -166,6 +175,7 @@ def _plan_source(
             workers,
             request.target,
             allowed,
+            request.allow_key_conflicts,
             notices,
             series=request.series,
             given=Given(request.identities, earlier_links(list(earlier))),

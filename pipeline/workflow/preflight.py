@@ -69,18 +69,20 @@ def check_target(request: PreflightRequest, plan: Plan | None = None, directory:
 
     Raises UsageError for addresses, certificates and key files that cannot be used, StalePlan for a changed plan.
     """
+    from pipeline.deliver.target import region_of
     from pipeline.management.preflight.addresses import check_address, check_reach
     from pipeline.management.preflight.capture_key import check_shape
     from pipeline.management.preflight.clock import check_clock, moment_of
     from pipeline.management.preflight.history import check_recent, check_size, service_now
 
+    cloud = bool(region_of(request.to))
     planned = planned_of(plan, directory) if plan is not None and directory is not None else None
-    checks = [check_address(request.to, request.api), check_shape(request.project_key)]
+    checks = [check_address(request.to, request.api), check_shape(request.project_key, cloud=cloud)]
     told = ""
     if request.reach:
         reached = check_reach(
-            request.to, dialect=dialect_of(request.to), ca_file=request.ca_file,
-            redirect_hosts=request.redirect_hosts, timeout=request.timeout,
+            request.to, dialect=dialect_of(request.to) if plan is None else plan.options.dialect,
+            ca_file=request.ca_file, redirect_hosts=request.redirect_hosts, timeout=request.timeout,
         )  # fmt: skip
         checks.append(reached.check)
         told = reached.date

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pipeline.config import Secret
+from pipeline.deliver.target import address_of
 from pipeline.errors import Differences, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.instants import HOUR
 from pipeline.jobs import Attempt, Job, State, plan_directory
@@ -51,6 +52,8 @@ def prove(
     """
     from pipeline.management import ManagementClient
     from pipeline.management.preflight.project import find_project
+    from pipeline.report.machine import write_report
+    from pipeline.report.results import verify_result
     from pipeline.verify import verify
 
     place = plan_directory(job.state, attempt.window, attempt.number)
@@ -73,12 +76,17 @@ def prove(
         except (StalePlan, UnreadableExport) as error:
             return told("unknown", f"{_NO_MORE}: {error.message}")
     counts = found.events
+
+    def known(outcome: str, detail: str) -> Proof:
+        write_report(place, plan, verification=verify_result(found, to=address_of(job.to)))
+        return told(outcome, detail)
+
     if found.proved:
-        return told("proved", f"{counts['found']:,} events are there")
+        return known("proved", f"{counts['found']:,} events are there")
     lost = f"{counts['missing']:,} of {counts['expected']:,} events are not there"
     if counts["missing"] and not counts["different"] and not counts["extra"] and _age(attempt, now) < LANDING:
         return told("pending", f"{lost} yet; the next run looks again")
-    return told("differs", f"{lost}, {counts['different']:,} are different, {counts['extra']:,} are there twice")
+    return known("differs", f"{lost}, {counts['different']:,} are different, {counts['extra']:,} are there twice")
 
 
 def difference(job: Job, proofs: list[Proof]) -> Differences | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pipeline.config import Secret
 from pipeline.errors import BackcastError, UsageError
+from pipeline.files import private
 from pipeline.jobs import Job, State, open_scratch, open_state
 from pipeline.ledger import hold, release
 from pipeline.workflow.proving import Proof, check_ready, difference, prove
@@ -40,6 +41,7 @@ class JobRun:
     proofs: list[Proof] = field(default_factory=list)
 
 
+@private()
 def run_job(
     job: Job,
     project_key: Secret,

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline import config
 from pipeline.config import Secret
 from pipeline.errors import UsageError
-from pipeline.ledger import Account, Ledger, Totals, hold, is_held, read_account, release
+from pipeline.files import private
+from pipeline.ledger import Ledger, hold, read_totals, release
 from pipeline.plan.directory import Directory
 from pipeline.plan.phases import PHASES
 from pipeline.plan.sealed import Plan
 from pipeline.workflow.phases import check_merges, check_phases
-from pipeline.workflow.sealed import EXCLUDED, check_applicable, check_fresh, dialect_of, recipe_for, workers_for
+from pipeline.workflow.sealed import EXCLUDED, check_applicable, check_fresh, recipe_for, workers_for
 
 if TYPE_CHECKING:
     from pipeline.deliver.outcome import Counts, Outcome, Pace
+    from pipeline.report.state import Standing
     from pipeline.service.faults import Tally
     from pipeline.verify import Verification
     from pipeline.workers import Workers
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 class ApplyRequest:
     """What `backcast apply` is asked. `rotated_key`: another key than before is of the same project all the same.
 
-    `phases` are those to send, `approve_merges` the number of merges that a person looked at and approved.
+    `phases` are those to send, `approve_merges` the number of merges that a person looked at and approved. `answered`:
+    the target took other plans before, so an outage there is waited for from the first request on.
     """
 
     to: str
@@ -45,8 +49,10 @@ class ApplyRequest:
     rotated_key: bool = False
     phases: tuple[str, ...] = PHASES
     approve_merges: int | None = None
+    answered: bool = False
 
 
+@private()
 def apply_plan(
     plan: Plan,
     directory: Directory,
@@ -66,11 +72,38 @@ def apply_plan(
     return _run(plan, directory, request, interrupted, progress, warn, workers)
 
 
-def check_request(plan: Plan, directory: Directory, request: ApplyRequest) -> None:
-    """All that can be said of a request without the network, the export or a key. Raises UnsafePlan, BrokenLedger."""
-    from pipeline.deliver.target import address_of, is_loopback
+def capture_key(
+    to: str,
+    file: str | None = None,
+    given: Secret | None = None,
+    *,
+    dry_run: bool = False,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Secret:
+    """The capture key for a target: the one that is `given`, else that of the file or the environment, looked at.
 
+    A dry run needs none, but one that is there is looked at all the same. Raises UsageError.
+    """
+    from pipeline.deliver.target import region_of
+
+    cloud = bool(region_of(to))
+    if given:
+        return config.checked_project_key(given, cloud=cloud, warn=warn)
+    if dry_run and file is None and not config.given_project_key():
+        return Secret("phc_dry_run")
+    return config.project_key(file, cloud=cloud, warn=warn)
+
+
+def check_request(plan: Plan, directory: Directory, request: ApplyRequest) -> None:
+    """All that can be said of a request without the network or the export.
+
+    Raises UsageError for its key, UnsafePlan, BrokenLedger.
+    """
+    from pipeline.deliver.target import address_of, is_loopback, region_of
+
+    config.checked_project_key(request.project_key, cloud=bool(region_of(request.to)))
     check_applicable(plan, request.to)
+    read_totals(directory.ledger)  # a ledger that was lost is noticed before anybody is asked anything
     check_phases(plan, directory, request.phases)
     at_home = request.dry_run or is_loopback(address_of(request.to))
     check_merges(plan, directory, request.phases, request.approve_merges, loopback=at_home)
@@ -103,7 +136,7 @@ def _run(
         sink = CaptureSink(
             request.to,
             key=request.project_key,
-            dialect=dialect_of(request.to),
+            dialect=plan.options.dialect,
             timeout=request.timeout,
             ca_file=request.ca_file,
             redirect_hosts=request.redirect_hosts,
@@ -125,6 +158,7 @@ def _run(
             pace=pace,
             phases=request.phases,
             dry_run=request.dry_run,
+            answered=request.answered,
             interrupted=interrupted,
             progress=progress,
         )
@@ -146,6 +180,7 @@ class Rehearsal:
     faults: Sequence[Tally] = ()
 
 
+@private()
 def rehearse(
     plan: Plan,
     directory: Directory,
@@ -164,6 +199,7 @@ def rehearse(
     """
     from pipeline.service import LocalService
 
+    read_totals(directory.ledger)  # the report says where the plan stands: known before an hour of rehearsing
     place = directory.rehearsal
     lock = hold(place, "the rehearsal of this plan")
     try:
@@ -188,6 +224,7 @@ def rehearse(
     return Rehearsal(outcome, verification, place / "store.duckdb", service.faults)
 
 
+@private()
 def verify_plan(
     plan: Plan,
     directory: Directory,
@@ -217,34 +254,8 @@ def verify_plan(
         return verify(plan, directory, recipe, client, workers=workers_for(workers, recipe.parts), whole=whole)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a plan stands. `state` is planned, running, stopped or done; `account` what the ledger says besides."""
-
-    state: str
-    planned: int
-    account: Account
-
-    @property
-    def totals(self) -> Totals:
-        return self.account.totals
-
-    @property
-    def unsent(self) -> int:
-        return self.planned - self.totals.settled - self.totals.refused - self.totals.in_doubt
-
-
 def status(plan: Plan, directory: Directory) -> Standing:
-    """Read the ledger, also while a run is writing it. Raises BrokenLedger."""
-    running = is_held(directory.ledger)  # first: a run that ends now has written down all that is read next
-    account = read_account(directory.ledger)
-    totals = account.totals
-    if not directory.ledger.exists():
-        state = "planned"
-    elif running:
-        state = "running"
-    elif totals.settled + totals.refused == plan.events.made and not totals.in_doubt:
-        state = "done"
-    else:
-        state = "stopped"
-    return Standing(state, plan.events.made, account)
+    """Where a plan stands, by its ledger and its report, also while a run is writing. Raises BrokenLedger."""
+    from pipeline.report.state import standing_of
+
+    return standing_of(plan, directory)

@@ -30,14 +30,16 @@ from pipeline.errors import (
 )
 from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
 from pipeline.jobs.places import windows_folder
-from pipeline.ledger import read_places, read_totals
+from pipeline.ledger import read_places, read_totals, was_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.remaining import all_of, settled_of
 from pipeline.plan.sealed import Plan
 from pipeline.plan.seen import Seen
 from pipeline.plan.series import Series
-from pipeline.report.machine import write_report
+from pipeline.report.machine import add_applied, write_report
+from pipeline.report.state import standing_of
 from pipeline.workflow.planning import PlanRequest, plan_export
+from pipeline.workflow.refusals import refusal
 from pipeline.workflow.sealed import load_plan
 from pipeline.workflow.sending import ApplyRequest, apply_plan, status
 
@@ -50,7 +52,8 @@ class WindowRun(msgspec.Struct, frozen=True):
     """What a run did about one window.
 
     `outcome`: done, planned (a dry run), waiting (for files), stopped (a gate, a broken file), unfinished (being sent)
-    or replaced (its files changed while it was being sent). `plan` is the directory of the plan, "" without one.
+    or replaced (its files changed while it was being sent). `plan` is the directory of the plan and `state` where that
+    plan stands (`report.state`), "" without one.
     """
 
     window: str
@@ -58,6 +61,7 @@ class WindowRun(msgspec.Struct, frozen=True):
     plan: str = ""
     attempt: Attempt | None = None
     detail: str = ""
+    state: str = ""
 
 
 Reading = Callable[[int, int], None]
@@ -227,7 +231,7 @@ class Windows:
             # The oldest word would win: fill-only is never corrected by a later window (DESIGN 12).
             stops.append(f"it holds {events} events, and `persons: {{properties: final}}` is for profiles alone")
         if stops:
-            self.gated(attempt, place, "; ".join(stops))
+            self.gated(attempt, plan, place, "; ".join(stops))
         elif self.dry_run:
             self.state.record(attempt, parts_of(plan, self.job.folder), all_of(place), Seen.of(plan, place))
             self.tell(label, "planned", attempt)
@@ -251,6 +255,7 @@ class Windows:
             name=job.import_name,
             collapse_identical=job.collapse,
             exclude_ids=job.exclude_ids,
+            allow_key_conflicts=job.key_conflicts,
             max_rejects=job.max_rejects,
             workers=self.workers,
             as_of=job.as_of(window),
@@ -264,25 +269,30 @@ class Windows:
         """The plans whose merges a new one must not contradict; none where merges are held back."""
         if self.job.most_merges is None:
             return []
-        return sorted(ledger.parent for ledger in windows_folder(self.job.state).glob("*/plan-*/ledger.sqlite"))
+        plans = sorted(windows_folder(self.job.state).glob("*/plan-*"))
+        return [path for path in plans if was_applied(Directory(path).ledger)]
 
     def reading(self, told: Reading, rows: int, length: int) -> None:
         """Called while a plan is made: nothing is at stake yet, so an end may come at once."""
         self.check()
         told(rows, length)
 
-    def gated(self, attempt: Attempt, place: Directory, detail: str) -> None:
+    def gated(self, attempt: Attempt, plan: Plan, place: Directory, detail: str) -> None:
         """A gate stopped the plan."""
         self.state.stop(attempt, detail)
         hint = "mend its files, the mapping or the job; the next run plans it again"
         if not self.dry_run:
             hint = f"see {place.report_html}; {hint}"
-        self.stopped(attempt.window, UnsafePlan(f"window {attempt.window} is stopped: {detail}", hint=hint), attempt)
+        error = UnsafePlan(f"window {attempt.window} is stopped: {detail}", hint=hint)
+        self.stopped(attempt.window, error, attempt, plan)
 
-    def stopped(self, label: str, error: BackcastError, attempt: Attempt | None = None) -> None:
+    def stopped(
+        self, label: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None
+    ) -> None:
         """This window cannot go on; others can."""
         self.troubles.append(error)
-        self.tell(label, "stopped", attempt, detail=error.message.removeprefix(f"window {label} is stopped: "))
+        detail = error.message.removeprefix(f"window {label} is stopped: ")
+        self.tell(label, "stopped", attempt, detail=detail, plan=plan)
 
     # -- sending -------------------------------------------------------------------------------------
 
@@ -297,16 +307,19 @@ class Windows:
                         warn=self.watching.warn,
                     )  # fmt: skip
             except StalePlan as error:
-                self.replace(attempt, place, error)
+                self.replace(attempt, plan, place, error)
                 return
+            problem = add_applied(place, plan)
+            if problem:
+                self.watching.warn(problem)
             totals = read_totals(place.ledger)
             seconds = attempt.seconds + outcome.seconds
             self.state.note(attempt.id, seconds=seconds, sent=totals.settled, refused=totals.refused)
             if isinstance(outcome.problem, StalePlan):
-                self.replace(attempt, place, outcome.problem)
+                self.replace(attempt, plan, place, outcome.problem)
                 return
             if outcome.problem is not None or not outcome.balanced:
-                self.tell(attempt.window, "unfinished", attempt, detail=_left(outcome))
+                self.tell(attempt.window, "unfinished", attempt, detail=_left(outcome), plan=plan)
                 raise outcome.problem or Unfinished(
                     f"window {attempt.window} is not sent to its end: {_left(outcome)}",
                     hint="run the same command again to resume",
@@ -319,7 +332,7 @@ class Windows:
 
         return ApplyRequest(
             self.job.to, self.project_key, pace=Pace(rate=self.job.rate), workers=self.workers,
-            approve_merges=plan.events.phases.get("identities", 0),
+            approve_merges=plan.events.phases.get("identities", 0), answered=self.state.sent_before(),
         )  # fmt: skip
 
     def record(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
@@ -330,31 +343,38 @@ class Windows:
             attempt, parts_of(plan, self.job.folder), settled, Seen.of(plan, place),
             sent=totals.settled, refused=totals.refused, proof="pending" if self.proving and totals.settled else "",
         )  # fmt: skip
-        self.tell(attempt.window, "done", attempt)
+        self.tell(attempt.window, "done", attempt, plan=plan)
         if totals.refused:
-            self.troubles.append(
-                Refused(
-                    f"the service refused {totals.refused} events of window {attempt.window}; the others are settled",
-                    hint=f"see refused_events in {place.ledger}; they are sent again only if their file changes",
-                )
-            )
+            error = refusal(place)
+            hint = f"{error.hint}; they are sent again only if their file changes"
+            self.troubles.append(Refused(f"window {attempt.window}: {error.message}", status=error.status, hint=hint))
 
-    def replace(self, attempt: Attempt, place: Directory, error: StalePlan) -> None:
+    def replace(self, attempt: Attempt, plan: Plan, place: Directory, error: StalePlan) -> None:
         """What was sealed is no more: keep what was settled, and plan the rest anew."""
         totals = read_totals(place.ledger)
         settled = settled_of(place, read_places(place.ledger, "settled"))
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
         detail = f"{totals.settled} events are settled{doubt}; {error.message}"
         self.state.replace(attempt, settled, Seen.of_half(place), detail, sent=totals.settled, refused=totals.refused)
-        self.tell(attempt.window, "replaced", attempt, detail=detail)
+        self.tell(attempt.window, "replaced", attempt, detail=detail, plan=plan)
 
-    def tell(self, label: str, outcome: str, attempt: Attempt | None = None, *, detail: str = "") -> None:
-        """Say what came of a window."""
-        where = ""
+    def tell(
+        self,
+        label: str,
+        outcome: str,
+        attempt: Attempt | None = None,
+        *,
+        detail: str = "",
+        plan: Plan | None = None,
+    ) -> None:
+        """Say what came of a window, and where its plan stands."""
+        where = state = ""
         if attempt is not None:
             attempt = self.state.attempt(attempt.id)
-            where = "" if self.dry_run else str(plan_directory(self.root, label, attempt.number).path)
-        ended = WindowRun(label, outcome, where, attempt, detail)
+            place = plan_directory(self.root, label, attempt.number)
+            where = "" if self.dry_run else str(place.path)
+            state = str(standing_of(plan, place).state) if plan is not None else ""
+        ended = WindowRun(label, outcome, where, attempt, detail, state)
         self.done.append(ended)
         self.watching.ended(ended)
 

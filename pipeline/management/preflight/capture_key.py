@@ -18,16 +18,14 @@ PROJECT = "capture_key_project"
 _PROVED_BY = "prove it with a personal key of the scope project:read, or by reading back one sent batch"
 
 
-def check_shape(key: Secret | None) -> Check:
-    """Would capture refuse it, or would it be nobody's? `key` is None where none was given."""
+def check_shape(key: Secret | None, *, cloud: bool = False) -> Check:
+    """Would capture refuse it, or would it be nobody's? `key` is None where none was given, `cloud` as for the key."""
     if key is None:
         hint = f"set {PROJECT_KEY}, or give --project-key-file FILE"
         return Check(SHAPE, "unknown", "no capture key was given", hint)
-    fault = project_key_fault(key.reveal())
+    fault = project_key_fault(key.reveal(), cloud=cloud)
     if fault is not None:
-        return Check(SHAPE, "stop", *fault)
-    if not key.reveal().startswith("phc_"):
-        return Check(SHAPE, "warning", "the capture key does not begin with phc_, as those of the service do")
+        return Check(SHAPE, "stop" if fault.stops else "warning", fault.message, fault.hint)
     return Check(SHAPE, "ok", "the capture key has the shape of one")
 
 

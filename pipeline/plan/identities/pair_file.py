@@ -91,7 +91,7 @@ def _json_pairs(path: Path, file: BinaryIO) -> Generator[tuple[int, str, str], N
             continue
         try:
             one = decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _wrong(path, line, f"not a pair: {error}", _FORM) from None
         yield line, one.anonymous_id, one.user_id
 

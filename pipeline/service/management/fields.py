@@ -1,8 +1,8 @@
 """The writable fields of a hog function: which there are, and what each may hold.
 
 Under `contract` a field holds what the contract's types say (service-api 2.1); `observed` adds what the real service
-is known to refuse, and takes null and free input values where it does (service-behaviour 5.2). Unknown and read-only
-fields are ignored.
+is known to refuse, and takes null where it does (service-behaviour 5.2). The value of an input is any JSON in both
+(service-behaviour 1.9). Unknown and read-only fields are ignored.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ TYPES = (
 """Values of `type` (service-behaviour 5.2; the contract shows only `destination`)."""
 LONGEST_HOG = 100 * 1024
 LONGEST_NAME = 400
+TEMPLATING = ("hog", "liquid")
+"""Values of `templating` beside true and false, of an input and of its schema (service-behaviour 1.9)."""
 SHORTEST_MASK, LONGEST_MASK = 60, 86400
 """Seconds of `masking.ttl`."""
 NULLABLE = frozenset({"name", "icon_url", "inputs_schema", "masking", "mappings", "template_id", "execution_order"})
@@ -61,8 +63,6 @@ def written(body: Json, *, observed: bool) -> Json:
         del given["type"]
     if observed:
         _check_observed(given)
-    elif given.get("masking", ...) is None:
-        given["masking"] = {}
     return given
 
 
@@ -102,12 +102,14 @@ def _at(value: Any, place: Iterable[int | str]) -> Any:
 
 
 def _spared(place: list[str], value: object) -> bool:
-    """What the real service takes beyond the contract's types: some nulls, and input values of any type."""
+    """What the real service takes beyond the contract's types: null, where a field or an input need not be there, and
+    another `templating` than true and false, which `_check_inputs` looks at."""
     if len(place) == 1:
         return value is None and place[0] in NULLABLE
-    if place == ["masking", "threshold"]:
-        return value is None
-    return "inputs" in place and place[-1] == "value"
+    inner = place[2:] if place[0] == "mappings" else place
+    if inner[:1] == ["inputs_schema"] and inner[2:] == ["templating"]:
+        return True
+    return value is None and (place == ["masking", "threshold"] or inner[:-1] == ["inputs"])
 
 
 def _check_observed(given: Json) -> None:
@@ -124,14 +126,11 @@ def _check_observed(given: Json) -> None:
     masking = given.get("masking")
     if masking is not None:
         given["masking"] = _masking(masking)
-    for name in ("filters", "mappings"):
-        for filters in (
-            [given.get(name)] if name == "filters" else [one.get("filters") for one in given.get(name) or []]
-        ):
-            if filters and filters.get("source", "events") not in _SOURCES:
-                raise invalid(f"{name}__source", "Not a valid choice.", "invalid_choice")
+    _check_inputs(given, "")
     if given.get("filters") is not None:
-        given["filters"] = _filters(given["filters"], bool(given.get("mappings")))
+        given["filters"] = _filters(given["filters"], "filters", mapped=bool(given.get("mappings")))
+    if given.get("mappings"):
+        given["mappings"] = [_mapping(one, f"mappings__{place}__") for place, one in enumerate(given["mappings"])]
 
 
 _SOURCES = ("events", "person-updates", "data-warehouse-table", "data-warehouse-view")
@@ -143,11 +142,29 @@ def _masking(given: Json) -> Json:
             raise invalid(f"masking__{name}", "This field is required.", "required")
     if not SHORTEST_MASK <= given["ttl"] <= LONGEST_MASK:
         raise invalid("masking__ttl", f"Ensure this value is between {SHORTEST_MASK} and {LONGEST_MASK}.")
-    return {"ttl": given["ttl"], "threshold": given.get("threshold"), "hash": given["hash"], "bytecode": None}
+    return {name: given.get(name) for name in ("ttl", "threshold", "hash", "bytecode")}
 
 
-def _filters(given: Json, mapped: bool) -> Json:
+def _mapping(given: Json, attr: str) -> Json:
+    _check_inputs(given, attr)
+    if "filters" not in given:
+        return given
+    return given | {"filters": _filters(given["filters"], f"{attr}filters", mapped=False)}
+
+
+def _check_inputs(holder: Json, attr: str) -> None:
+    found = {f"inputs_schema__{place}": item for place, item in enumerate(holder.get("inputs_schema") or [])}
+    found |= {f"inputs__{key}": given for key, given in (holder.get("inputs") or {}).items() if given is not None}
+    for place, one in found.items():
+        chosen = one.get("templating", True)
+        if not isinstance(chosen, bool) and chosen not in TEMPLATING:
+            raise invalid(f"{attr}{place}__templating", "Not a valid choice.", "invalid_choice")
+
+
+def _filters(given: Json, attr: str, *, mapped: bool) -> Json:
     """Filters as they are read back: their source is named, and what mappings or the source overrule is left out."""
+    if given.get("source", "events") not in _SOURCES:
+        raise invalid(f"{attr}__source", "Not a valid choice.", "invalid_choice")
     kept = {"source": "events"} | given
     if mapped or kept["source"] != "events":
         kept = {name: value for name, value in kept.items() if name not in ("events", "actions")}

@@ -2,7 +2,7 @@
 
 An event name decides where it can. Property filters, actions and the exclusion of test accounts are not evaluated:
 where they stand between the event and the function, it may fire. So may one that hears of changed persons, which an
-event may change, and one of a type that nobody knows.
+event may change, one of a type that nobody knows, and one whose status says that the service has disabled it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ _ELSEWHERE = frozenset(
     {"site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook"}
 )
 """Types that run in a browser, on a webhook or on events of the service itself (service-behaviour 5.2)."""
+_DISABLED = 3
+"""`status.state` of a function that the service has disabled itself (service-behaviour 5.2); a seed may bring it."""
 
 
 def would_fire(function: Mapping[str, Any], event: str) -> Firing:
@@ -27,7 +29,8 @@ def would_fire(function: Mapping[str, Any], event: str) -> Firing:
     if kind in _ELSEWHERE:
         return "no"
     verdict = _judged(function, event)
-    return verdict if kind in _ON_EVENTS or verdict == "no" else "may"
+    disabled = (function.get("status") or {}).get("state") == _DISABLED
+    return verdict if (kind in _ON_EVENTS and not disabled) or verdict == "no" else "may"
 
 
 def _judged(function: Mapping[str, Any], event: str) -> Firing:

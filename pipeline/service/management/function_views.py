@@ -1,12 +1,14 @@
 """How a hog function is shown: whole, and as an item of a list (service-api 2.1, service-behaviour 5.2).
 
 Under `contract` a field that holds nothing is the empty value of its type, since the contract allows null only for
-`bytecode` and for the `filters` of a list item. Under `observed` it is null, and the fields are those of the source.
+`bytecode` and for the `filters` of a list item; `masking` alone is null all the same, as clients know it. Under
+`observed` it is null, the fields are those of the source, and what the source compiles is there.
 """
 
 from __future__ import annotations
 
 from .call import Json
+from .compiled import compiled
 from .templates import TEMPLATES
 
 LAST = 32767
@@ -23,7 +25,7 @@ _OMITTED = (
 """What a list item leaves out (service-api 2.1)."""
 _EMPTY: Json = {
     "type": "destination", "kind": "", "name": "", "description": "", "enabled": False, "deleted": False, "hog": "",
-    "bytecode": None, "transpiled": "", "inputs_schema": [], "inputs": {}, "filters": {}, "masking": {},
+    "bytecode": None, "transpiled": "", "inputs_schema": [], "inputs": {}, "filters": {}, "masking": None,
     "mappings": [], "icon_url": "", "template_id": "", "execution_order": LAST, "_create_in_folder": "",
 }  # fmt: skip
 
@@ -48,17 +50,18 @@ def order_of(function: Json) -> int:
 def whole(function: Json, *, observed: bool) -> Json:
     """The full record."""
     if observed:
-        shown = _OBSERVED_EMPTY | function | _derived(function, observed=True)
+        shown = _observed(function)
         return {name: shown[name] for name in (*_OBSERVED_ITEM, *_OBSERVED_MORE) if name != "search_match_type"}
-    shown = _EMPTY | {name: value for name, value in function.items() if value is not None}
-    shown |= _derived(function, observed=False)
+    shown = _EMPTY | {"status": {"state": 0, "rating": 0, "tokens": 0}}
+    shown |= {name: value for name, value in function.items() if value is not None}
+    shown["template"] = TEMPLATES.get(function.get("template_id") or "", {})
     return {name: shown[name] for name in _WHOLE}
 
 
 def item(function: Json, *, observed: bool) -> Json:
     """An item of a list."""
     if observed:
-        shown = _OBSERVED_EMPTY | function | _derived(function, observed=True)
+        shown = _observed(function)
         return {name: shown[name] for name in _OBSERVED_ITEM}
     shown = whole(function, observed=False)
     shown["filters"] = function.get("filters") or None
@@ -66,8 +69,7 @@ def item(function: Json, *, observed: bool) -> Json:
     return {name: value for name, value in shown.items() if name not in _OMITTED}
 
 
-def _derived(function: Json, *, observed: bool) -> Json:
+def _observed(function: Json) -> Json:
     template = TEMPLATES.get(function.get("template_id") or "")
-    if observed:
-        return {"template": template, "status": {"state": 0, "tokens": 0}}
-    return {"template": template or {}, "status": {"state": 0, "rating": 0, "tokens": 0}}
+    status = function.get("status") or {"state": 0, "tokens": 0}
+    return _OBSERVED_EMPTY | function | compiled(function) | {"template": template, "status": status}

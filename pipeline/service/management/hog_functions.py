@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from .call import EMPTY, Call, Json, Reply, State
+from .compiled import uncompiled
 from .errors import ApiError, BareError, invalid, not_found
 from .fields import written
 from .function_filters import chosen, uuid_of
@@ -30,7 +31,7 @@ def list_functions(state: State, call: Call) -> Reply:
 
 def create(state: State, call: Call) -> Reply:
     """201 and the full record."""
-    fields = written(call.body, observed=state.observed)
+    fields = _fields(state, call, {})
     function = _from_template(fields)
     if state.observed and not function.get("hog"):
         raise invalid("hog", "Required.", "required")
@@ -53,12 +54,17 @@ def retrieve(state: State, call: Call) -> Reply:
 
 
 def update(state: State, call: Call) -> Reply:
-    """Set the fields that the body has. `deleted` true deletes softly; only `deleted` false reaches it again."""
+    """Set the fields that the body has. `deleted` true deletes softly; only `deleted` false reaches it again.
+
+    PUT does the same: what its body leaves out, the source takes from the function (`to_internal_value`).
+    """
     before = find(state, call, restoring=call.body.get("deleted") is False)
-    fields = written(call.body, observed=state.observed)
+    fields = _fields(state, call, before)
     if state.observed:
         _check_change(call.body, fields, before)
     function = before | fields | {"updated_at": call.now, "version": before.get("version", 1) + 1}
+    if function.get("hog") != before.get("hog"):
+        function |= {"bytecode": None, "transpiled": None}  # those of a seed were those of other code
     settle_inputs(function, before, observed=state.observed, written=fields)
     if function.get("enabled") and not before.get("enabled"):
         _check_numbers(state, call.project_id, function)
@@ -68,7 +74,7 @@ def update(state: State, call: Call) -> Reply:
 
 def delete(state: State, call: Call) -> Reply:
     """405 with an empty body, whatever the id: a hog function is deleted by an update."""
-    raise BareError(405, None, {"Allow": "GET, HEAD, OPTIONS, PATCH"})
+    raise BareError(405, None, {"Allow": "GET, HEAD, OPTIONS, PATCH" + (", PUT" if state.observed else "")})
 
 
 def rearrange(state: State, call: Call) -> Reply:
@@ -113,6 +119,11 @@ def find(state: State, call: Call, *, restoring: bool = False) -> Json:
     if function is None or (function.get("deleted") and not restoring):
         raise not_found()
     return function
+
+
+def _fields(state: State, call: Call, before: Json) -> Json:
+    fields = written(call.body, observed=state.observed)
+    return uncompiled(fields, before) if state.observed else fields
 
 
 def _all(state: State, call: Call) -> list[Json]:

@@ -3,8 +3,9 @@
 The local service runs no function, so it has no use for a secret: of a secret input it keeps only that there was a
 value, and that is all anybody can read back (`{"secret": true}`, service-behaviour 5.2).
 
-Under `observed` written inputs are what the schema asks for, in its order: each that it requires must hold a value, one
-that is not in it vanishes, and a secret that is not written stays (the service's source, `posthog/cdp/validation.py`).
+Under `observed` inputs are what the schema asks for, in its order: one that is not in it vanishes, and of those that a
+request writes each that is required must hold a value, null is none, and a secret that is not written stays (the
+service's source, `posthog/cdp/validation.py`).
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ def _asked_for(schema: list[Json], inputs: Json, before: Json, attr: str) -> Jso
 
 def _settled(schema: list[Json], inputs: Json, before: Json, attr: str, *, observed: bool) -> Json:
     items = {item["key"]: item for item in schema if isinstance(item.get("key"), str)}
-    order = {key: place for place, key in enumerate(items)}
     kept: Json = {}
-    for key, given in inputs.items():
-        if observed and key not in items:
+    for key in items if observed else inputs:
+        given = inputs.get(key)
+        if given is None:
             continue
         if items.get(key, {}).get("secret"):
             if _is_marked(given) and not _is_marked(before.get(key)):
@@ -85,8 +86,6 @@ def _settled(schema: list[Json], inputs: Json, before: Json, attr: str, *, obser
             kept[key] = dict(SECRET)
         else:
             kept[key] = given
-        if observed and isinstance(kept[key], dict):
-            kept[key] = {"order": order[key], **kept[key]}
     return kept
 
 

@@ -23,10 +23,10 @@ from pipeline.service.settings import Settings
 from pipeline.service.sql_tree import VIEWS
 
 from .call import Json
-from .fields import LONGEST_MASK, LONGEST_NAME, NULLABLE, SHORTEST_MASK, TYPES
+from .fields import LONGEST_MASK, LONGEST_NAME, NULLABLE, SHORTEST_MASK, TEMPLATING, TYPES
 from .function_filters import FILTERS
 from .openapi_capture import capture_paths, capture_schemas
-from .operations import OPERATIONS, Operation
+from .operations import WITH_BODY, Operation, operations
 from .templates import TEMPLATES
 
 _MODELS = (
@@ -71,10 +71,12 @@ _OBSERVED_QUERIES: dict[str, dict[str, Json]] = {
 _BODIES = {
     "hog_functions_create": "HogFunctionWrite",
     "hog_functions_update": "HogFunctionWrite",
+    "hog_functions_replace": "HogFunctionWrite",
     "hog_functions_rearrange": "HogFunctionOrders",
     "hog_functions_broadcast": "HogFunctionWrite",
     "hog_functions_invoke": "HogFunctionWrite",
     "recordings_update": "SessionRecordingWrite",
+    "recordings_replace": "SessionRecordingWrite",
     "query": "Query",
 }
 _OBJECTS = {
@@ -82,10 +84,12 @@ _OBJECTS = {
     "hog_functions_create": "HogFunction",
     "hog_functions_retrieve": "HogFunction",
     "hog_functions_update": "HogFunction",
+    "hog_functions_replace": "HogFunction",
     "recordings_list": "SessionRecordingPage",
     "recordings_retrieve": "SessionRecording",
     "recordings_update": "SessionRecording",
     "recordings_sharing": "SharingConfiguration",
+    "recordings_sharing_refresh": "SharingConfiguration",
     "projects_list": "ProjectPage",
     "projects_retrieve": "Project",
     "query": "QueryAnswer",
@@ -93,8 +97,14 @@ _OBJECTS = {
 """Operations whose usual answer is an object; that of the others is empty."""
 _SELECT = (
     f" One SELECT over {', '.join(sorted(VIEWS))}, with joins, subqueries and WITH; toDate(timestamp) is the UTC day. "
-    "It reads no file and changes nothing; an answer over its rows (--set query_most_rows) or 128 MiB is refused."
+    "It reads no file and changes nothing; an answer over its rows or bytes (--set query_most_rows, query_most_bytes) "
+    "is refused, and a query over its time or memory (--set query_seconds, query_memory) ended."
 )
+_RETENTION: dict[str, Json] = {
+    "retention_period_days": {"type": "integer"},
+    "expiry_time": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]},
+    "recording_ttl": {"type": ["integer", "null"]},
+}
 _RUNS = frozenset(f"hog_functions_{name}" for name in ("broadcast", "invoke", "logs", "metrics", "metrics_totals"))
 _OBSERVED_ANSWERS: dict[str, Json] = {
     "hog_functions_rearrange": {"type": "array", "items": {"type": "object"}},
@@ -106,6 +116,7 @@ _OBSERVED_ANSWERS: dict[str, Json] = {
     "hog_functions_icons": {"type": "array", "items": {"type": "object", "required": ["id", "name", "url"]}},
     "recordings_list": {"type": "object", "required": ["results", "has_next", "version"]},
     "recordings_update": {"type": "object", "required": ["success"]},
+    "recordings_replace": {"type": "object", "required": ["success"]},
 }
 _PROBLEMS = {
     "400": "The body or a parameter is not what it has to be.",
@@ -119,6 +130,7 @@ _PROBLEMS = {
     "429": "Too many calls.",
     "503": "The service cannot store now.",
     "504": "The query took too long.",
+    "513": "The query needs too much memory.",
 }
 
 
@@ -126,7 +138,7 @@ def document(settings: Settings) -> Json:
     """The document, as JSON."""
     observed = settings.behaviour == "observed"
     paths: dict[str, Json] = capture_paths(settings)
-    for operation in OPERATIONS:
+    for operation in operations(observed=observed):
         paths.setdefault(operation.path + "/", {})[operation.method.lower()] = _operation(operation, observed)
     return {
         "openapi": "3.1.0",
@@ -220,15 +232,15 @@ def _problem_body(operation: Operation, status: str, observed: bool) -> Json:
 
 def _problems(operation: Operation, observed: bool) -> list[str]:
     found = ["401", "403", "404", "405", "413"]
-    has_body = operation.method in ("POST", "PATCH")
+    has_body = operation.method in WITH_BODY
     if has_body or operation.name in _QUERIES or (observed and operation.name in _OBSERVED_QUERIES):
         found.append("400")
     if has_body and operation.name != "query":
         found += ["415"]
-    if observed and operation.name == "hog_functions_update":
+    if observed and operation.name in ("hog_functions_update", "hog_functions_replace"):
         found.append("409")
     if operation.name == "query":
-        found.append("504")
+        found += ["504", "513"]
     return [*found, "429", "503"]
 
 
@@ -245,8 +257,13 @@ def _schemas(observed: bool) -> dict[str, Json]:
     write["template_id"] = {"type": "string", "enum": ["", *TEMPLATES]}
     if observed:
         _observe_write(schemas)
-        for name in ("HogFunction", "HogFunctionListItem", "SessionRecording"):
+        for name in ("HogFunction", "HogFunctionListItem"):
             schemas[name] = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
+        schemas["SessionRecording"] = {
+            "type": "object",
+            "required": ["id", *_RETENTION],
+            "properties": {"id": {"type": "string"}, **_RETENTION},
+        }
     else:
         for name in _ALWAYS:
             schemas[name]["required"] = sorted(schemas[name]["properties"])
@@ -302,7 +319,12 @@ def _observe_write(schemas: dict[str, Json]) -> None:
     write["type"] = {"anyOf": [{"type": "string", "enum": list(TYPES)}, {"type": "null"}]}
     write["name"] |= {"maxLength": LONGEST_NAME}
     write["execution_order"] |= {"minimum": 0, "maximum": 32767}
-    schemas["InputValue"]["properties"]["value"] = {}
+    for name in ("InputSchemaItem", "InputValue"):
+        schemas[name]["properties"]["templating"] = {"enum": [True, False, *TEMPLATING]}
+    for name in ("HogFunctionWrite", "FunctionMapping"):
+        schemas[name]["properties"]["inputs"]["additionalProperties"] = {
+            "anyOf": [_ref("InputValue"), {"type": "null"}]
+        }
     for name in NULLABLE - {"masking"}:
         write[name] = {"anyOf": [write[name], {"type": "null"}]}
     ttl = {"type": "integer", "minimum": SHORTEST_MASK, "maximum": LONGEST_MASK}

@@ -24,6 +24,8 @@ class Operation(NamedTuple):
     listed: bool = True
     analytics: bool = False
     """Counts against the lower of the two rates (service-behaviour 5.1)."""
+    observed: bool = False
+    """There under `observed` alone: the service has it, the contract does not (service-behaviour 1.9)."""
 
     @property
     def area(self) -> Area:
@@ -34,6 +36,8 @@ class Operation(NamedTuple):
         return "query" if self.path.endswith("/query") else "projects"
 
 
+WITH_BODY = ("POST", "PATCH", "PUT")
+"""Methods whose requests have a body."""
 PROJECTS = "/api/projects"
 _FUNCTIONS = PROJECTS + "/{project_id}/hog_functions"
 _FUNCTION = _FUNCTIONS + "/{id}"
@@ -52,6 +56,7 @@ OPERATIONS = (
     ),
     Operation("hog_functions_retrieve", "GET", _FUNCTION, _READ, 200, "Retrieve a hog function"),
     Operation("hog_functions_update", "PATCH", _FUNCTION, _WRITE, 200, "Update or softly delete a hog function"),
+    Operation("hog_functions_replace", "PUT", _FUNCTION, _WRITE, 200, "The same as PATCH", False, observed=True),
     Operation("hog_functions_delete", "DELETE", _FUNCTION, _WRITE, 405, "Refused: delete by PATCH with deleted true"),
     Operation(
         "hog_functions_broadcast", "POST", _FUNCTION + "/broadcast", _WRITE, 200, "Run for matching persons", False
@@ -65,6 +70,9 @@ OPERATIONS = (
     Operation("recordings_list", "GET", _RECORDINGS, _WATCH, 200, "List session recordings", analytics=True),
     Operation("recordings_retrieve", "GET", _RECORDING, _WATCH, 200, "Retrieve a session recording", analytics=True),
     Operation("recordings_update", "PATCH", _RECORDING, _KEEP, 200, "Update a session recording", analytics=True),
+    Operation(
+        "recordings_replace", "PUT", _RECORDING, _KEEP, 200, "The same as PATCH", False, analytics=True, observed=True
+    ),
     Operation("recordings_delete", "DELETE", _RECORDING, _KEEP, 204, "Delete a session recording", analytics=True),
     Operation(
         "recordings_sharing",
@@ -74,6 +82,16 @@ OPERATIONS = (
         200,
         "Retrieve the sharing configuration of a recording",
     ),
+    Operation(
+        "recordings_sharing_refresh",
+        "POST",
+        _RECORDINGS + "/{recording_id}/sharing/refresh",
+        "sharing_configuration:write",
+        200,
+        "Replace the access token of a recording",
+        False,
+        observed=True,
+    ),
     Operation("projects_list", "GET", PROJECTS, None, 200, "List the projects that the key reaches", False),
     Operation("projects_retrieve", "GET", PROJECTS + "/{project_id}", "project:read", 200, "Retrieve a project", False),
     Operation("query", "POST", PROJECTS + "/{project_id}/query", "query:read", 200, "Run one read-only SELECT", False),
@@ -81,9 +99,14 @@ OPERATIONS = (
 """In the order in which paths are tried: fixed names before ids."""
 
 
-def paths() -> dict[str, dict[str, Operation]]:
+def operations(*, observed: bool) -> list[Operation]:
+    """The operations of a behaviour."""
+    return [operation for operation in OPERATIONS if observed or not operation.observed]
+
+
+def paths(*, observed: bool) -> dict[str, dict[str, Operation]]:
     """The methods of every path, in the order in which paths are tried."""
     found: dict[str, dict[str, Operation]] = {}
-    for operation in OPERATIONS:
+    for operation in operations(observed=observed):
         found.setdefault(operation.path, {})[operation.method] = operation
     return found

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
+from datetime import timedelta
 from typing import Final
 
 from pipeline.management.models import Person
@@ -21,6 +23,8 @@ from .pagination import page
 KIND: Final = "session_recording"
 USUAL = 50
 """Recordings of a page under `observed`."""
+RETENTION = 30
+"""Days that a recording is kept for where its seed does not say it: what the service's source assumes."""
 _PARAMETERS = frozenset({
     "date_from", "date_to", "session_ids", "events", "actions", "properties", "console_log_filters",
     "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
@@ -41,7 +45,8 @@ def list_recordings(state: State, call: Call) -> Reply:
 
 def retrieve(state: State, call: Call) -> Reply:
     """One recording."""
-    return Reply(body=_find(state, call, "id"))
+    recording = _find(state, call, "id")
+    return Reply(body=_with_retention(call, recording) if state.observed else recording)
 
 
 def update(state: State, call: Call) -> Reply:
@@ -88,6 +93,21 @@ def sharing(state: State, call: Call) -> Reply:
     if held is None:
         held = new_sharing(str(recording["id"]), call.now)
         state.documents.put("sharing", call.project_id, held)
+    return _sharing(state, held)
+
+
+def refresh_sharing(state: State, call: Call) -> Reply:
+    """Replace the access token: a configuration made now, switched on or off as the one before it, which is gone."""
+    id = str(_find(state, call, "recording_id")["id"])
+    held = new_sharing(id, call.now)
+    before = state.documents.get("sharing", call.project_id, id)
+    if before is not None:
+        held["enabled"] = before["enabled"]
+    state.documents.put("sharing", call.project_id, held)
+    return _sharing(state, held)
+
+
+def _sharing(state: State, held: Json) -> Reply:
     shown: Json = {name: held[name] for name in ("created_at", "enabled", "access_token")}
     if state.observed:
         shown |= {"settings": {}, "password_required": False, "share_passwords": []}
@@ -106,6 +126,19 @@ def _find(state: State, call: Call, name: str) -> Json:
     return recording
 
 
+def _with_retention(call: Call, recording: Json) -> Json:
+    """A recording and when it expires: so many days after the day it began; `recording_ttl` is the days that are left
+    (the source's query of replay events). The real service shows it no longer then; this one does, with 0 days."""
+    days = recording.get("retention_period_days") or RETENTION
+    made: Json = {"retention_period_days": days, "expiry_time": None, "recording_ttl": None}
+    start, now = instant(str(recording.get("start_time") or "")), instant(call.now)
+    if start and now:
+        with suppress(OverflowError):
+            expiry = start.date() + timedelta(days=days)
+            made |= {"expiry_time": f"{expiry}T00:00:00Z", "recording_ttl": max(0, (expiry - now.date()).days)}
+    return recording | {name: value for name, value in made.items() if recording.get(name) is None}
+
+
 def _start(recording: Json) -> tuple[float, str]:
     at = instant(str(recording.get("start_time") or ""))
     return (at.timestamp() if at else 0.0), str(recording["id"])
@@ -121,7 +154,7 @@ def _observed_page(call: Call, found: list[Json]) -> Reply:
         wanted = _names(call, name)
         if wanted is not None:
             found = [one for one in found if one.get(field) in wanted]
-    shown = found[offset : offset + limit]
+    shown = [_with_retention(call, one) for one in found[offset : offset + limit]]
     return Reply(body={"results": shown, "has_next": offset + limit < len(found), "version": 4})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from pipeline.service.keys import Keyring
 from pipeline.service.query import answer
+from pipeline.service.query_runner import Queries
 from pipeline.service.reading import whole_body
 from pipeline.service.settings import Settings
 from pipeline.service.store import Store, Unavailable
@@ -30,7 +31,7 @@ from .call import Call, Json, Reply, State
 from .documents import Documents
 from .errors import ApiError, BareError, not_allowed, not_found
 from .instants import iso
-from .operations import PROJECTS, Operation, paths
+from .operations import PROJECTS, WITH_BODY, Operation, paths
 from .scopes import caller_of, check_scope, project_for
 from .seeds import sow
 from .throttle import Throttle
@@ -42,6 +43,7 @@ HANDLERS: dict[str, Work] = {
     "hog_functions_create": hog_functions.create,
     "hog_functions_retrieve": hog_functions.retrieve,
     "hog_functions_update": hog_functions.update,
+    "hog_functions_replace": hog_functions.update,
     "hog_functions_delete": hog_functions.delete,
     "hog_functions_rearrange": hog_functions.rearrange,
     "hog_functions_broadcast": function_runs.broadcast,
@@ -54,8 +56,10 @@ HANDLERS: dict[str, Work] = {
     "recordings_list": recordings.list_recordings,
     "recordings_retrieve": recordings.retrieve,
     "recordings_update": recordings.update,
+    "recordings_replace": recordings.update,
     "recordings_delete": recordings.delete,
     "recordings_sharing": recordings.sharing,
+    "recordings_sharing_refresh": recordings.refresh_sharing,
     "projects_list": projects.list_projects,
     "projects_retrieve": projects.retrieve,
 }
@@ -68,18 +72,18 @@ _HOST = re.compile(r"[A-Za-z0-9.\-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?"
 
 
 class Management:
-    """The management API over one store. It holds two threads until it is closed.
+    """The management API over one store. It holds a thread until it is closed.
 
     Raises BadSeed, and Unavailable where the store cannot keep it.
     """
 
     def __init__(
-        self, store: Store, keys: Keyring, settings: Settings, reader: ThreadPoolExecutor, seed: Mapping[str, Any]
+        self, store: Store, keys: Keyring, settings: Settings, queries: Queries, seed: Mapping[str, Any]
     ) -> None:
         self.state = State(Documents(store), store, keys, settings)
         sow(self.state, seed, iso(settings.clock()))
         self._throttle = Throttle()
-        self._reader = reader
+        self._queries = queries
         self._worker = ThreadPoolExecutor(1, "service-management")
 
     def close(self) -> None:
@@ -89,7 +93,7 @@ class Management:
     def routes(self) -> list[Route]:
         """Every path with and without a final slash, under both its names, and a 404 for the rest of `/api`."""
         found = []
-        for path, methods in paths().items():
+        for path, methods in paths(observed=self.state.observed).items():
             for spelled in (path, path.replace(PROJECTS, ALIAS, 1)):
                 for slash in ("", "/"):
                     found.append(Route(spelled + slash, _Door(self, methods)))
@@ -137,9 +141,9 @@ class Management:
             raise ApiError(413, "invalid_request", "payload_too_large", "The request body is too large.")
         if operation.name == "query":
             assert project is not None
-            found = await self._in(self._reader, lambda: answer(body, project.id, self.state.store, settings))
+            found = await _served(answer(request, body, project.id, self._queries, settings))
             return Reply(content=found, media_type="application/json")
-        writes = operation.method in ("POST", "PATCH")
+        writes = operation.method in WITH_BODY
 
         def work() -> Reply:
             call = Call(
@@ -157,10 +161,14 @@ class Management:
         return await self._in(self._worker, work)
 
     async def _in(self, worker: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(worker, work)
-        except Unavailable:
-            raise ApiError(503, "server_error", "error", "The service cannot store now; try again.") from None
+        return await _served(asyncio.get_running_loop().run_in_executor(worker, work))
+
+
+async def _served(work: Awaitable[Result]) -> Result:
+    try:
+        return await work
+    except Unavailable:
+        raise ApiError(503, "server_error", "error", "The service cannot store now; try again.") from None
 
 
 class _Door:

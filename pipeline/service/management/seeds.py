@@ -27,6 +27,8 @@ from .scopes import Caller
 
 _IDS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
 _READ_ONLY = ("id", "created_at", "updated_at", "created_by")
+_MADE = ("status", "bytecode", "transpiled")
+"""What the service makes of a function, and a seed may bring; null is none."""
 _LISTS = ("hog_functions", "session_recordings")
 
 
@@ -77,7 +79,9 @@ def sow(state: State, seed: Mapping[str, Any], now: str) -> None:
 
 def _function(state: State, entry: Json, place: int, now: str) -> Json:
     fields = written({name: entry[name] for name in WRITABLE if name in entry}, observed=state.observed)
-    check_shape(HogFunction, {name: entry[name] for name in _READ_ONLY if name in entry})
+    kept = {name: entry[name] for name in _READ_ONLY if name in entry}
+    kept |= {name: entry[name] for name in _MADE if entry.get(name) is not None}
+    check_shape(HogFunction, kept)
     for name in ("created_at", "updated_at"):
         if name in entry and instant(entry[name]) is None:
             raise ApiError(400, "", "", "Enter a valid date/time.", name)
@@ -91,7 +95,7 @@ def _function(state: State, entry: Json, place: int, now: str) -> Json:
         "created_by": Caller(1, frozenset(), None).user,
         "version": 1,
     }
-    function |= {name: entry[name] for name in _READ_ONLY if name in entry} | fields
+    function |= kept | fields
     function["id"] = uuid_of(id) if id is not None else _id("hog_function", place, entry)
     settle_inputs(function, function, observed=state.observed)
     return function
@@ -100,6 +104,9 @@ def _function(state: State, entry: Json, place: int, now: str) -> Json:
 def _recording(entry: Json, place: int, now: str, made: dict[Kind, list[Json]]) -> None:
     recording = {name: value for name, value in entry.items() if name != "sharing"}
     check_shape(SessionRecording, recording)
+    days = recording.get("retention_period_days")
+    if days is not None and (type(days) is not int or days < 1):
+        raise ApiError(400, "", "", "A valid integer is required.", "retention_period_days")
     recording["id"] = entry["id"] if entry.get("id") else _id("session_recording", place, entry)
     made["session_recording"].append({"viewed": False, "viewers": [], "ongoing": False} | recording)
     if "sharing" in entry:

@@ -45,6 +45,7 @@ TEMPLATES = {
                 _item("method", "string", "Method", default="POST"),
                 _item("body", "json", "JSON body", default={"event": "{event}", "person": "{person}"}),
                 _item("headers", "dictionary", "Headers", default={"Content-Type": "application/json"}),
+                _item("debug", "boolean", "Log responses", default=False),
             ],
         ),
         _template(

@@ -1,0 +1,96 @@
+"""What a plan directory remembers of its ledger outside of it, so that a ledger that was lost is noticed.
+
+Without its ledger a plan looks as if nothing was ever sent, and all of it would be sent again. So `sent-to.json` says
+which ledger the plan is sent with, to where, and by how many runs. Each run writes it durably, after its own row is in
+the ledger and before a byte leaves: a crash between the two leaves a ledger without a marker, which is no harm, and
+never a marker without a ledger. It is a file of its own name, so that `rm ledger.sqlite*` leaves it.
+
+A ledger that is missing, that is another one, or that knows of fewer runs (an older copy that was put back) is refused.
+A copy from before the last few steps of the same run is not told from the ledger itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import BrokenLedger, Unfinished
+from pipeline.files import write_atomically
+
+FORMAT = "backcast.sent/1"
+NAME = "sent-to.json"
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """That the `plan` (its digest) was applied to `target`, with the ledger of this id, by so many `runs`, last `at`.
+
+    Of a file that cannot be read, nothing is known but that it is there.
+    """
+
+    format: str = FORMAT
+    plan: str = ""
+    target: str = ""
+    ledger: str = ""
+    runs: int = 0
+    at: str = ""
+
+
+def marker_of(path: Path) -> Path:
+    """The file beside the ledger at `path`."""
+    return path.with_name(NAME)
+
+
+def read_marker(path: Path) -> Marker | None:
+    """What is remembered of the ledger at `path`, None where no run ever began."""
+    try:
+        return msgspec.json.decode(marker_of(path).read_bytes(), type=Marker)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError):
+        return Marker()
+
+
+def write_marker(path: Path, marker: Marker) -> None:
+    """Remember, durably. Raises Unfinished where that is impossible: then nothing may be sent."""
+    text = msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n"
+    try:
+        write_atomically(marker_of(path), text)
+    except OSError as error:
+        raise Unfinished(
+            f"{marker_of(path)} cannot be written: {error.strerror}; nothing was sent by this run",
+            hint="make room on the disk, or make the plan directory writable, and run the same command again",
+        ) from None
+
+
+def was_applied(path: Path) -> bool:
+    """Whether the plan with the ledger at `path` was ever applied, whatever became of the ledger."""
+    return path.exists() or os.path.lexists(marker_of(path))
+
+
+def check_marker(database: sqlite3.Connection, path: Path, marker: Marker) -> None:
+    """Raise BrokenLedger unless the open ledger is the one that the marker is of, as new as it was then."""
+    if not database.execute("select 1 from sqlite_master where name = 'runs'").fetchone():
+        raise lost(path, marker)
+    known = dict(database.execute("select key, value from meta where key in ('id', 'opened')"))
+    if marker.ledger and known.get("id") != marker.ledger:
+        raise _refused(path, "is not the ledger that this plan was sent with", marker)
+    if int(known.get("opened", 0)) < marker.runs:
+        opened = known.get("opened", 0)
+        raise _refused(path, f"is an older copy, which knows of {opened} of the {marker.runs} runs", marker)
+
+
+def lost(path: Path, marker: Marker) -> BrokenLedger:
+    """The ledger is gone, or nothing is left in it."""
+    return _refused(path, "is missing or empty", marker)
+
+
+def _refused(path: Path, what: str, marker: Marker) -> BrokenLedger:
+    target = f", and this plan was applied to {marker.target}, last at {marker.at}" if marker.target else ""
+    return BrokenLedger(
+        f"the ledger {path} {what}{target} ({NAME})",
+        hint=f"put the newest {path.name} back from a copy of the directory. Without it everything that it settled is"
+        f" sent again; only if that is what you want, remove {NAME} and {path.name}",
+    )

@@ -1,0 +1,114 @@
+/* How many rows have each name: at their top, and in the members that were opened with them. */
+
+#include "native.h"
+
+#define LEVELS 2
+
+typedef struct {
+    Name *name;
+    int64_t rows;
+} Count;
+
+typedef struct {
+    PyObject_HEAD
+    Count *counts[LEVELS]; /* by the number of the name */
+    Py_ssize_t room[LEVELS];
+    vectorcallfunc call;
+} Tally;
+
+static int
+count_members(Tally *self, const Members *members, int level)
+{
+    for (Py_ssize_t i = 0; i < members->used; i++) {
+        const Member *one = &members->members[i];
+        if (one->name == NULL)
+            continue;
+        Py_ssize_t number = one->name->number;
+        if (number >= self->room[level]) {
+            Py_ssize_t more = number + 256;
+            Count *larger = PyMem_Realloc(self->counts[level], (size_t)more * sizeof(Count));
+            if (larger == NULL) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            memset(larger + self->room[level], 0, (size_t)(more - self->room[level]) * sizeof(Count));
+            self->counts[level] = larger;
+            self->room[level] = more;
+        }
+        self->counts[level][number].name = one->name;
+        self->counts[level][number].rows++;
+        if (level + 1 < LEVELS && one->value != NULL && Members_Check(one->value) &&
+            count_members(self, (const Members *)one->value, level + 1) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* tally(row): one row more. */
+static PyObject *
+count_row(PyObject *callable, PyObject *const *given, size_t flags, PyObject *named)
+{
+    if (PyVectorcall_NARGS(flags) != 1 || named != NULL || !Members_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "Members were expected");
+        return NULL;
+    }
+    if (count_members((Tally *)callable, (const Members *)given[0], 0) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* take(): (level, name, rows) of each name since the last time; level 0 is the row. */
+static PyObject *
+take(Tally *self, PyObject *Py_UNUSED(none))
+{
+    PyObject *taken = PyList_New(0);
+    for (int level = 0; taken != NULL && level < LEVELS; level++)
+        for (Py_ssize_t i = 0; taken != NULL && i < self->room[level]; i++) {
+            Count *one = &self->counts[level][i];
+            if (one->rows == 0)
+                continue;
+            PyObject *count = Py_BuildValue("(iOL)", level, one->name->text, (long long)one->rows);
+            if (count == NULL || PyList_Append(taken, count) < 0)
+                Py_CLEAR(taken);
+            Py_XDECREF(count);
+            one->rows = 0;
+        }
+    return taken;
+}
+
+static PyObject *
+construct(PyTypeObject *type, PyObject *given, PyObject *words)
+{
+    static char *none[] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(given, words, "", none))
+        return NULL;
+    Tally *self = (Tally *)type->tp_alloc(type, 0);
+    if (self != NULL)
+        self->call = count_row;
+    return (PyObject *)self;
+}
+
+static void
+dealloc(Tally *self)
+{
+    for (int level = 0; level < LEVELS; level++)
+        PyMem_Free(self->counts[level]);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef methods[] = {
+    {"take", (PyCFunction)take, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject Tally_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "pipeline.native._native.Tally",
+    .tp_basicsize = sizeof(Tally),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Tally, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = construct,
+    .tp_dealloc = (destructor)dealloc,
+    .tp_methods = methods,
+};

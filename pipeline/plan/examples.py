@@ -1,0 +1,45 @@
+"""Places in the source, found again once everything was read: which file and row a block's row is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pipeline.instants import DAY
+from pipeline.plan.cells import day_name
+from pipeline.plan.copies import Clash
+from pipeline.plan.directory import Directory
+from pipeline.plan.sealed import Example, SealedBlock
+from pipeline.printable import printable
+
+NAME_CHARACTERS = 60
+
+
+class Examples:
+    """Examples from the blocks that were written; `paths` are those of the parts."""
+
+    def __init__(self, directory: Directory, paths: Sequence[str]) -> None:
+        self._directory = directory
+        self._paths = paths
+
+    def at(self, number: int, row: int, detail: str) -> Example:
+        """A row of a block, from 0, as an example; the offset is its block's."""
+        with self._directory.blocks.open("rb") as lines:
+            block = next(
+                one for one in (msgspec.json.decode(line, type=SealedBlock) for line in lines) if one.number == number
+            )
+        return Example(self._paths[block.part], block.first_row + row, block.offset, detail)
+
+    def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:
+        """Two rows with one key each, in words: where both stand, what and when they are."""
+
+        def row(place: tuple[int, int], name: int, time: int) -> str:
+            found = self.at(*place, "")
+            what = printable(names[name], NAME_CHARACTERS)
+            return f"row {found.row:,} of {found.part} ({what}, {day_name(time // DAY)})"
+
+        return [
+            f"{row(one.place, one.name, one.time)} and {row(one.winner, one.winner_name, one.winner_time)}"
+            for one in clashes
+        ]

@@ -1,0 +1,36 @@
+"""What a plan is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pipeline.make import Recipe
+from pipeline.plan.directory import Directory
+from pipeline.plan.gates import Allowed
+from pipeline.plan.people import Given
+from pipeline.plan.sealed import MappingSeal
+from pipeline.plan.series import Series
+from pipeline.schema import Source
+from pipeline.workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a plan is made from. `recipe` decides the events, the rest what a person wants to know or allow.
+
+    `workers` have been started and told the recipe; they are ended when everything was read. With `key_conflicts`, rows
+    of one key are one event whatever they say.
+    """
+
+    source: Source
+    recipe: Recipe
+    mapping: MappingSeal
+    directory: Directory
+    workers: Workers
+    target: str = ""
+    allowed: Allowed = field(default_factory=Allowed)
+    key_conflicts: bool = False
+    notices: Sequence[tuple[str, str, str]] = ()
+    series: Series | None = None
+    given: Given = field(default_factory=Given)

@@ -1,0 +1,110 @@
+"""References of a mapping that no row of the source has: what a person should look at before anything is sent.
+
+A misspelt column costs a property of every event, or the key that tells events apart, though every row is good.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+
+from pipeline.counted import are, counted
+from pipeline.events.looking import MOST_NAMES, ROW, Names, path_of
+from pipeline.mapping.wanted import Level, Reference, Wanted
+from pipeline.plan.sealed import Gate
+from pipeline.printable import printable
+
+NAME = "unmatched_reference"
+MOST_SHOWN = 10
+_CHARACTERS = 80
+
+
+class Unmatched:
+    """What is looked for, and what the blocks of a source had of it."""
+
+    def __init__(self, wanted: Wanted | None) -> None:
+        self._references = () if wanted is None else wanted.references
+        self._named = {name for reference in self._references for _, name in path_of(reference.level, reference.name)}
+        self._seen: dict[Level, dict[str, int]] = {}
+        self._uncounted: set[Level] = set()
+        self._rows = 0
+
+    def add(self, names: Names, good_rows: int) -> None:
+        """Take the names of one block's rows, block by block."""
+        self._rows += good_rows
+        for level, counts in names.items():
+            seen = self._seen.setdefault(level, {})
+            for name, rows in counts.items():
+                if not rows:
+                    self._uncounted.add(level)
+                if name in seen or name in self._named or len(seen) < MOST_NAMES:
+                    seen[name] = seen.get(name, 0) + rows
+
+    def gate(self) -> Gate | None:
+        """A stop where rows could have no event's name, person, time or key for it; a warning for any other."""
+        if not self._rows:
+            return None
+        missing = {one: where for one in self._references if (where := self._missing(one)) is not None}
+        if not missing:
+            return None
+        slots = {one.slot for one in self._references if one.slot}
+        met = {one.slot for one in self._references if one not in missing}
+        needed = slots - met
+        ordered = sorted(missing, key=lambda one: one.slot not in needed)
+        by_text = {(one.level, one.name): one for one in reversed(ordered)}  # the first of those that say the same
+        shown = sorted(by_text.values(), key=ordered.index)
+        told = [self._told(one, *missing[one], needed=one.slot in needed) for one in shown[:MOST_SHOWN]]
+        more = f"; and {len(shown) - MOST_SHOWN:,} more" if len(shown) > MOST_SHOWN else ""
+        return Gate(
+            NAME,
+            "stop" if needed else "warning",
+            f"{counted(len(shown), 'reference')} of the mapping {are(len(shown))} in no row: {'; '.join(told)}{more}",
+        )
+
+    def _missing(self, reference: Reference) -> tuple[Level, str] | None:
+        """The first name on the way to a reference's that no row has, and the object that lacks it; None for none."""
+        for level, name in path_of(reference.level, reference.name):
+            if name not in self._seen.get(level, {}):
+                return None if self._is_met(reference) else (level, name)
+        return None
+
+    def _is_met(self, reference: Reference) -> bool:
+        """Whether rows have the name itself. What lies on the way is not counted any more once all of it was there."""
+        return reference.name in self._seen.get(reference.level, {})
+
+    def _told(self, reference: Reference, level: Level, name: str, *, needed: bool) -> str:
+        place = reference.place
+        where = [f"{PurePath(place.file).name}:{place.line}:{place.column}"] if place is not None else []
+        role = reference.slot.partition(" ")[0]
+        needs = [f"without it no row has {_ROLES[role]}"] if needed else []
+        near = _near(name, self._seen.get(level, {}), self._named)
+        if near is not None:
+            meant = f"did you mean {printable(near, _CHARACTERS)!r}"
+            if level not in self._uncounted:
+                meant += f", which is in {counted(self._seen[level][near], 'row')}"
+            meant += "?"
+        else:
+            meant = "no name there is like it" if level != ROW else "no column is like it"
+        return f"{printable(reference.text, _CHARACTERS)!r} ({', '.join([*where, *needs, meant])})"
+
+
+_ROLES = {"event": "an event's name", "distinct_id": "a person", "time": "a time", "key": "its whole key"}
+
+
+def _near(word: str, names: Mapping[str, int], named: Iterable[str]) -> str | None:
+    """The name that was probably meant: one that differs in case or signs alone, else a like one; rather one that the
+    mapping does not look for."""
+    used = set(named)
+    for some in ([name for name in names if name not in used], list(names)):
+        bare = {_bare(name): name for name in sorted(some, reverse=True)}
+        if _bare(word) in bare:
+            return bare[_bare(word)]
+        near: Sequence[str] = difflib.get_close_matches(_bare(word), bare, n=1)
+        if near:
+            return bare[near[0]]
+    return None
+
+
+def _bare(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold())) or name

@@ -1,0 +1,85 @@
+"""The one state of a plan (DESIGN 3 and 9), derived here alone, from the plan, its ledger and what was read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pipeline.ledger import Account, Totals, is_held, read_account
+from pipeline.plan.directory import Directory
+from pipeline.plan.sealed import Plan
+from pipeline.report.contents import Results, earlier_results
+
+
+class State(StrEnum):
+    """Where a plan stands, in the words of programs; `wording.state_in_words` has those of people.
+
+    `sent`: every planned event is settled. `verified`: and was found at the target. `sent-with-refusals`: the others
+    are, also where these were found: what was refused did not land. `differs` comes before all but `sending`: what was
+    read back since the last event settled is not what was settled.
+    """
+
+    NOT_READY = "not-ready"
+    READY = "ready"
+    REHEARSED = "rehearsed"
+    SENDING = "sending"
+    STOPPED = "stopped"
+    SENT = "sent"
+    SENT_WITH_REFUSALS = "sent-with-refusals"
+    VERIFIED = "verified"
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a plan stands: its `state`, what the ledger says (`account`), and what was read back (`results`)."""
+
+    state: State
+    planned: int
+    account: Account
+    results: Results = field(default_factory=Results)
+
+    @property
+    def totals(self) -> Totals:
+        return self.account.totals
+
+    @property
+    def unsent(self) -> int:
+        return self.planned - self.totals.settled - self.totals.refused - self.totals.in_doubt
+
+
+def standing_of(plan: Plan, directory: Directory, results: Results | None = None) -> Standing:
+    """Read the ledger, also while a run is writing it. Raises BrokenLedger, also for one that was lost.
+
+    `results` are what was read back; those of report.json where they are not given.
+    """
+    running = is_held(directory.ledger)  # first: a run that ends now has written down all that is read next
+    account = read_account(directory.ledger)
+    results = earlier_results(directory, plan) if results is None else results
+    return Standing(state_of(plan, account, results, running=running), plan.events.made, account, results)
+
+
+def state_of(plan: Plan, account: Account, results: Results, *, running: bool) -> State:
+    """The state of a plan. `running`: an apply holds its ledger now."""
+    if running:
+        return State.SENDING
+    if account.course is None:
+        if not plan.ready:
+            return State.NOT_READY
+        return State.REHEARSED if _came_through(results) else State.READY
+    totals, found = account.totals, results.verification
+    # A ledger that settled more since was not compared with what landed. What is in doubt may have been found, too.
+    current = found is not None and found.events.expected >= totals.settled
+    if found is not None and current and not found.proved:
+        return State.DIFFERS
+    if totals.settled + totals.refused < plan.events.made or totals.in_doubt:
+        return State.STOPPED
+    if totals.refused:
+        return State.SENT_WITH_REFUSALS
+    return State.VERIFIED if current else State.SENT
+
+
+def _came_through(results: Results) -> bool:
+    """Whether the last rehearsal sent everything, had nothing refused, and found it all."""
+    run, found = results.rehearsal, results.rehearsed
+    return run is not None and run.balanced and not run.events.refused and found is not None and found.proved
