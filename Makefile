@@ -7,7 +7,7 @@
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
-# What npm leaves behind where it has installed the client that tests/test_real_clients.py sends with.
+# What npm leaves behind where it has installed the client that tests/local_service/test_real_clients.py sends with.
 NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
 # As many processes as there are cores, four at most.
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
@@ -34,10 +34,10 @@ test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on each Python 3.11+ found h
 	@$(VENV)/bin/python $(PYTEST)
 
 soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids; up to an hour
-	@$(VENV)/bin/python -m pytest -s tests/soak_crashes.py tests/soak_million.py tests/soak_identities.py tests/soak_people.py
+	@$(VENV)/bin/python -m pytest -s tests/soak/soak_crashes.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py
 
 differential: $(VENV)/.dev  ## native against Python over mutated rows of every tool; ROWS=200000
-	@$(VENV)/bin/python -m tests.differential --rows $(or $(ROWS),200000)
+	@$(VENV)/bin/python -m tests.support.differential --rows $(or $(ROWS),200000)
 
 sanitize: $(VENV)/.dev  ## the C part under address and undefined-behaviour sanitizers, over mutated rows; ROWS=20000
 	@.ci/sanitize $(VENV)/bin/python $(or $(ROWS),20000)

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
         UnsafePlan,
         UsageError,
     )
-    from pipeline.extract import open_source
-    from pipeline.mapping import compile as compile_mapping
-    from pipeline.mapping import load as load_mapping
-    from pipeline.service import LocalService
-    from pipeline.workflow.library import (
+    from pipeline.extractors import open_source
+    from pipeline.library import (
         apply_plan,
         load_plan,
         plan_export,
@@ -44,6 +41,9 @@ if TYPE_CHECKING:
         survey_export,
         verify_plan,
     )
+    from pipeline.local_service import LocalService
+    from pipeline.mapper import compile as compile_mapping
+    from pipeline.mapper import load as load_mapping
 
 __all__ = [
     "BackcastError",
@@ -73,12 +73,12 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "LocalService": "pipeline.service:LocalService",
-    "compile_mapping": "pipeline.mapping:compile",
-    "load_mapping": "pipeline.mapping:load",
-    "open_source": "pipeline.extract:open_source",
+    "LocalService": "pipeline.local_service:LocalService",
+    "compile_mapping": "pipeline.mapper:compile",
+    "load_mapping": "pipeline.mapper:load",
+    "open_source": "pipeline.extractors:open_source",
 }
-"""Names that neither `pipeline.workflow.library` nor `pipeline.errors` holds."""
+"""Names that neither `pipeline.library` nor `pipeline.errors` holds."""
 
 
 def __getattr__(name: str) -> Any:
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = "errors" if name[0].isupper() else "workflow.library"
+    home = "errors" if name[0].isupper() else "library"
     module, attribute = _ELSEWHERE.get(name, f"pipeline.{home}:{name}").split(":")
     found = getattr(import_module(module), attribute)
     globals()[name] = found

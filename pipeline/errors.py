@@ -17,7 +17,7 @@
     ├── Differences                   exit 7    verification found differences: look, then repair
     └── Interrupted                   exit 130  stopped by hand: run again to resume
 
-A bad *row* is never an exception: it is a reject with a code (see `pipeline.schema.Reject`).
+A bad *row* is never an exception: it is a reject with a code (see `pipeline.models.Reject`).
 Facts travel as attributes, so that nobody has to parse a message.
 """
 

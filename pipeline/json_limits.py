@@ -67,7 +67,7 @@ def depth(text: bytes) -> int:
 def unsendable(text: bytes) -> str:
     """Why a JSON text that was read from within a value cannot be sent, as a sentence, or "".
 
-    Rows are looked over by the hundred (`pipeline.extract.scan`); this is for one text, and quick for a usual one.
+    Rows are looked over by the hundred (`pipeline.extractors.scan`); this is for one text, and quick for a usual one.
     """
     kinds = text.translate(_KINDS)
     if b"0e000" in kinds or b"0e+000" in kinds or _DIGITS in kinds:

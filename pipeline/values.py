@@ -75,7 +75,7 @@ def opened(value: Value) -> Record | None:
     """An object's members, values untouched; text that holds a JSON object is opened too.
 
     None when absent or blank. Raises BadValue for anything else, and for text that holds what cannot be sent: rows were
-    looked over before (`pipeline.extract`), what stands in their texts was not.
+    looked over before (`pipeline.extractors`), what stands in their texts was not.
     """
     if value is None:
         return None

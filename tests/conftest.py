@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import Printed, calling
-from deliveries import KEY
+
+from tests.support.commands import Printed, calling
+from tests.support.deliveries import KEY
 
 os.environ.pop("COLUMNS", None)  # xdist tells its workers a width, and tables would keep to it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -15,46 +15,46 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "native", "json_limits", "schema", "identity", "config", "values", "junk", "printable", "files",
-    "ctrl_c", "counted", "zone_hints", "instants", "id_hash", "offsets", "extract", "mapping", "validate", "events",
-    "batch", "survey", "ledger", "identified", "make", "workers", "plan", "deliver", "management", "verify", "report",
-    "service", "jobs", "workflow", "demonstration", "cli",
+    "errors", "native", "json_limits", "models", "uuids", "config", "values", "text", "files", "ctrl_c",
+    "zone_hints", "timestamps", "id_hash", "clock_offsets", "targets", "extractors", "validator", "mapper",
+    "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan", "delivery", "management", "verify",
+    "report", "preflight", "local_service", "sending", "jobs", "api", "library", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
 LIBRARIES = {
     "click": {"cli"},
-    "httpx": {"deliver.capture", "management.client"},
-    "tenacity": {"deliver.retry", "management.retry"},
-    "sqlite3": {"ledger", "jobs.state", "jobs.settled", "jobs.known", "jobs.trouble"},
-    "duckdb": {"plan.database", "service.store", "service.query_worker"},
-    "yaml": {"mapping.loader"},
+    "httpx": {"delivery.capture", "management.client"},
+    "tenacity": {"delivery.retry", "management.retry"},
+    "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.sqlite_errors"},
+    "duckdb": {"identity.database", "local_service.store", "local_service.query_worker"},
+    "yaml": {"mapper.loader"},
     "pyarrow": {
-        "extract.parquet",
-        "extract.parquet_footer",
-        "extract.parquet_values",
-        "extract.sniff",
-        "plan.database",
-        "plan.identities.observed",
-        "plan.identities.outcome",
-        "plan.latest",
+        "extractors.parquet",
+        "extractors.parquet_footer",
+        "extractors.parquet_values",
+        "extractors.sniffing",
+        "identity.database",
+        "identity.observed",
+        "identity.decisions",
+        "identity.last_values",
         "report.pairs",
-        "service.columns",
-        "service.store",
-        "service.json_values",
-        "service.query_copy",
-        "service.query_worker",
+        "local_service.columns",
+        "local_service.store",
+        "local_service.json_values",
+        "local_service.query_copy",
+        "local_service.query_worker",
     },
     "pandas": {"survey", "verify", "report"},
-    "jinja2": {"report.html", "service.page.rendering"},
-    "pydantic": {"management.models", "service"},
+    "jinja2": {"report.html", "local_service.page.rendering"},
+    "pydantic": {"management.models", "local_service"},
     "pydantic_core": {"management.models"},
-    "starlette": {"service"},
-    "uvicorn": {"service.server", "service.faults.middleware"},
+    "starlette": {"local_service"},
+    "uvicorn": {"local_service.server", "local_service.faults.middleware"},
     "rich": {"report", "cli.progress", "cli.options"},
-    "ua_parser": {"mapping.user_agent"},
-    "isal": {"batch", "extract.containers", "service.encodings"},
-    "zstandard": {"extract.containers"},
+    "ua_parser": {"mapper.user_agent"},
+    "isal": {"batcher", "extractors.containers", "local_service.encodings"},
+    "zstandard": {"extractors.containers"},
 }
 """A library may be imported in these rooms (or files) alone."""
 
@@ -130,9 +130,10 @@ def test_the_local_service_judges_by_code_of_its_own() -> None:
     wrong = [
         f"{name_of(path)}:{line} {module}"
         for path in modules()
-        if name_of(path).startswith("service")
+        if name_of(path).startswith("local_service")
         for module, line, _ in imports(path)
-        if module.startswith("pipeline.") and not module.startswith(("pipeline.service", "pipeline.management.models"))
+        if module.startswith("pipeline.")
+        and not module.startswith(("pipeline.local_service", "pipeline.management.models"))
     ]
     assert wrong == []
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.service import LocalService
+from pipeline.local_service import LocalService
 from tests.golden import people
 
 pytestmark = pytest.mark.slow

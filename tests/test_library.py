@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from deliveries import COLUMNS, Reply, add, export, planned, scripted, serving
 
 import pipeline
+from tests.support.deliveries import COLUMNS, Reply, add, export, planned, scripted, serving
 
 FUNCTIONS = [name for name in pipeline.__all__ if name[0].islower()]
 

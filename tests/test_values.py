@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapping.conversions import as_json, as_number
+from pipeline.mapper.conversions import as_json, as_number
 from pipeline.values import BadValue
-from tests import tiny
+from tests.support import tiny_tool as tiny
 
 SPACE = st.sampled_from(["", "", "", " ", "\t", "  "])
 NUMBERS = st.one_of(

@@ -19,7 +19,7 @@ from pipeline import ctrl_c
 from pipeline.cli.streams import forgiving_stderr, let_go_of
 from pipeline.errors import BackcastError
 from pipeline.files import private
-from pipeline.printable import printable
+from pipeline.text import printable
 
 MOST_SAID = 4_000
 """Characters of an error that are shown."""

@@ -17,7 +17,7 @@ from pipeline.cli.options import console
 from pipeline.cli.preflight import before_sending
 from pipeline.cli.progress import Sending
 from pipeline.errors import UsageError
-from pipeline.printable import printable
+from pipeline.text import printable
 
 MOST_SAID = 1_000
 """Characters of a warning that are shown."""
@@ -102,19 +102,20 @@ def apply(
     """
     import msgspec
 
-    from pipeline.plan.ready import ready_workers
+    from pipeline.plan.prestart import ready_workers
 
     names = None if phases is None else [one.strip() for one in phases.split(",")]
     # First of all: they start while this process loads the rest.
     ready = click.get_current_context().with_resource(ready_workers(directory, names, workers))
-    from pipeline import config, workflow
-    from pipeline.deliver.apply import Pace
-    from pipeline.deliver.retry import Patience
-    from pipeline.deliver.target import address_of, is_loopback
+    from pipeline import api as workflow
+    from pipeline import config
+    from pipeline.delivery.apply import Pace
+    from pipeline.delivery.retry import Patience
     from pipeline.plan.phases import PHASES
     from pipeline.report import machine, terminal
     from pipeline.report.preflight_view import key_standing
     from pipeline.report.results import apply_result
+    from pipeline.targets import address_of, is_loopback
 
     address = address_of(to)
     pace = Pace(

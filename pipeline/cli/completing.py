@@ -19,7 +19,7 @@ def _among(words: Callable[[], Iterable[str]]) -> Complete:
 
 
 def _mappings() -> Iterable[str]:
-    from pipeline.mapping.shelf import available
+    from pipeline.mapper.registry import available
 
     return available()
 
@@ -31,7 +31,7 @@ def _zones() -> Iterable[str]:
 
 
 def _faults() -> Iterable[str]:
-    from pipeline.service.faults import catalogue
+    from pipeline.local_service.faults import catalogue
 
     return [example.partition(":")[0].partition(",")[0] for example, _ in catalogue()]
 

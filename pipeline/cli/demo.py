@@ -22,10 +22,10 @@ from pipeline.cli import options
 @options.as_json
 def demo(output: Path, as_json: bool) -> int:
     """Plan, rehearse and verify the bundled sample data: the whole job, offline, no keys."""
-    from pipeline import demonstration
+    from pipeline import demo
 
     results = []
-    for step in demonstration.run(output):
+    for step in demo.run(output):
         results.append(step)
         if not as_json:
             click.echo(f"{step.name}: {step.sentence}")

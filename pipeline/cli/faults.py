@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.cli import completing
-from pipeline.counted import counted
 from pipeline.errors import UsageError
+from pipeline.text import counted
 
 if TYPE_CHECKING:
-    from pipeline.service.faults import Tally
+    from pipeline.local_service.faults import Tally
 
 script = click.option(
     "--fault", "faults", multiple=True, metavar="FAULT",
@@ -30,7 +30,7 @@ class WithFaults(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, then the faults."""
         super().format_options(ctx, formatter)
-        from pipeline.service.faults import catalogue
+        from pipeline.local_service.faults import catalogue
 
         with formatter.section("Faults, each written NAME[:VALUE][,OPTION=VALUE]"):
             formatter.write_dl(catalogue())
@@ -38,7 +38,7 @@ class WithFaults(click.Command):
 
 def check(texts: Sequence[str]) -> None:
     """Raises UsageError for a text that is no fault."""
-    from pipeline.service.faults import BadFault, read_script
+    from pipeline.local_service.faults import BadFault, read_script
 
     try:
         read_script(texts)

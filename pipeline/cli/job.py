@@ -36,10 +36,10 @@ def run(
     """
     from pipeline import config
     from pipeline.jobs import load_job, read_history, state_file
+    from pipeline.jobs.run import run_job
+    from pipeline.jobs.windows import Watching
     from pipeline.report import job_view
-    from pipeline.workflow.running import run_job
-    from pipeline.workflow.sending import capture_key
-    from pipeline.workflow.windows import Watching
+    from pipeline.sending import capture_key
 
     if dry_run and history:
         raise UsageError("--history does nothing, so there is nothing to try", hint="leave --dry-run out")

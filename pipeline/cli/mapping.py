@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from pipeline.cli import completing, options
-from pipeline.counted import counted
 from pipeline.errors import UsageError
+from pipeline.text import counted
 
 
 @click.group(epilog="Example: backcast mapping test mappings/mine.yaml")
@@ -21,7 +21,7 @@ def mapping() -> None:
 @options.as_json
 def list_(as_json: bool) -> int:
     """The shipped mappings."""
-    from pipeline.mapping import available, load
+    from pipeline.mapper import available, load
 
     found = [{"name": name, "tool": load(name).tool, "title": load(name).title} for name in available()]
     if as_json:
@@ -38,9 +38,9 @@ def list_(as_json: bool) -> int:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the mapping.")
 def show(name: str, compiled: bool, settings: tuple[str, ...]) -> int:
     """Print a mapping file."""
-    from pipeline.mapping import compile as compile_mapping
-    from pipeline.mapping import load
-    from pipeline.schema import Options
+    from pipeline.mapper import compile as compile_mapping
+    from pipeline.mapper import load
+    from pipeline.models import Options
 
     found = load(name)
     if compiled:
@@ -54,8 +54,8 @@ def show(name: str, compiled: bool, settings: tuple[str, ...]) -> int:
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
 def check(names: tuple[str, ...]) -> int:
     """Read mapping files; an error says file:line:column and the nearest valid name."""
-    from pipeline.mapping import load
-    from pipeline.mapping.compiler import check_mapping
+    from pipeline.mapper import load
+    from pipeline.mapper.compiler import check_mapping
 
     for name in names:
         found = load(name)
@@ -69,8 +69,8 @@ def check(names: tuple[str, ...]) -> int:
 @options.as_json
 def test(names: tuple[str, ...], as_json: bool) -> int:
     """Run the cases inside mapping files (all shipped ones when none is named). Exit 7 when a case fails."""
-    from pipeline.mapping import available, load
-    from pipeline.mapping.cases import run_cases
+    from pipeline.mapper import available, load
+    from pipeline.mapper.cases import run_cases
 
     failed = total = 0
     results = []
@@ -100,12 +100,12 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
 @click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of stdout.")
 def new(sources: tuple[str, ...], output: Path | None) -> int:
     """Write a commented starting mapping from a look at an export: of a known tool, the shipped one."""
-    from pipeline import workflow
+    from pipeline import api
 
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already", hint="choose another -o FILE")
     with tempfile.TemporaryDirectory() as spool:
-        text = workflow.starting_mapping(sources, Path(spool))
+        text = api.starting_mapping(sources, Path(spool))
     if output is None:
         click.echo(text, nl=False)
         return 0
@@ -117,7 +117,7 @@ def new(sources: tuple[str, ...], output: Path | None) -> int:
 @mapping.command(epilog="Example: backcast mapping schema > mapping.schema.json")
 def schema() -> int:
     """The JSON Schema of mapping files, for editors."""
-    from pipeline.mapping.editor_schema import editor_schema
+    from pipeline.mapper.editor_schema import editor_schema
 
     options.emit(editor_schema())
     return 0

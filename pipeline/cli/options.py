@@ -56,7 +56,7 @@ def instant(text: str | None, name: str) -> int | None:
     """A date or an ISO 8601 time as µs UTC; without an offset it is UTC."""
     if text is None:
         return None
-    from pipeline.instants import BadTime, read_iso
+    from pipeline.timestamps import BadTime, read_iso
 
     whole = f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text
     try:
@@ -67,7 +67,7 @@ def instant(text: str | None, name: str) -> int | None:
 
 def zones(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """`Europe/Berlin` or `Europe/Berlin@2021-03-01`, in order. Raises UsageError for a name nobody knows."""
-    from pipeline.instants import ZoneClock
+    from pipeline.timestamps import ZoneClock
 
     found = tuple((name, since) for name, _, since in (text.partition("@") for text in texts))
     ZoneClock(found)

@@ -141,19 +141,19 @@ def plan(
 
     SOURCE: files, folders, globs, archives, or - for stdin. Exit 4 when the plan is not ready.
     """
-    from pipeline.plan.ready import ready_readers
+    from pipeline.plan.prestart import ready_readers
 
     # First of all: they start while this process loads the rest.
     ready = click.get_current_context().with_resource(ready_readers(sources, workers))
-    from pipeline import workflow
-    from pipeline.deliver.target import address_of
+    from pipeline import api
+    from pipeline.models import Limits
     from pipeline.plan.directory import Directory
     from pipeline.report import machine, terminal
-    from pipeline.schema import Limits
+    from pipeline.targets import address_of
 
     if target:
         address_of(target)
-    request = workflow.PlanRequest(
+    request = api.PlanRequest(
         sources=sources,
         directory=directory,
         mapping=mapping,
@@ -184,7 +184,7 @@ def plan(
         earlier=earlier or None,
     )
     with Reading(None, quiet=quiet) as progress:
-        made = workflow.plan_export(request, progress, ready)
+        made = api.plan_export(request, progress, ready)
     machine.write_report(Directory(directory), made)
     with options.output():
         if as_json:

@@ -12,9 +12,9 @@ from pipeline.cli.options import console
 from pipeline.errors import UnsafePlan
 
 if TYPE_CHECKING:
+    from pipeline.api import Preflight, PreflightRequest
     from pipeline.plan.directory import Directory
-    from pipeline.plan.sealed import Plan
-    from pipeline.workflow import Preflight, PreflightRequest
+    from pipeline.plan.manifest import Plan
 
 
 @click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… BACKCAST_PROJECT_KEY=… backcast preflight plan/ --to eu")
@@ -37,7 +37,8 @@ def preflight(
     With the directory of a plan, its events are held against the project: its settings, and the hog functions that
     would fire. What cannot be told is said to be so. Exit 4 when something would harm.
     """
-    from pipeline import config, workflow
+    from pipeline import api as workflow
+    from pipeline import config
     from pipeline.report import preflight_view
 
     key = config.given_project_key(project_key_file)
@@ -62,7 +63,7 @@ def before_sending(request: PreflightRequest, plan: Plan, place: Directory, *, a
     object's, which has it as a field. Everything else that is not ok goes to stderr, unless it is `quiet`. Raises
     UnsafePlan for what would harm.
     """
-    from pipeline import workflow
+    from pipeline import api as workflow
     from pipeline.report.preflight_view import key_line, preflight_line
 
     known = bool(request.personal_key)

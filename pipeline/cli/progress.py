@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import is_terminal
-from pipeline.counted import counted
-from pipeline.printable import printable
+from pipeline.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from pipeline.deliver.apply import Counts
+    from pipeline.delivery.apply import Counts
 
 EVERY = 30.0
 SILENT = 10.0

@@ -30,14 +30,14 @@ def rehearse(
     DIR/rehearsal/store.duckdb, and the result goes into the report. Exit 7 when what landed is not what was planned.
     With --fault the service misbehaves on the way.
     """
-    from pipeline import workflow
+    from pipeline import api
     from pipeline.report import machine, terminal
     from pipeline.report.results import apply_result, verify_result
 
     misbehaviour.check(faults)
-    plan, place = workflow.load_plan(directory)
+    plan, place = api.load_plan(directory)
     with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:
-        done = workflow.rehearse(
+        done = api.rehearse(
             plan, place, workers=workers, source_root=source_root, faults=faults, fault_seed=fault_seed,
             progress=progress,
             warn=options.warn,
@@ -46,7 +46,7 @@ def rehearse(
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
     machine.write_report(place, plan, rehearsal=applied, rehearsed=verified)
-    standing = workflow.status(plan, place)
+    standing = api.status(plan, place)
     with options.output():
         if as_json:
             options.emit(
@@ -61,5 +61,5 @@ def rehearse(
     if not done.outcome.balanced:
         return 6
     if done.outcome.counts.refused:
-        raise workflow.refusal(place, rehearsed=True)
+        raise api.refusal(place, rehearsed=True)
     return 0

@@ -28,13 +28,13 @@ def rejects(directory: Path, code: str | None, form: str, as_json: bool, source_
     """
     import msgspec
 
-    from pipeline import workflow
+    from pipeline import api
     from pipeline.report import terminal
+    from pipeline.report.rejects import REFUSED, RefusedEvent
     from pipeline.report.spreadsheet import write_csv
-    from pipeline.workflow.refusals import REFUSED, RefusedEvent
 
-    plan, place = workflow.load_plan(directory)
-    refused = workflow.count_refused(place)
+    plan, place = api.load_plan(directory)
+    refused = api.count_refused(place)
     codes = [*plan.rejects, *([REFUSED] if refused else [])]
     if code is not None and code not in codes:
         near = difflib.get_close_matches(code, codes, n=1)
@@ -44,9 +44,7 @@ def rejects(directory: Path, code: str | None, form: str, as_json: bool, source_
         )
     found = (
         one
-        for one in workflow.rejected(
-            plan, place, source_root, warn=lambda line: click.echo(f"Warning: {line}", err=True)
-        )
+        for one in api.rejected(plan, place, source_root, warn=lambda line: click.echo(f"Warning: {line}", err=True))
         if code is None or one.code == code
     )
     with options.output():

@@ -17,7 +17,7 @@ class _WithSwitches(misbehaviour.WithFaults):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, then the settings, then the faults."""
         super().format_options(ctx, formatter)
-        from pipeline.service.switches import switches
+        from pipeline.local_service.switches import switches
 
         with formatter.section("Settings, each written --set NAME=VALUE"):
             formatter.write_dl([(one.name, f"{one.about}: {one.values} [{one.usual}]") for one in switches()])
@@ -68,10 +68,10 @@ def service(
     the last lines on stderr say how often.
     """
     from pipeline.errors import UsageError
-    from pipeline.service.keys import generated, load
-    from pipeline.service.management.seeds import load as load_seed
-    from pipeline.service.server import LocalService
-    from pipeline.service.switches import chosen
+    from pipeline.local_service.keys import generated, load
+    from pipeline.local_service.management.seeds import load as load_seed
+    from pipeline.local_service.server import LocalService
+    from pipeline.local_service.switches import chosen
 
     misbehaviour.check(faults)
     try:

@@ -15,12 +15,12 @@ from pipeline.cli.options import console
 @options.as_json
 def status(directory: Path, as_json: bool) -> int:
     """Where a plan stands, and what is in doubt. Reads the ledger, also while a run is going."""
-    from pipeline import workflow
+    from pipeline import api
     from pipeline.report import terminal
     from pipeline.report.results import status_result
 
-    plan, place = workflow.load_plan(directory)
-    result = status_result(plan, workflow.status(plan, place))
+    plan, place = api.load_plan(directory)
+    result = status_result(plan, api.status(plan, place))
     if as_json:
         options.emit(result)
     else:

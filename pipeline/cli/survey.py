@@ -24,8 +24,8 @@ def survey(sources: tuple[str, ...], rows: int | None, every: bool, settings: tu
     Says which tool it comes from, which fields and types it has, what time range, and in which zone its clock stood.
     Ends with 4 when it holds no row, as a plan of it does.
     """
-    from pipeline.extract import open_source
-    from pipeline.extract.header import SETTING, asked
+    from pipeline.extractors import open_source
+    from pipeline.extractors.header import SETTING, asked
     from pipeline.report.survey_view import show_survey
     from pipeline.survey import SAMPLE_ROWS
     from pipeline.survey import survey as look
@@ -41,7 +41,7 @@ def survey(sources: tuple[str, ...], rows: int | None, every: bool, settings: tu
     else:
         show_survey(console(), found)
     if not found.rows:
-        from pipeline.workflow import no_rows
+        from pipeline.api import no_rows
 
         raise no_rows(found.notices)
     return 0

@@ -30,20 +30,20 @@ def verify(
     """
     import msgspec
 
-    from pipeline import config, workflow
-    from pipeline.deliver.target import address_of
+    from pipeline import api, config
     from pipeline.report import machine, terminal
     from pipeline.report.results import verify_result
     from pipeline.report.state import standing_of
+    from pipeline.targets import address_of
 
-    plan, place = workflow.load_plan(directory)
+    plan, place = api.load_plan(directory)
     key = config.personal_key(personal_key_file)
     if not key:
         raise UsageError(
             "there is no personal key to read with",
             hint="set BACKCAST_PERSONAL_KEY, or give --personal-key-file FILE; it begins with phx_",
         )
-    found = workflow.verify_plan(
+    found = api.verify_plan(
         plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=source_root
     )
     result = verify_result(found, to=address_of(to))

@@ -5,7 +5,7 @@
     look(job, window, seen)                     what lies there that was not read yet
     open_state(job)                             what was done, and the index of all that was settled
 
-What is planned, sent and recorded is composed in `pipeline.workflow.running`.
+What is planned, sent and recorded is composed in `pipeline.jobs.run`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pipeline.jobs.arrivals import Arrivals, look
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
 from pipeline.jobs.loading import load_job
-from pipeline.jobs.opening import open_scratch, open_state
-from pipeline.jobs.places import counts_of, parts_of, plan_directory, state_file
+from pipeline.jobs.open import open_scratch, open_state
+from pipeline.jobs.paths import counts_of, parts_of, plan_directory, state_file
 from pipeline.jobs.state import Attempt, State, WindowState, read_history
 
 __all__ = [

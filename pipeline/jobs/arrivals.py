@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.errors import UsageError
-from pipeline.extract import digest_of, open_source
-from pipeline.extract.header import asked
+from pipeline.extractors import digest_of, open_source
+from pipeline.extractors.header import asked
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
+from pipeline.models import Part, Source
 from pipeline.plan.filenames import as_name
-from pipeline.schema import Part, Source
 
 
 class SeenPart(NamedTuple):

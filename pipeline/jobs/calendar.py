@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from pipeline.errors import UsageError
-from pipeline.instants import SECOND, moment_of, wall_of, zone
+from pipeline.timestamps import SECOND, moment_of, wall_of, zone
 
 STEPS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 SPELLINGS = {"day": "2024-01-31", "hour": "2024-01-31T05"}

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.errors import JobError, UsageError, WrongFile
-from pipeline.instants import HOUR, ZoneClock
 from pipeline.jobs.calendar import Calendar
 from pipeline.jobs.job import Job
 from pipeline.jobs.template import PathTemplate
-from pipeline.mapping.loader import Reader, nearest
+from pipeline.mapper.loader import Reader, nearest
+from pipeline.timestamps import HOUR, ZoneClock
 
 if TYPE_CHECKING:
     import yaml
@@ -190,7 +190,7 @@ def _filled(text: str) -> str:
 
 def _mapping(text: str, folder: Path) -> str:
     """A shipped mapping's name, or the path of a file; proved to be readable."""
-    from pipeline.mapping import load
+    from pipeline.mapper import load
 
     path = str(folder / text) if (folder / text).is_file() else text
     if load(path).persons.promoted == "final":
@@ -248,7 +248,7 @@ def _whole(text: str, least: int) -> int:
 
 
 def _allowed(text: str) -> str:
-    from pipeline.plan.gates import parse_allowed
+    from pipeline.plan.checks import parse_allowed
 
     try:
         parse_allowed(text)
@@ -260,7 +260,7 @@ def _allowed(text: str) -> str:
 
 
 def _target(text: str) -> str:
-    from pipeline.deliver.target import address_of
+    from pipeline.targets import address_of
 
     address_of(text)
     return text

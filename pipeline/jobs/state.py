@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.jobs.arrivals import SeenPart
-from pipeline.jobs.known import SCHEMA as KNOWN_SCHEMA
-from pipeline.jobs.known import KnownIds
-from pipeline.jobs.settled import SCHEMA as SETTLED_SCHEMA
-from pipeline.jobs.settled import SettledIndex
-from pipeline.jobs.trouble import troubles
-from pipeline.plan.seen import Seen
+from pipeline.jobs.identity_index import SCHEMA as KNOWN_SCHEMA
+from pipeline.jobs.identity_index import KnownIds
+from pipeline.jobs.settled_uuids import SCHEMA as SETTLED_SCHEMA
+from pipeline.jobs.settled_uuids import SettledIndex
+from pipeline.jobs.sqlite_errors import troubles
+from pipeline.plan.window_index import Seen
 
 VERSION = "2"
 BUSY_SECONDS = 10.0

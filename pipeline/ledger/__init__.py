@@ -44,12 +44,12 @@ All times are UTC. Questions a person asks:
     which batches retry  select * from batches where tries > 1
 """
 
-from pipeline.ledger.discarding import discard, refuse_taken
+from pipeline.ledger.discard import discard, refuse_taken
 from pipeline.ledger.marker import was_applied
 from pipeline.ledger.opening import hold, is_held, release
-from pipeline.ledger.reading import Account, Course, read_account, read_places, read_refusals, read_totals
+from pipeline.ledger.queries import Account, Course, read_account, read_places, read_refusals, read_totals
 from pipeline.ledger.schema import VERSION, Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
-from pipeline.ledger.writing import Ledger
+from pipeline.ledger.writer import Ledger
 
 __all__ = [
     "VERSION",

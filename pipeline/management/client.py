@@ -17,12 +17,12 @@ from urllib.parse import quote, urljoin, urlsplit
 import httpx
 
 from pipeline.config import Secret
-from pipeline.deliver.capture import retry_after, trusted
-from pipeline.deliver.target import address_of, is_loopback, region_of
+from pipeline.delivery.capture import retry_after, trusted
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management.operations import Operation
 from pipeline.management.problems import ServiceProblem, no_answer, problem, told, unexpected, untrusted
 from pipeline.management.retry import Attempt, Patience, Sent, ask_patiently
+from pipeline.targets import address_of, is_loopback, region_of
 
 if TYPE_CHECKING:
     from pipeline.management.hog_functions import HogFunctions

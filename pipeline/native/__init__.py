@@ -2,7 +2,7 @@
 
 It does nothing that Python does not: it holds the members of a row without an object for each, and hands every
 unusual row back to Python (`Lines` says which). Where it is missing, or BACKCAST_NATIVE is 0, the same events are
-made in Python, at half the speed. tests/test_native.py holds one against the other.
+made in Python, at half the speed. tests/native/test_native.py holds one against the other.
 
     Lines(data, opens, observe)     iterates over JSON lines: Members of a usual one, the bytes of any other
     Members                         like the dict[str, Raw] of a row; also `text` and `number` of a member

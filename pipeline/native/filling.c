@@ -1,4 +1,4 @@
-/* Fills in what was left open in a run of events: each one's time and uuid, as `pipeline.events.texts` does. */
+/* Fills in what was left open in a run of events: each one's time and uuid, as `pipeline.encoder.buffer` does. */
 
 #include "native.h"
 
@@ -36,7 +36,7 @@ put_date(char *to, int64_t days)
     *to = 'T';
 }
 
-/* `pipeline.instants.format_utc`; gives its length. `date` is the text of day `known`, kept from call to call. */
+/* `pipeline.timestamps.format_utc`; gives its length. `date` is the text of day `known`, kept from call to call. */
 static Py_ssize_t
 put_time(char to[27], int64_t us, int64_t *known, char date[11])
 {

@@ -1,4 +1,4 @@
-/* What many rows say of ids, of pairs of them, and of properties, folded as `pipeline.events.folding` folds it. */
+/* What many rows say of ids, of pairs of them, and of properties, folded as `pipeline.identity.folds` folds it. */
 
 #include "folds.h"
 #include <structmember.h>

@@ -1,4 +1,4 @@
-/* What a plan keeps of an event that is plainly good, as `pipeline.events.observing` keeps it. */
+/* What a plan keeps of an event that is plainly good, as `pipeline.transform.observer` keeps it. */
 
 #include "folds.h"
 #include "native.h"

@@ -1,4 +1,4 @@
-/* Writes an event: what `pipeline.events.encoder` writes for properties in a dict, from Members. */
+/* Writes an event: what `pipeline.encoder.event` writes for properties in a dict, from Members. */
 
 #include "native.h"
 
@@ -29,7 +29,7 @@ is_reserved(Writer *self, const Name *name)
     return *answer == YES;
 }
 
-/* What the service takes for "no address": `pipeline.events.encoder.is_falsy`. */
+/* What the service takes for "no address": `pipeline.encoder.event.is_falsy`. */
 static int
 is_falsy(const Member *one)
 {

@@ -15,11 +15,30 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import numpy as np
 
-from pipeline.events.gathering import Gathered
-from pipeline.events.promoted import Said
-from pipeline.extract import blocks as read_blocks
-from pipeline.instants import format_utc
-from pipeline.make import (
+from pipeline.extractors import blocks as read_blocks
+from pipeline.identity.aggregate import Gathered
+from pipeline.identity.event_ids import EventIds, IdFold
+from pipeline.identity.hot_ids import hot_ids
+from pipeline.identity.promotion import Said
+from pipeline.models import Finding
+from pipeline.plan import checks as rule
+from pipeline.plan.contents import planned_blocks
+from pipeline.plan.daily_counts import Cells, day_name, sorted_counts
+from pipeline.plan.digests import Digests
+from pipeline.plan.directory import LinesWriter
+from pipeline.plan.duplicates import MOST_CLASHES, REMAINING, Clash, Decisions, copies_of, decide, rows_out
+from pipeline.plan.examples import Examples
+from pipeline.plan.key_records import Keys
+from pipeline.plan.manifest import EventCounts as EventTotals
+from pipeline.plan.manifest import Example, PartSeal, PeopleSeal, Plan, RowCounts, SealedBlock, save, seal
+from pipeline.plan.part_counts import PartCount
+from pipeline.plan.people import People
+from pipeline.plan.remaining import write_remaining
+from pipeline.plan.request import Request
+from pipeline.plan.unmatched import Unmatched
+from pipeline.plan.zone import ZoneVerdict, evidence_of, judge
+from pipeline.timestamps import format_utc
+from pipeline.transform.block import (
     KEY,
     KEYLESS,
     NAME,
@@ -30,35 +49,7 @@ from pipeline.make import (
     observe_block,
     rest_promoted,
 )
-from pipeline.plan import gates as rule
-from pipeline.plan.cells import Cells, day_name, sorted_counts
-from pipeline.plan.copies import MOST_CLASHES, REMAINING, Clash, Decisions, copies_of, decide, rows_out
-from pipeline.plan.digests import Digests
-from pipeline.plan.directory import LinesWriter
-from pipeline.plan.event_ids import EventIds, IdFold
-from pipeline.plan.examples import Examples
-from pipeline.plan.hot_ids import hot_ids
-from pipeline.plan.key_records import Keys
-from pipeline.plan.part_counts import PartCount
-from pipeline.plan.people import People
-from pipeline.plan.reading import planned_blocks
-from pipeline.plan.remaining import write_remaining
-from pipeline.plan.request import Request
-from pipeline.plan.sealed import EventCounts as EventTotals
-from pipeline.plan.sealed import (
-    Example,
-    Gate,
-    PartSeal,
-    PeopleSeal,
-    Plan,
-    RowCounts,
-    SealedBlock,
-    save,
-    seal,
-)
-from pipeline.plan.unmatched import Unmatched
-from pipeline.plan.zone import ZoneVerdict, evidence_of, judge
-from pipeline.workers import Workers
+from pipeline.transform.workers import Workers
 
 SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
 """Libraries whose version can change an event; recorded, and named when a block's digest differs."""
@@ -275,7 +266,7 @@ class _Builder:
             f"{hot.events:,} of {self.events:,} events are of one id; at --rate {hot.rate(self.events)} it stays below",
         )  # fmt: skip
 
-    def keys_gate(self) -> Gate | None:
+    def keys_gate(self) -> Finding | None:
         pairs = self.examples_of.pairs(self.clashing, list(self.names))
         return rule.keys_gate(self.clashes, pairs, accepted=self.request.key_conflicts)
 
@@ -383,7 +374,7 @@ class _Builder:
         save(self.directory, plan)
         return plan
 
-    def gates(self, rows: RowCounts, verdict: ZoneVerdict, made: int, people: PeopleSeal) -> list[Gate]:
+    def gates(self, rows: RowCounts, verdict: ZoneVerdict, made: int, people: PeopleSeal) -> list[Finding]:
         duplicates = self.skips["duplicate_event"] + self.skips["superseded"]
         series = self.request.series
         found = [rule.rejects_gate(rows.rejected, rows.read, self.request.allowed, self.remedies)]

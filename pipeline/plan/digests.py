@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from pipeline.extract import digest_of, refuse_changed
-from pipeline.schema import Part
+from pipeline.extractors import digest_of, refuse_changed
+from pipeline.models import Part
 
 _LOWEST = 19
 

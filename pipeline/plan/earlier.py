@@ -8,12 +8,12 @@ from itertools import chain
 import msgspec
 
 from pipeline.errors import UsageError
+from pipeline.identity.links import SealedLink
+from pipeline.identity.observed import EarlierLink
 from pipeline.ledger import Place, read_places, was_applied
 from pipeline.plan.directory import Directory
-from pipeline.plan.identities.observed import EarlierLink
-from pipeline.plan.links import SealedLink
+from pipeline.plan.manifest import FORMAT
 from pipeline.plan.phases import line_blocks
-from pipeline.plan.sealed import FORMAT
 
 PHASE = "identities"
 

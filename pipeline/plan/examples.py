@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pipeline.instants import DAY
-from pipeline.plan.cells import day_name
-from pipeline.plan.copies import Clash
+from pipeline.plan.daily_counts import day_name
 from pipeline.plan.directory import Directory
-from pipeline.plan.sealed import Example, SealedBlock
-from pipeline.printable import printable
+from pipeline.plan.duplicates import Clash
+from pipeline.plan.manifest import Example, SealedBlock
+from pipeline.text import printable
+from pipeline.timestamps import DAY
 
 NAME_CHARACTERS = 60
 

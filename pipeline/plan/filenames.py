@@ -1,7 +1,8 @@
 """Names of files in JSON: a name is bytes, and not all of them are UTF-8.
 
 What is UTF-8 stands as it is; each other byte becomes U+0000 and two hexadecimal digits. No name of a file holds a
-U+0000, so the name can be had back whole. (Names that people read have `\\xff` instead: `pipeline.extract.discover`.)
+U+0000, so the name can be had back whole. (Names that people read have `\\xff`
+instead: `pipeline.extractors.discovery`.)
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pipeline.errors import BackcastError
+from pipeline.models import Part
 from pipeline.plan.filenames import as_text
-from pipeline.plan.sealed import PartSeal
-from pipeline.schema import Part
+from pipeline.plan.manifest import PartSeal
 
 
 class PartCount:

@@ -19,37 +19,29 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.events import Encoder, Mapper
-from pipeline.events.gathering import Gathered
-from pipeline.events.promoted import Said
-from pipeline.identified import Identified
-from pipeline.make import BlockNotes
-from pipeline.plan.database import Database
+from pipeline.encoder.event import Encoder
+from pipeline.encoder.identified_ids import Identified
+from pipeline.identity.aggregate import Gathered
+from pipeline.identity.database import Database
+from pipeline.identity.decisions import Identities
+from pipeline.identity.event_ids import EventIds
+from pipeline.identity.group_types import Types, choose_types, group_types_gate
+from pipeline.identity.groups import GroupCounts, Groups, SealedGroup, encode_group
+from pipeline.identity.last_values import Sayings
+from pipeline.identity.observed import EarlierLink, Observed
+from pipeline.identity.pair_file import add_pair_file
+from pipeline.identity.person_counts import seal_identified
+from pipeline.identity.persons import PersonCounts, SealedPerson, Wanted, encode_person, final_persons, initial_persons
+from pipeline.identity.profile_policy import parse_policy
+from pipeline.identity.promoted_values import PromotedSayings
+from pipeline.identity.promotion import Said
+from pipeline.identity.resolve import resolve
+from pipeline.identity.sightings import Sightings, sight
+from pipeline.models import Finding, Limits, Options
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
-from pipeline.plan.event_ids import EventIds
-from pipeline.plan.group_types import Types, choose_types, group_types_gate
-from pipeline.plan.groups import GroupCounts, Groups, SealedGroup, encode_group
-from pipeline.plan.identities.observed import EarlierLink, Observed
-from pipeline.plan.identities.outcome import Identities
-from pipeline.plan.identities.pair_file import add_pair_file
-from pipeline.plan.identities.resolve import resolve
-from pipeline.plan.identities.sightings import Sightings, sight
-from pipeline.plan.latest import Sayings
-from pipeline.plan.persons import (
-    PersonCounts,
-    SealedPerson,
-    Wanted,
-    encode_person,
-    final_persons,
-    initial_persons,
-)
-from pipeline.plan.profile_policy import parse_policy
-from pipeline.plan.profiles import seal_identified
-from pipeline.plan.promoted import PromotedSayings
-from pipeline.plan.sealed import (
+from pipeline.plan.manifest import (
     ClusterSeal,
     DecisionSeal,
-    Gate,
     GroupsSeal,
     GroupTypeSeal,
     IdentitiesSeal,
@@ -59,10 +51,11 @@ from pipeline.plan.sealed import (
     PersonsSeal,
     ProfilesSeal,
 )
-from pipeline.plan.seen import EARLIER, earlier_pairs, write_seen
 from pipeline.plan.series import Series, new_links, unsettled
-from pipeline.schema import Limits, Options
-from pipeline.validate import Rules, check_size
+from pipeline.plan.window_index import EARLIER, earlier_pairs, write_seen
+from pipeline.transform.block import BlockNotes
+from pipeline.transform.events import Mapper
+from pipeline.validator.rules import Rules, check_size
 
 SURELY_SMALL = 100_000
 """A profile or group of fewer bytes keeps every rule of size, however it is encoded."""
@@ -167,7 +160,7 @@ class People:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
         return PeopleSeal(identities, groups, persons, profiles)
 
-    def types_gate(self) -> Gate | None:
+    def types_gate(self) -> Finding | None:
         """More group types than the service keeps. To be asked after `seal`."""
         return group_types_gate(self._types, self._groups.types, named=bool(self._options.group_types))
 

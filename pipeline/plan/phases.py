@@ -13,11 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from pipeline.events import Encoder, Mapper
+from pipeline.encoder.event import Encoder
+from pipeline.identity.links import SealedLink, encode_link
+from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Options
 from pipeline.plan.directory import Directory
-from pipeline.plan.links import SealedLink, encode_link
-from pipeline.plan.sealed import Plan
-from pipeline.schema import BLOCK_BYTES, BLOCK_ROWS, Options
+from pipeline.plan.manifest import Plan
+from pipeline.transform.events import Mapper
 
 PHASES = ("identities", "groups", "events", "persons")
 EVENTS = "events"
@@ -51,10 +52,10 @@ def event_encoder(phase: str, mapper: Mapper, options: Options) -> Callable[[byt
     if phase == "identities":
         link = msgspec.json.Decoder(SealedLink).decode
         return lambda line: encode_link(link(line), encoder)
-    from pipeline.plan.persons import SealedInitial, SealedPerson, encode_person
+    from pipeline.identity.persons import SealedInitial, SealedPerson, encode_person
 
     if phase == "groups":
-        from pipeline.plan.groups import SealedGroup, encode_group
+        from pipeline.identity.groups import SealedGroup, encode_group
 
         kind = msgspec.json.Decoder(_Kind).decode
         group = msgspec.json.Decoder(SealedGroup).decode

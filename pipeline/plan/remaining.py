@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ledger import Place
-from pipeline.plan.copies import Decisions
 from pipeline.plan.directory import Directory
+from pipeline.plan.duplicates import Decisions
 from pipeline.plan.phases import EVENTS, PHASES, line_blocks, sealed_file
 
 SENT = np.dtype([("block", "<u4"), ("hi", ">u8"), ("lo", ">u8"), ("content", "<u8")])

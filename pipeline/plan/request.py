@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeline.make import Recipe
+from pipeline.models import Source
+from pipeline.plan.checks import Allowed
 from pipeline.plan.directory import Directory
-from pipeline.plan.gates import Allowed
+from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import Given
-from pipeline.plan.sealed import MappingSeal
 from pipeline.plan.series import Series
-from pipeline.schema import Source
-from pipeline.workers import Workers
+from pipeline.transform.block import Recipe
+from pipeline.transform.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import numpy as np
 
-from pipeline.plan.copies import Settled
-from pipeline.plan.links import SealedLink
-from pipeline.plan.seen import Known
+from pipeline.identity.links import SealedLink
+from pipeline.plan.duplicates import Settled
+from pipeline.plan.window_index import Known
 
 AT_ONCE = 5_000
 

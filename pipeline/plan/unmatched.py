@@ -9,11 +9,10 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from pipeline.counted import are, counted
-from pipeline.events.looking import MOST_NAMES, ROW, Names, path_of
-from pipeline.mapping.wanted import Level, Reference, Wanted
-from pipeline.plan.sealed import Gate
-from pipeline.printable import printable
+from pipeline.mapper.required_fields import Level, Reference, Wanted
+from pipeline.models import Finding
+from pipeline.text import are, counted, printable
+from pipeline.transform.field_names import MOST_NAMES, ROW, Names, path_of
 
 NAME = "unmatched_reference"
 MOST_SHOWN = 10
@@ -41,7 +40,7 @@ class Unmatched:
                 if name in seen or name in self._named or len(seen) < MOST_NAMES:
                     seen[name] = seen.get(name, 0) + rows
 
-    def gate(self) -> Gate | None:
+    def gate(self) -> Finding | None:
         """A stop where rows could have no event's name, person, time or key for it; a warning for any other."""
         if not self._rows:
             return None
@@ -56,7 +55,7 @@ class Unmatched:
         shown = sorted(by_text.values(), key=ordered.index)
         told = [self._told(one, *missing[one], needed=one.slot in needed) for one in shown[:MOST_SHOWN]]
         more = f"; and {len(shown) - MOST_SHOWN:,} more" if len(shown) > MOST_SHOWN else ""
-        return Gate(
+        return Finding(
             NAME,
             "stop" if needed else "warning",
             f"{counted(len(shown), 'reference')} of the mapping {are(len(shown))} in no row: {'; '.join(told)}{more}",

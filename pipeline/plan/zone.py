@@ -1,7 +1,7 @@
 """Is the declared zone the one the data were written in? Held against what the rows show, month by month.
 
 A tool that exports local clock readings as if they were UTC shifts years of history by hours when believed
-(export-formats 2.3; peers 5.10). `pipeline.offsets` measures how far the clock of the rows stands from UTC; the
+(export-formats 2.3; peers 5.10). `pipeline.clock_offsets` measures how far the clock of the rows stands from UTC; the
 most frequent offset of a month must be one that the declared zone had in that month.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeline.instants import DAY, ZoneClock, wall_of
-from pipeline.offsets import month_name, most_frequent
+from pipeline.clock_offsets import month_name, most_frequent
+from pipeline.timestamps import DAY, ZoneClock, wall_of
 
 WEST, EAST = -12 * 3600, 14 * 3600
 """No zone's clock stands further from UTC, in seconds: a greater distance is a late row, not an offset."""

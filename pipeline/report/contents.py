@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.errors import UnsafePlan
+from pipeline.models import Format, Reject
 from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.sealed import Plan
-from pipeline.printable import printable
+from pipeline.plan.manifest import Plan
 from pipeline.report.mask import masked
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, meaning, unproved
-from pipeline.schema import Format, Reject
+from pipeline.text import printable
 
 if TYPE_CHECKING:
     from pipeline.report.pairs import PairShown

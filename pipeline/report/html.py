@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from pipeline.counted import counted
-from pipeline.extract import describe
-from pipeline.instants import format_utc
-from pipeline.offsets import offset_name
-from pipeline.plan.sealed import Plan
-from pipeline.printable import printable
+from pipeline.clock_offsets import offset_name
+from pipeline.extractors import describe
+from pipeline.plan.manifest import Plan
 from pipeline.report import people
 from pipeline.report.contents import OTHERS, Report, phases_of
 from pipeline.report.wording import (
@@ -29,6 +26,8 @@ from pipeline.report.wording import (
     phase_meaning,
     state_in_words,
 )
+from pipeline.text import counted, printable
+from pipeline.timestamps import format_utc
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.printable import printable
 from pipeline.report.tables import number, table, text
+from pipeline.text import printable
 
 if TYPE_CHECKING:
     from pipeline.jobs import Attempt, WindowState
-    from pipeline.workflow.proving import Proof
-    from pipeline.workflow.running import JobRun
-    from pipeline.workflow.windows import WindowRun
+    from pipeline.jobs.proof import Proof
+    from pipeline.jobs.run import JobRun
+    from pipeline.jobs.windows import WindowRun
 
 RUN_FORMAT = "backcast.run/1"
 HISTORY_FORMAT = "backcast.history/1"

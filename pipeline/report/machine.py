@@ -9,7 +9,7 @@ import msgspec
 from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
 from pipeline.plan.directory import Directory
-from pipeline.plan.sealed import Plan
+from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report, Results, earlier_results, gather, phases_of
 from pipeline.report.people import merges
 from pipeline.report.results import ApplyResult, VerifyResult, status_result

@@ -11,8 +11,8 @@ import io
 import re
 from typing import Literal
 
-from pipeline.printable import printable
-from pipeline.schema import Dialect
+from pipeline.models import Dialect
+from pipeline.text import printable
 
 MASK = "•••"
 RECORD_CHARACTERS = 400

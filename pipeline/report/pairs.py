@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.errors import UnsafePlan
-from pipeline.instants import format_utc
-from pipeline.plan.database import numbers, numbers_of
-from pipeline.plan.identities.outcome import SCHEMA
+from pipeline.identity.database import numbers, numbers_of
+from pipeline.identity.decisions import SCHEMA
+from pipeline.timestamps import format_utc
 
 MOST_PAIRS = 10
 """Rows of each decision and reason."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pipeline.counted import counted
-from pipeline.plan.sealed import DecisionSeal, Plan
-from pipeline.printable import printable
+from pipeline.plan.manifest import DecisionSeal, Plan
 from pipeline.report.wording import DECISIONS, decided_because, meaning, policy_meaning
+from pipeline.text import counted, printable
 
 NOTHING = "No merges, no groups, no profiles to send."
 """What is said of a plan that does nothing to people, instead of empty tables."""
@@ -117,7 +116,7 @@ def groups_sentence(plan: Plan) -> str:
 
 def group_types(plan: Plan) -> list[TypeShown]:
     """The types in their order, and the place that each has at the service."""
-    from pipeline.plan.group_types import MOST_TYPES
+    from pipeline.identity.group_types import MOST_TYPES
 
     shown = []
     for place, one in enumerate(plan.people.groups.types, 1):

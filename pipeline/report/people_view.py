@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.counted import counted
-from pipeline.plan.sealed import PartnersSeal, Plan
+from pipeline.plan.manifest import PartnersSeal, Plan
 from pipeline.report import people
 from pipeline.report.tables import number, table, text
+from pipeline.text import counted
 
 MOST = 5
 """Rows of each table of ids."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.printable import printable
 from pipeline.report.results import KeyStanding
 from pipeline.report.tables import table, text
+from pipeline.text import printable
 
 if TYPE_CHECKING:
-    from pipeline.management.preflight.check import Check
-    from pipeline.workflow.preflight import Preflight
+    from pipeline.preflight.check import Check
+    from pipeline.preflight.run import Preflight
 
 FORMAT = "backcast.preflight/1"
 _STYLES = {"ok": "green", "warning": "yellow", "stop": "bold red", "unknown": "cyan"}

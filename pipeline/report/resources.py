@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.printable import printable
 from pipeline.report.tables import number, table, text
+from pipeline.text import printable
 
 Object = Mapping[str, Any]
 

@@ -15,8 +15,8 @@ from pipeline.plan.phases import PHASES
 from pipeline.verify.reconcile import Difference, ExtraCell
 
 if TYPE_CHECKING:
-    from pipeline.deliver.apply import Outcome
-    from pipeline.plan.sealed import Plan
+    from pipeline.delivery.apply import Outcome
+    from pipeline.plan.manifest import Plan
     from pipeline.report.state import Standing
     from pipeline.verify.reconcile import Verification
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pipeline.ledger import Account, Totals, is_held, read_account
 from pipeline.plan.directory import Directory
-from pipeline.plan.sealed import Plan
+from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Results, earlier_results
 
 

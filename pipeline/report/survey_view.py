@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.counted import counted
-from pipeline.offsets import offset_name
+from pipeline.clock_offsets import offset_name
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
 from pipeline.survey.shape import Survey
+from pipeline.text import counted
 
 MOST_PARTS = 20
 MOST_FIELDS = 200

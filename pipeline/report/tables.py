@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.printable import printable
+from pipeline.text import printable
 
 
 def text(found: str, limit: int) -> Text:

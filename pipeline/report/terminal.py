@@ -13,16 +13,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.counted import are, counted
+from pipeline.models import Finding, Reject
 from pipeline.plan.directory import Directory
-from pipeline.plan.sealed import Example, Gate, Plan
-from pipeline.printable import printable
+from pipeline.plan.manifest import Example, Plan
 from pipeline.report.contents import first_rejects, phases_of
 from pipeline.report.people_view import show_people
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
 from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, meaning, phase_meaning, state_in_words
-from pipeline.schema import Reject
+from pipeline.text import are, counted, printable
 from pipeline.verify.reconcile import Difference
 
 MOST_PARTS = 20
@@ -99,7 +98,7 @@ def _codes(
     console.print(made)
 
 
-def _gates(console: Console, gates: Sequence[Gate]) -> None:
+def _gates(console: Console, gates: Sequence[Finding]) -> None:
     for gate in gates:
         console.print(
             Text.assemble(

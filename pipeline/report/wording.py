@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.plan.sealed import Plan
-from pipeline.printable import printable
+from pipeline.plan.manifest import Plan
+from pipeline.text import printable
 
 MEANINGS = {
     # reading

@@ -3,7 +3,7 @@
     survey(open_source(paths)) -> Survey
 
 A survey is a look, not a promise: by default it reads the first rows of each part, and its guesses (roles of
-fields, candidates for the zone) are shown to a person and start a mapping (`pipeline.mapping.scaffold`). Nothing
+fields, candidates for the zone) are shown to a person and start a mapping (`pipeline.mapper.scaffold`). Nothing
 is ever sent by them. Its JSON is `msgspec.json.encode(survey)`, format `backcast.survey/1`.
 """
 

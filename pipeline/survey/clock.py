@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipeline import values
-from pipeline.instants import BadTime, Reading, read_epoch, read_iso
+from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
 from pipeline.values import Value
 
 _FROM, _TO = 946_684_800, 4_102_444_800

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.printable import printable
 from pipeline.survey.shape import FieldSurvey
+from pipeline.text import printable
 from pipeline.values import Record, Value
 
 MOST_FIELDS = 5_000

@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
-from pipeline.instants import format_utc
-from pipeline.offsets import count_offsets
+from pipeline.clock_offsets import count_offsets
+from pipeline.timestamps import format_utc
 
 MOST_EVENTS = 10_000
 """Event names beyond these are only counted together."""

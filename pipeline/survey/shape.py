@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pipeline.counted import counted
+from pipeline.text import counted
 
 FORMAT = "backcast.survey/1"
 

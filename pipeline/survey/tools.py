@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pipeline import values
-from pipeline.mapping import recognise
+from pipeline.mapper import recognise
 from pipeline.values import Record
 
 TELLING_ROWS = 50

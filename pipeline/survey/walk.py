@@ -10,10 +10,9 @@ import msgspec
 
 from pipeline import values
 from pipeline.errors import UnreadableExport
-from pipeline.extract import blocks, describe
-from pipeline.extract import rows as read_rows
-from pipeline.printable import printable
-from pipeline.schema import BLOCK_BYTES, BrokenRow, Notice, Part, Source
+from pipeline.extractors import blocks, describe
+from pipeline.extractors import rows as read_rows
+from pipeline.models import BLOCK_BYTES, BrokenRow, Notice, Part, Source
 from pipeline.survey.clock import Clock
 from pipeline.survey.fields import Fields
 from pipeline.survey.profile import Profile
@@ -21,6 +20,7 @@ from pipeline.survey.roles import PROBE_ROWS, Roles, guess, look_up
 from pipeline.survey.shape import BrokenSurvey, PartSurvey, Survey
 from pipeline.survey.tools import tools_of
 from pipeline.survey.zones import judge
+from pipeline.text import printable
 from pipeline.values import Record, Value
 
 SAMPLE_ROWS = 200_000

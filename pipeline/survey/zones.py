@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from pipeline.instants import zone, zone_names
-from pipeline.offsets import MonthOffset, month_name, most_frequent, offset_name
+from pipeline.clock_offsets import MonthOffset, month_name, most_frequent, offset_name
 from pipeline.survey.shape import MonthZone, ZoneSurvey
+from pipeline.timestamps import zone, zone_names
 
 MOST_NAMES = 8
 COMMON = (

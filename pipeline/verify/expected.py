@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from pipeline.make import Maker, Task
+from pipeline.transform.block import Maker, Task
 
 SIGHT = np.dtype(
     [("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("cell", "<u4")]

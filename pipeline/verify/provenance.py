@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.plan.sealed import Plan
+from pipeline.plan.manifest import Plan
 
 
 def provenance_of(plan: Plan) -> dict[str, str]:

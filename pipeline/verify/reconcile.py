@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ledger import read_places
-from pipeline.make import Recipe, Task
+from pipeline.plan.contents import Planned, task_of, tasks
 from pipeline.plan.directory import Directory
+from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
-from pipeline.plan.reading import Planned, task_of, tasks
-from pipeline.plan.sealed import Plan
+from pipeline.transform.block import Recipe, Task
+from pipeline.transform.workers import Workers
 from pipeline.verify.expected import DOUBTED, LANDED, SIGHT, Expected, expect_block, sight, sights_of
 from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
 from pipeline.verify.provenance import bearing, provenance_of
-from pipeline.workers import Workers
 
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from pipeline import workflow
+from pipeline import api
 from pipeline.config import Secret
-from pipeline.service import Keyring, LocalService
-from pipeline.service.keys import Project
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.keys import Project
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 
 HERE = Path(__file__).parent / "people"
@@ -40,8 +40,8 @@ def send(name: str, service: LocalService) -> None:
     sample = GOLDEN[name]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
-        workflow.plan_export(
-            workflow.PlanRequest(
+        api.plan_export(
+            api.PlanRequest(
                 sources=[str(SAMPLES / file) for file in sample.files],
                 directory=place,
                 as_of=AS_OF,
@@ -49,9 +49,9 @@ def send(name: str, service: LocalService) -> None:
                 **sample.asked,
             )
         )
-        plan, directory = workflow.load_plan(place)
-        request = workflow.ApplyRequest(service.url, Secret(f"phc_test{_project(name)}"), workers=0)
-        outcome = workflow.apply_plan(plan, directory, request)
+        plan, directory = api.load_plan(place)
+        request = api.ApplyRequest(service.url, Secret(f"phc_test{_project(name)}"), workers=0)
+        outcome = api.apply_plan(plan, directory, request)
         assert outcome.balanced, outcome
 
 

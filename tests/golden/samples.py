@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from pipeline.make import Maker
+from pipeline.api import PlanRequest, load_plan, plan_export, recipe_for
+from pipeline.plan.contents import planned_blocks, task_of, tasks
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
-from pipeline.plan.reading import planned_blocks, task_of, tasks
-from pipeline.workflow import PlanRequest, load_plan, plan_export, recipe_for
+from pipeline.transform.block import Maker
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent.parent / "sample_data"

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from pipeline.models import Dialect, Finding, Format, Limits, Options, Reject
 from pipeline.plan.directory import Directory, LinesWriter
-from pipeline.plan.sealed import (
+from pipeline.plan.manifest import (
     ClusterSeal,
     DecisionSeal,
     EventCounts,
     Example,
-    Gate,
     IdentitiesSeal,
     MappingSeal,
     PartnersSeal,
@@ -30,7 +30,6 @@ from pipeline.plan.sealed import (
 )
 from pipeline.report.machine import write_report
 from pipeline.report.results import ApplyResult, BatchCounts, CellCounts, FoundCounts, SentCounts, VerifyResult
-from pipeline.schema import Dialect, Format, Limits, Options, Reject
 
 FOLDER = Path(__file__).resolve().parent
 GOLDEN = FOLDER / "report.json"
@@ -101,7 +100,7 @@ def small_plan(**changes: Any) -> Plan:
         "rejects": {"bad_json": 1, "missing_timestamp": 1},
         "warnings": {"unsafe_integer": 3},
         "examples": {"unsafe_integer": Example("a.jsonl", 5, 512, "9007199254740993 is beyond 2^53")},
-        "gates": [Gate("max_rejects", "stop", "2 of 14 rows (14.29%) cannot be sent; 0 may be")],
+        "gates": [Finding("max_rejects", "stop", "2 of 14 rows (14.29%) cannot be sent; 0 may be")],
         "names": {"Order Placed": 6, "Signup": 4},
         "zone_evidence": [
             {"month": "2021-11", "offset": -18000, "rows": 5, "of": 6, "expected": [-18000, -14400], "agrees": True}

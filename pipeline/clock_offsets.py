@@ -1,0 +1,72 @@
+"""How far a clock stands from UTC, measured month by month from rows that also tell their true receive time.
+
+A tool that writes local clock readings as if they were UTC gives itself away: clock minus receive time is the
+zone's offset, less some seconds of latency (export-formats 2.3). The most frequent difference of a month is what
+the zone had; late mobile rows and wrong clocks are only tails. A survey shows it, a plan holds a zone against it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.timestamps import DAY
+
+QUARTER = 900_000_000
+"""Offsets are told apart to a quarter of an hour, in µs."""
+LATENCY = 30_000_000
+"""Rows arrive some seconds after they happen: so much is added before rounding, in µs."""
+ENOUGH = 3
+"""A month in which fewer rows agree proves and contradicts nothing."""
+
+
+class MonthOffset(NamedTuple):
+    """One month, counted from January 1970: `rows` of `of` stand `offset` seconds east of UTC."""
+
+    month: int
+    offset: int
+    rows: int
+    of: int
+
+
+def count_offsets(walls: NDArray[np.int64], received: NDArray[np.int64]) -> Counter[tuple[int, int]]:
+    """Count (month since 1970, offset in seconds) over clock readings and the receive times beside them, µs UTC."""
+    quarters = (walls - received + LATENCY + QUARTER // 2) // QUARTER
+    months = (walls // DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    low = quarters.min(initial=0)
+    span = quarters.max(initial=0) - low + 1
+    found, counts = np.unique(months * span + (quarters - low), return_counts=True)
+    return Counter(
+        {
+            (both // int(span), (both % int(span) + int(low)) * 900): n
+            for both, n in zip(found.tolist(), counts.tolist(), strict=True)
+        }
+    )
+
+
+def most_frequent(evidence: Counter[tuple[int, int]]) -> list[MonthOffset]:
+    """The offset that each month shows, in order; months with fewer than ENOUGH rows of one offset are left out."""
+    by_month: dict[int, Counter[int]] = {}
+    for (month, offset), count in evidence.items():
+        by_month.setdefault(month, Counter())[offset] += count
+    months = []
+    for month, offsets in sorted(by_month.items()):
+        # Equal counts: the greater offset, since latency only ever makes it smaller.
+        count, offset = max((count, offset) for offset, count in offsets.items())
+        if count >= ENOUGH:
+            months.append(MonthOffset(month, offset, count, offsets.total()))
+    return months
+
+
+def month_name(month: int) -> str:
+    """`2021-03` of a month counted from January 1970."""
+    return f"{1970 + month // 12:04d}-{month % 12 + 1:02d}"
+
+
+def offset_name(offset: int) -> str:
+    """An offset in seconds as `UTC-08:00`."""
+    sign = "-" if offset < 0 else "+"
+    return f"UTC{sign}{abs(offset) // 3600:02d}:{abs(offset) % 3600 // 60:02d}"

@@ -1,0 +1,197 @@
+"""How a run is paced, what it counts, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pipeline.delivery.retry import Patience, Sent
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.errors import BackcastError, Refused, Unfinished
+from pipeline.ledger import PhaseTotals, Totals
+from pipeline.plan.phases import PHASES
+from pipeline.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How hard to push, and when to give up.
+
+    `concurrency` bounds requests in flight, `rate` events a second (None: as fast as the service takes them).
+    `max_refused` events may be refused; `max_seconds` is how long a run may last (None: to its end).
+    """
+
+    concurrency: int = 8
+    patience: Patience = field(default_factory=Patience)
+    max_refused: int = 100
+    rate: float | None = None
+    max_seconds: float | None = None
+
+
+class EventCounts(msgspec.Struct):
+    """Events by what became of them; `already_settled` is the work of earlier runs, `made` the sum of the others.
+
+    `refused` holds what earlier runs were refused too: it is no more sent. While a run goes, `in_doubt` counts events
+    that left and had no answer that settles them. `would_send` is what a dry run packed, and no other run has any.
+    """
+
+    made: int = 0
+    accepted: int = 0
+    refused: int = 0
+    in_doubt: int = 0
+    already_settled: int = 0
+    would_send: int = 0
+
+    def conclude(self, before: Totals | PhaseTotals, now: Totals | PhaseTotals) -> None:
+        """Take the ledger's word, not what this process remembers of steps that may have failed."""
+        self.accepted, self.already_settled = now.settled - before.settled, before.settled
+        self.refused, self.in_doubt = now.refused, now.in_doubt
+        self.made = now.settled + now.refused + now.in_doubt
+
+    def only_would(self) -> None:
+        """Nothing left this machine: what was accepted nowhere would be sent."""
+        self.would_send, self.accepted = self.accepted, 0
+
+
+class Counts(EventCounts):
+    """What this run did, in events and in batches. `batches_made`, known at the end, counts halves of split ones.
+
+    `phases` holds the same counts for each phase, `phase` is the one that is being sent, and `aside` counts the unsent
+    events of phases that this run leaves alone. While the run goes, `limit` is how many requests may be in flight,
+    `held` for how many seconds the service asked to be left alone, and `trouble` the last failure of a batch that is
+    still tried, "" where there is none. `idle` is for how many seconds nothing settled while something was asked, and
+    `patience` how many more the run waits for anything to settle.
+    """
+
+    phases: dict[str, EventCounts] = msgspec.field(default_factory=lambda: {one: EventCounts() for one in PHASES})
+    phase: str = ""
+    aside: int = 0
+    batches_made: int = 0
+    batches_sent: int = 0
+    batches_retried: int = 0
+    batches_split: int = 0
+    bytes_sent: int = 0
+    in_flight: int = 0
+    limit: int = 0
+    held: float = 0.0
+    trouble: str = ""
+    idle: float = 0.0
+    patience: float = 0.0
+
+    def add(self, phase: str, **events: int) -> None:
+        """Add to the counts of a phase, and of all."""
+        for counts in (self, self.phases[phase]):
+            for name, more in events.items():
+                setattr(counts, name, getattr(counts, name) + more)
+
+    def take_up(self, before: Totals, planned: Mapping[str, int], phases: Collection[str]) -> None:
+        """Begin where earlier runs ended. `phases` are those of this run."""
+        for phase, events in planned.items():
+            settled, refused, in_doubt = before.of(phase)
+            self.add(phase, already_settled=settled, refused=refused, in_doubt=in_doubt)
+            if phase not in phases:
+                self.aside += events - settled - refused
+
+    def wind_up(self, before: Totals, now: Totals, begun: int) -> None:
+        """The counts at the end of a run, by the ledger; `begun` are its batches."""
+        self.in_flight, self.batches_made = 0, begun
+        self.conclude(before, now)
+        for phase, counts in self.phases.items():
+            counts.conclude(before.of(phase), now.of(phase))
+
+    def only_would(self) -> None:
+        super().only_would()
+        self.batches_sent = 0
+        for counts in self.phases.values():
+            counts.only_would()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent` (law 1).
+
+    In a dry run there is what would be sent in the place of what was accepted.
+
+    `phases` is what is planned of each phase, `held` the phases with something left that the run was told to leave
+    alone. `problem` is what stopped it before its end, None when nothing did.
+    """
+
+    digest: str
+    dry_run: bool
+    planned: int
+    counts: Counts
+    seconds: float
+    problem: BackcastError | None = None
+    phases: Mapping[str, int] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
+
+    @property
+    def unsent(self) -> int:
+        counts = self.counts
+        ended = counts.already_settled + counts.accepted + counts.refused + counts.would_send
+        return self.planned - ended - counts.in_doubt
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every planned event is settled or refused: false also where a phase is held."""
+        return self.unsent == 0 and self.counts.in_doubt == 0
+
+
+def too_many_refused(refused: int, receipt: Receipt) -> Refused:
+    """More events were refused than was allowed."""
+    return Refused(
+        f"the service refused {counted(refused, 'event')}; the last: {receipt.status} {receipt.detail}",
+        status=receipt.status,
+        hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
+    )
+
+
+def turned_away(address: str, receipt: Receipt) -> Refused:
+    """The service refused us, not our events."""
+    key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it is of this host"
+    quota = "raise the quota of the project"
+    hints = {0: "mend the cause", 200: quota, 401: key, 402: quota, 403: key}
+    hint = hints.get(receipt.status, "see what answers at this address, and mend --to or the cause")
+    if receipt.hint:
+        hint = receipt.hint
+    return Refused(
+        f"{address} answered {receipt.status}: {receipt.detail}" if receipt.status else f"{address}: {receipt.detail}",
+        status=receipt.status,
+        hint=f"{hint}; nothing is lost: run the same command again to resume",
+    )
+
+
+def unanswered(address: str, sent: Sent, patience: Patience) -> Unfinished:
+    """Patience is at its end."""
+    receipt, tries = sent.receipt, counted(sent.tries, "try")
+    last = f"the last answer was {receipt.status or 'none'}: {receipt.detail}"
+    if receipt.answer is Answer.UNREACHABLE:
+        return Unfinished(
+            f"{address} cannot be reached: {receipt.detail}",
+            hint=f"{receipt.hint or 'check the address'}; then run the same command again",
+        )
+    if receipt.retry_after > patience.seconds:
+        return Unfinished(
+            f"{address} asks to be left alone for {receipt.retry_after:,.0f} s, longer than --retry-for"
+            f" ({patience.seconds:,.0f} s); {last}",
+            hint="run the same command again after that time; it resumes",
+        )
+    if receipt.answer is Answer.DOUBT:
+        return Unfinished(
+            f"{address} gave no answer that settles a batch in {tries}; {last}",
+            hint="see who answers in the service's place (a proxy, a sign-in page); then run the same command again",
+        )
+    return Unfinished(
+        f"{address} settled nothing in {tries}; {last}",
+        hint="run the same command again to resume",
+    )
+
+
+def out_of_time(seconds: float) -> Unfinished:
+    """`--max-duration` is over."""
+    return Unfinished(
+        f"the run lasted as long as it may (--max-duration, {seconds:,.0f} s); what was in flight is settled",
+        hint="run the same command again to resume",
+    )

@@ -1,0 +1,93 @@
+"""How large a request the service takes, learned from its 413s and from nothing else.
+
+A 413 can mean that the request is too large or that one event in it is (service-behaviour 1.5). Only where both halves
+then settle unsplit was it the request; then later batches are cut before they are sent. The limit is in bytes before
+gzip.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pipeline.batcher import HARD_LIMIT, Batch, Envelope, even_cuts, seal_batch, unpack
+from pipeline.ledger import Place
+from pipeline.models import Limits
+
+Piece = tuple[Place, Batch]
+
+
+class _Refused:
+    """A request that was too large, until its halves have ended."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._settled = 0
+
+    def is_proved(self) -> bool:
+        """One more half settled: whether both did, unsplit, so that it was its size."""
+        self._settled += 1
+        return self._settled == 2
+
+
+class RequestSize:
+    """What is known of it. `learned` is None while every request was small enough."""
+
+    def __init__(self, learned: int | None) -> None:
+        self.learned = learned
+        self._largest = 0
+        self._refused = math.inf
+        self._halves: dict[Place, _Refused] = {}
+
+    def refused(self, size: int, halves: Sequence[Piece]) -> None:
+        """A request of `size` bytes was too large; its halves are sent next."""
+        whole = _Refused(size)
+        for place, _ in halves:
+            self._halves[place] = whole
+
+    def settled(self, place: Place, size: int) -> int | None:
+        """A request was taken. The limit where one was learned by that, else None.
+
+        What settled may be larger than the halves, and than what was learned before, but never as large as what was
+        refused for its size.
+        """
+        self._largest = max(self._largest, size)
+        whole = self._halves.pop(place, None)
+        found = size
+        if whole is not None and whole.is_proved():
+            self._refused = min(self._refused, whole.size)
+            found = self._largest if self._largest < self._refused else size
+            proved = self.learned is None or self.learned >= self._refused
+        else:
+            proved = False
+        if proved or (self.learned is not None and self.learned < found < self._refused):
+            self.learned = found
+            return found
+        return None
+
+    def ended(self, place: Place) -> None:
+        """A request was refused or split: its sibling alone proves nothing."""
+        self._halves.pop(place, None)
+
+    def is_over(self, batch: Batch) -> bool:
+        """Whether a batch is larger than the service takes, and can be made smaller."""
+        return self.learned is not None and batch.bytes > self.learned and batch.events > 1
+
+
+def halve(place: Place, batch: Batch, envelope: Envelope) -> list[Piece]:
+    """A batch in two, each with the very events that it had."""
+    events = unpack(batch.body)
+    middle = len(events) // 2
+    return _pieces(place, events, [(0, middle - 1), (middle, len(events) - 1)], envelope)
+
+
+def cut(place: Place, batch: Batch, most: int, envelope: Envelope) -> list[Piece]:
+    """A batch in as few pieces of at most `most` bytes as its events allow, all of about the same size."""
+    events = unpack(batch.body)
+    ranges = even_cuts([len(event) for event in events], envelope, Limits(len(events), HARD_LIMIT), most)
+    return _pieces(place, events, ranges, envelope)
+
+
+def _pieces(place: Place, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[Piece]:
+    made = [seal_batch(events[first : last + 1], place.first + first, envelope) for first, last in ranges]
+    return [(Place(place.phase, place.block, one.first, one.last), one) for one in made]

@@ -1,0 +1,166 @@
+"""Blocks of a delimited part: cut at record ends, where a quoted newline is none.
+
+Whether a newline ends a record depends on every quote before it, so the part is read through once. Where
+the quoting of a piece is provably regular, all its record ends come from counting quotes, a few vector passes
+over its bytes; anything else (stray quotes, escapes, bare carriage returns, records near the limit of
+`csv_records`) goes through the csv reader itself, row by row. Both give the same ends;
+`tests/extractors/test_csv.py` compares them on random text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.extractors import csv_records
+from pipeline.extractors.csv_records import records
+from pipeline.extractors.lines import BOM
+from pipeline.extractors.stream import MAX_RECORD_BYTES, is_plain, opened, too_long
+from pipeline.models import Block, Dialect, Part
+
+Ends = NDArray[np.int64]
+
+_PIECE = 1024 * 1024
+_NEWLINE, _QUOTE, _RETURN = 10, 34, 13
+
+
+def blocks(part: Part, size: int) -> Iterator[Block]:
+    """Block k holds the records that start in the decompressed bytes [k * size, (k + 1) * size).
+
+    A header and a byte order mark belong to no block. Blocks of a plain file have no content.
+    Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
+    """
+    plain = is_plain(part)
+    held: list[bytes] = []
+    index = start = at = 0
+    header = not part.dialect.headless
+    for data, ends in _pieces(part, min(size, _PIECE)):
+        cut = 0
+        first = 0
+        if at == 0 and not header:
+            cut = start = len(BOM) if data.startswith(BOM) else 0
+        if header:
+            first, header = _after_header(data, ends)
+            cut = int(ends[first - 1]) if first else 0
+            start = at + cut
+        while first < len(ends):
+            target = start - start % size + size
+            here = int(np.searchsorted(ends, target - at, "left"))
+            if here >= len(ends):
+                break
+            end = int(ends[here])
+            held.append(data[cut:end])
+            yield Block(part.index, index, start, at + end - start, None if plain else b"".join(held))
+            held.clear()
+            index, start, cut, first = index + 1, at + end, end, here + 1
+        if not plain and not header:
+            held.append(data[cut:])
+        at += len(data)
+    if at > start and not header:
+        yield Block(part.index, index, start, at - start, None if plain else b"".join(held))
+
+
+def _after_header(data: bytes, ends: Ends) -> tuple[int, bool]:
+    """(how many records to pass, whether the header is still to come): blank records, then the header."""
+    before = 0
+    for number, end in enumerate(ends.tolist(), 1):
+        if data[before:end].removeprefix(BOM).strip(b' "\t\v\f\r\n'):
+            return number, False
+        before = end
+    return len(ends), True
+
+
+def _pieces(part: Part, size: int) -> Iterator[tuple[bytes, Ends]]:
+    """The part from its first byte to its last, in runs of whole records, with where each record ends."""
+    with opened(part) as stream:
+        at = 0
+        carried = b""
+        mark = 0
+        wanted = size
+        while True:
+            fresh = stream.read(wanted)
+            data = carried + fresh if carried else fresh
+            final = len(fresh) < wanted
+            if at == 0:
+                mark = len(BOM) if data.startswith(BOM) else 0
+            ends = record_ends(data[mark:] if mark else data, part.dialect, final=final)
+            if mark:
+                ends = ends + mark
+            if len(ends):
+                last = int(ends[-1])
+                yield data[:last], ends
+                at += last
+                carried = data[last:]
+                wanted = size
+                mark = 0
+            else:
+                carried = data
+                wanted = max(size, len(carried))
+                if len(carried) > MAX_RECORD_BYTES:
+                    raise too_long(part, at)
+            if final:
+                return
+
+
+def record_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends:
+    """Where each record of `data` ends (after its newline); `data` begins at a record's start.
+
+    A record that goes on past `data` has no end, unless this is the `final` piece.
+    """
+    known = data if final else data[: data.rfind(b"\n") + 1]
+    if not known:
+        return np.empty(0, np.int64)
+    ends = _regular_ends(known, dialect, final=final)
+    if ends is None:
+        return np.asarray(_read_ends(known, dialect, final=final), np.int64)
+    if final and (not len(ends) or ends[-1] < len(known)):
+        ends = np.append(ends, len(known))
+    return ends
+
+
+def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
+    """The record ends by counting quotes, or None where counting would not be proof.
+
+    It is proof when each quote that opens stands at a record's or cell's start, or right after the quote
+    before it (so `""` in a cell), and each that closes stands before a delimiter, a line end or the next quote.
+    Then a newline ends a record exactly when the quotes before it are even in number, unless a record is longer than
+    any may be or, in the `final` piece, its last quote is never closed.
+    """
+    array = np.frombuffer(data, np.uint8)
+    newlines = np.flatnonzero(array == _NEWLINE)
+    if dialect.escape and dialect.escape.encode() in data:
+        return None
+    if b'"' not in data:
+        return newlines + 1
+    if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+        return None
+    quotes = np.flatnonzero(array == _QUOTE)
+    if final and len(quotes) % 2:
+        return None
+    delimiter = ord(dialect.delimiter)
+    opening, closing = quotes[0::2], quotes[1::2]
+    before = array[np.maximum(opening - 1, 0)]
+    opens = (opening == 0) | (before == delimiter) | (before == _NEWLINE)
+    opens[1:] |= opening[1:] == closing[: len(opening) - 1] + 1
+    if not opens.all():
+        return None
+    inner = closing[:-1] if len(closing) and closing[-1] == len(array) - 1 else closing
+    after = array[inner + 1]
+    closes = (after == delimiter) | (after == _NEWLINE) | (after == _RETURN) | (after == _QUOTE)
+    if not closes.all():
+        return None
+    outside = np.flatnonzero(np.searchsorted(quotes, newlines) % 2 == 0)
+    ends: Ends = newlines[outside] + 1
+    if len(outside) < len(newlines):
+        lines = np.diff(outside, prepend=-1, append=len(newlines))
+        sizes = np.diff(ends, prepend=0, append=len(array))
+        if lines.max() > csv_records.MAX_LINES or sizes.max() > csv_records.MAX_BYTES:
+            return None
+    return ends
+
+
+def _read_ends(data: bytes, dialect: Dialect, *, final: bool) -> list[int]:
+    """The record ends by reading, record by record."""
+    return [found.end for found in records(data, dialect, final=final)]

@@ -1,0 +1,137 @@
+"""The records of a delimited text, by the one rule that the cutter of blocks and the reader of rows share.
+
+A quoted cell may hold newlines, so a quote that is never closed would turn the rest of a file into one cell. A record
+therefore may run over `MAX_LINES` lines and `MAX_BYTES` bytes at most, and where its last quote is not closed within
+them, by the end of the file, or by a quote that a delimiter or a line end follows, it ends with the line on which that
+quote opens. It is a broken row, and reading goes on with the line after it, so that no row is lost inside another.
+
+Whether a record is broken depends only on the bytes from its start to its limit. A reader that sees no further than
+the end of a block finds the same ends, because what is open there was open to the cutter as well.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.models import Dialect
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+MAX_LINES = 10_000
+MAX_BYTES = 4 * 1024 * 1024
+"""A record of several lines has no more of them, and no more bytes before its last line. Stack traces and pages of HTML
+fit, and an event may not be a quarter as long. A record of one line may have `stream.MAX_RECORD_BYTES`."""
+
+UNCLOSED = (
+    f"a quote is opened and not closed within {MAX_LINES:,} lines and {MAX_BYTES >> 20} MiB; the row ends with the line"
+    " of that quote, and the next line is read as a row of its own"
+)
+
+csv.field_size_limit(2**31 - 1)  # a cell may be as long as a record; the library's own limit is 128 KiB
+
+
+class Found(NamedTuple):
+    """One record: where it begins and ends (after its newline), its lines, and its cells, one character a byte.
+
+    A broken record has no cells, and `problem` says what is wrong with it.
+    """
+
+    start: int
+    end: int
+    lines: int
+    cells: list[str] | None
+    problem: str = ""
+
+
+def parser(lines: Iterable[str], dialect: Dialect, *, strict: bool = True) -> Reader:
+    """The one csv reader of this package: strict, so that a misplaced quote is an error and not a guess."""
+    return csv.reader(
+        lines,
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
+        escapechar=dialect.escape or None,
+        strict=strict,
+    )
+
+
+def is_blank(row: list[str]) -> bool:
+    """Whether a row is nothing but a line end and white space: no row at all."""
+    return not row or (len(row) == 1 and not row[0].strip(" \t\v\f"))
+
+
+def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> Iterator[Found]:
+    """The records of `data` from `start`, where one begins, blank lines among them.
+
+    Without `final` more bytes follow, and a record that they may still end is left out.
+    """
+    at, size = start, len(data)
+    ends: list[int] = []
+
+    def lines() -> Iterator[str]:
+        """The lines of one record after the other, as long as the record may have more of them."""
+        nonlocal at
+        while at < size and not (ends and (len(ends) >= MAX_LINES or at - start > MAX_BYTES)):
+            begins = at
+            at = data.find(b"\n", begins) + 1 or size
+            ends.append(at)
+            yield data[begins:at].decode("latin-1")
+
+    rows = parser(lines(), dialect)
+    while start < size:
+        try:
+            cells = next(rows)
+        except (csv.Error, StopIteration) as error:
+            stopped = "end of data" in str(error) or isinstance(error, StopIteration)
+            if stopped and at >= size and not final:
+                return
+            found = _broken(data, start, ends, dialect, error, stopped=stopped)
+            at = found.end
+            rows = parser(lines(), dialect)
+        else:
+            found = Found(start, at, len(ends), cells)
+        yield found
+        start = at
+        ends.clear()
+
+
+def _broken(data: bytes, start: int, ends: list[int], dialect: Dialect, error: Exception, *, stopped: bool) -> Found:
+    """The record that the csv reader gave up: its lines up to the one whose quote stays open, else all it took.
+
+    `ends` tells where each line ends that was taken for it; `stopped` says that the reader could have no more of them.
+    """
+    open_lines = len(ends) if stopped else len(ends) - 1
+    if open_lines and (stopped or not _closes(data[ends[-2] : ends[-1]], dialect)):
+        # A lenient reader gives the open cell as it stands, and its newlines tell on which line it begins.
+        text = data[start : ends[open_lines - 1]].decode("latin-1")
+        whole = io.StringIO(text if text.endswith("\n") else text + "\n", newline="\n")
+        cells = next(parser(whole, dialect, strict=False))
+        first = open_lines - (cells[-1].count("\n") or 1)
+        return Found(start, ends[first], first + 1, None, UNCLOSED)
+    return Found(start, ends[-1], len(ends), None, _wording(error))
+
+
+def _closes(line: bytes, dialect: Dialect) -> bool:
+    """Whether a line that begins inside a quoted cell closes it before a delimiter or a line end: then the cell is what
+    it seems, and the fault stands further on."""
+    return _closing(dialect.delimiter.encode(), dialect.escape.encode()).match(line) is not None
+
+
+@cache
+def _closing(delimiter: bytes, escape: bytes) -> re.Pattern[bytes]:
+    delimiter, escape = re.escape(delimiter), re.escape(escape)
+    inside = rb'[^"%s]++|""' % escape + (rb"|%s." % escape if escape else b"")
+    return re.compile(rb'(?:%s)*+"(?:[\r\n]|%s|\Z)' % (inside, delimiter), re.DOTALL)
+
+
+def _wording(error: Exception) -> str:
+    if "new-line character" in str(error):
+        return "a carriage return stands outside quotes"
+    if "expected after" in str(error):
+        return "text follows a closing quote"
+    return str(error)

@@ -1,0 +1,160 @@
+"""Rows of a block of delimited text: every cell is text, and a blank cell is a missing one.
+
+Why never anything but text: a reader that infers types makes `1` of the zip code `00001`, and dies when a
+later value is no integer. What a row can suffer:
+
+=============================================  ==============================================================
+more or fewer cells than the header            reject `bad_csv_row`
+a quote that is never closed, text after one   reject `bad_csv_row`; reading goes on with the next line
+a bare carriage return outside quotes          reject `bad_csv_row`
+invalid UTF-8                                  reject `bad_utf8`, of that row alone
+NUL, U+2028, newlines in quotes, 1 MB a cell   kept as they are
+blank line                                     not a row
+blank cell, in quotes or not                   missing: the record has no such member
+=============================================  ==============================================================
+
+A blank cell is one without a single character. Databases that tell a null from the empty text quote the latter, but
+writers that quote every cell quote nulls too, so quotes make no difference. A mapping that means the empty text says
+`blanks: {csv: value}`. Words such as `NULL` and `\\N` are texts like any other: they too are somebody's values.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from itertools import compress
+
+from pipeline.extractors import csv_records
+from pipeline.extractors.csv_records import is_blank, parser, records
+from pipeline.extractors.line_index import LinePlaces
+from pipeline.extractors.stream import WIDE
+from pipeline.models import BrokenRow, Dialect
+from pipeline.text import counted
+from pipeline.values import Record, canonical
+
+
+class DelimitedRows:
+    """The rows of one block. `dialect` names the columns; a block never holds the header.
+
+    With `blanks`, a blank cell is the empty text. The canonical content of a row holds its blank cells either way, so
+    that a row keeps its uuid whatever its mapping says of them.
+    """
+
+    def __init__(self, data: bytes, offset: int, dialect: Dialect, *, blanks: bool = False) -> None:
+        self._data = data
+        self._offset = offset
+        self._dialect = dialect
+        self._encoding = "utf-8" if dialect.encoding in WIDE else dialect.encoding
+        self._every = (True,) * len(dialect.header) if blanks else None
+        self._suspect = False
+        self._spans: list[tuple[int, int]] | None = None
+        self._last: tuple[int, list[str]] = (-1, [])
+        self.warnings: list[tuple[int, str, str]] = []
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return self._dialect.header
+
+    def __iter__(self) -> Iterator[Record | BrokenRow]:
+        header, every = self._dialect.header, self._every
+        columns = len(header)
+        errors = "strict"
+        try:
+            text = self._data.decode(self._encoding)
+        except UnicodeDecodeError:
+            errors = "surrogateescape"
+            text = self._data.decode(self._encoding, errors)
+            self._suspect = True
+        ordinary = not self._suspect
+        whole = io.StringIO(text, newline="\n")
+        places = LinePlaces(self._data)
+        number = -1
+        line = 0
+        while True:
+            before = line
+            rows = parser(whole, self._dialect)
+            try:
+                for cells in rows:
+                    lines = before + rows.line_num - line
+                    if lines > 1 and _may_be_too_long(lines, cells):
+                        break
+                    line += lines
+                    if ordinary and len(cells) == columns:
+                        number += 1
+                        self._last = number, cells
+                        yield dict(compress(zip(header, cells, strict=False), every or cells))
+                    elif (row := self._row(number + 1, cells, lines)) is not None:
+                        number += 1
+                        yield row
+                else:
+                    return
+            except csv.Error:
+                pass
+            # What is broken, or may be by its length, ends where `records` says, and reading goes on from there.
+            found = next(records(self._data, self._dialect, final=True, start=places.start(line)))
+            passed = self._data[found.end : places.start(before + rows.line_num)].decode(self._encoding, errors)
+            whole.seek(whole.tell() - len(passed))
+            line += found.lines
+            row = BrokenRow("bad_csv_row", found.problem)
+            if found.cells is not None:
+                cells = [cell.encode("latin-1").decode(self._encoding, errors) for cell in found.cells]
+                row = self._row(number + 1, cells, found.lines)
+            if row is not None:
+                number += 1
+                yield row
+
+    def _row(self, number: int, cells: list[str], lines: int) -> Record | BrokenRow | None:
+        """What the cells of one record are, None for a blank line."""
+        header = self._dialect.header
+        if len(cells) != len(header):
+            if is_blank(cells):
+                return None
+            over = f" over {lines:,} lines" if lines > 1 else ""
+            broken = BrokenRow("bad_csv_row", f"{counted(len(cells), 'cell')}{over}; the header has {len(header)}")
+            return (_undecodable(cells) if self._suspect else None) or broken
+        if self._suspect and (problem := _undecodable(cells)):
+            return problem
+        self._last = number, cells
+        return dict(compress(zip(header, cells, strict=False), self._every or cells))
+
+    def offset(self, row: int) -> int:
+        return self._offset + self._places()[row][0]
+
+    def text(self, row: int) -> str:
+        start, end = self._places()[row]
+        return self._data[start:end].rstrip(b"\r\n").decode(self._encoding, "backslashreplace")
+
+    def canonical(self, row: int) -> bytes:
+        number, cells = self._last
+        if number != row:
+            start, end = self._places()[row]
+            text = self._data[start:end].decode(self._encoding)
+            cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))
+        return canonical(dict(zip(self._dialect.header, cells, strict=True)))
+
+    def _places(self) -> list[tuple[int, int]]:
+        """Where each row begins and ends in the block. Worked out once, when the first row is asked about."""
+        if self._spans is None:
+            columns = len(self._dialect.header)
+            self._spans = [
+                (found.start, found.end)
+                for found in records(self._data, self._dialect, final=True)
+                if found.cells is None or len(found.cells) == columns or not is_blank(found.cells)
+            ]
+        return self._spans
+
+
+def _may_be_too_long(lines: int, cells: list[str]) -> bool:
+    """Whether a record may be beyond the limits: a character has up to 4 bytes, as has what surrounds a cell."""
+    return lines > csv_records.MAX_LINES or 4 * (sum(map(len, cells)) + len(cells)) > csv_records.MAX_BYTES
+
+
+def _undecodable(cells: list[str]) -> BrokenRow | None:
+    for position, cell in enumerate(cells, 1):
+        try:
+            cell.encode()
+        except UnicodeEncodeError as error:
+            byte = ord(cell[error.start]) & 0xFF
+            return BrokenRow("bad_utf8", f"byte {byte:#04x} in cell {position} cannot be decoded")
+    return None

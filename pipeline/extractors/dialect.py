@@ -1,0 +1,157 @@
+"""How a delimited text is written: delimiter, escape, encoding, header; judged by parsing a sample of it.
+
+The first row is the header unless it holds values (`pipeline.extractors.header`). The sample is what sniffing read: the
+first MiB, or more when that holds no newline.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from pipeline.extractors.csv_records import is_blank, records
+from pipeline.extractors.header import column_names, values_in
+from pipeline.models import Dialect
+
+DELIMITERS = (",", "\t", ";", "|")
+BOMS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
+_ENOUGH_ROWS = 500
+_COMPARED_ROWS = 100
+"""So many rows are compared with the first, which may be no header."""
+
+
+class Table(NamedTuple):
+    """A delimited text: its dialect, and the header as it is written; () where there is none.
+
+    `values` says what shows that the first row is no header, where people did not say so.
+    """
+
+    dialect: Dialect
+    raw_header: tuple[str, ...]
+    values: str = ""
+
+
+class _Reading(NamedTuple):
+    fit: float
+    columns: int
+    delimiter: str
+    escape: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def delimited(text: bytes, whole: bool, encoding: str, bom: bool, header: str = "") -> Table | None:
+    """The dialect of a table of at least two columns, or None when the text is none.
+
+    `text` is without its byte order mark, and in UTF-8 when `encoding` is a UTF-16. A delimiter may be right
+    when half of the sampled rows have the header's number of cells, or when all of the header looks like
+    names; the best fit wins, then the most columns, then the order of `DELIMITERS`. `header` is yes or no where
+    people say whether there is one.
+    """
+    if encoding == "utf-8" and not bom:
+        encoding = _encoding_of(text)
+    single = "utf-8" if encoding.startswith("utf") else encoding
+    sample = text if whole or b"\n" not in text else text[: text.rindex(b"\n") + 1]
+    escapes = ("", "\\") if b'\\"' in sample else ("",)
+    readings = [
+        reading
+        for escape in escapes
+        for delimiter in DELIMITERS
+        if (reading := _read(sample, Dialect(delimiter=delimiter, escape=escape, encoding=single), whole, header))
+        and (reading.fit >= 0.5 or all(map(_LIKE_A_NAME.fullmatch, reading.header)))
+    ]
+    if not readings:
+        return None
+    best = max(readings, key=lambda reading: (reading.fit, reading.columns))
+    values = values_in(best.header, best.rows) if not header else ""
+    dialect = Dialect(delimiter=best.delimiter, escape=best.escape, encoding=encoding, bom=bom)
+    if header == "no" or values:
+        return Table(replace(dialect, header=column_names(best.columns), headless=True), (), values)
+    return Table(replace(dialect, header=unique(best.header)), tuple(best.header))
+
+
+def unique(header: list[str]) -> tuple[str, ...]:
+    """The column names, each once: a second `a` is `a__2`, a blank third column is `column_3`."""
+    taken = set(header)
+    names: list[str] = []
+    for position, name in enumerate(header, 1):
+        candidate = name if name.strip() else f"column_{position}"
+        number = 1
+        while candidate in names or (number > 1 and candidate in taken):
+            number += 1
+            candidate = f"{name if name.strip() else f'column_{position}'}__{number}"
+        names.append(candidate)
+    return tuple(names)
+
+
+def renamed(raw: tuple[str, ...]) -> list[tuple[str, str]]:
+    """(what the header says, the column's name) for each column whose name had to be made."""
+    return [(old, new) for old, new in zip(raw, unique(list(raw)), strict=True) if old != new]
+
+
+def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading | None:
+    header: list[str] = []
+    rows: list[list[str]] = []
+    good = total = 0
+    for found in records(sample, dialect, final=whole):
+        if found.cells is not None and is_blank(found.cells):
+            continue
+        if not header:
+            if found.cells is None:
+                return None
+            header = _decoded(found.cells, dialect)
+            continue
+        total += 1
+        if found.cells is not None and len(rows) < _COMPARED_ROWS:
+            rows.append(_decoded(found.cells, dialect))
+        good += found.cells is not None and len(found.cells) == len(header)
+        if total >= _ENOUGH_ROWS:
+            break
+    if len(header) < 2:
+        return None
+    if sum(map(_is_name, header)) * 2 < len(header) and asked != "no" and not values_in(header, rows):
+        return None
+    return _Reading(good / total if total else 1.0, len(header), dialect.delimiter, dialect.escape, header, rows)
+
+
+def _decoded(cells: list[str], dialect: Dialect) -> list[str]:
+    return [cell.encode("latin-1").decode(dialect.encoding, "replace") for cell in cells]
+
+
+def _is_name(cell: str) -> bool:
+    return bool(cell.strip()) and len(cell) <= 200 and "\n" not in cell
+
+
+def _encoding_of(text: bytes) -> str:
+    """`utf-8`, unless the header is none, or several rows and hardly any character beyond ASCII are."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        return "utf-8"
+    lines = text.split(b"\n")
+    bad = [line for line in lines[:-1] or lines if not _is_utf8(line)]
+    good = sum(len(_MULTIBYTE.findall(line)) for line in lines if _is_utf8(line))
+    header_is_bad = bool(bad) and bad[0] is next(line for line in lines if line.strip())
+    if header_is_bad or (len(bad) >= 2 and good * 4 <= len(bad)):
+        return "iso-8859-1" if _NOT_CP1252.search(text) else "cp1252"
+    return "utf-8"
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""Parquet parts: row groups streamed in batches, each a block of Arrow IPC bytes; its rows as records.
+
+Values become what `pipeline.extractors.parquet_values` says in one table. Where a row lies is its number.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import IO, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.containers import FETCH_AGAIN, Damaged
+from pipeline.extractors.dialect import unique
+from pipeline.extractors.parquet_footer import Footer
+from pipeline.extractors.parquet_values import Columns
+from pipeline.extractors.stream import opened, stored
+from pipeline.models import Block, BrokenRow, Part
+from pipeline.values import Record, canonical
+
+_encode = msgspec.json.Encoder().encode
+_READ_AHEAD = 1024 * 1024
+
+
+def blocks(part: Part, size: int) -> Iterator[Block]:
+    """Runs of `size` rows within a row group; `offset` and `length` count rows of the part.
+
+    A part in a container is spooled to a temporary file, because a Parquet file is read from its end.
+    Raises UnreadableExport for a truncated, damaged or encrypted file, also halfway.
+    """
+    index = start = 0
+    with _opened(part) as (file, footer), _readable(part.path):
+        for group in range(file.metadata.num_row_groups):
+            end = start + file.metadata.row_group(group).num_rows
+            for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
+                if not batch.num_rows:
+                    continue
+                yield Block(part.index, index, start, batch.num_rows, _packed(batch))
+                index += 1
+                start += batch.num_rows
+            if start != end:
+                raise Damaged(f"row group {group + 1:,} ends with row {start:,}, and with {end:,} by its footer")
+            footer.compare(group)
+        footer.finish()
+
+
+def check(part: Part) -> tuple[str, ...]:
+    """The column names as they are written. Raises UnreadableExport when the file cannot be one."""
+    with _opened(part) as (file, _):
+        names: list[str] = file.schema_arrow.names
+        return tuple(names)
+
+
+@contextmanager
+def _opened(part: Part) -> Iterator[tuple[pq.ParquetFile, Footer]]:
+    if part.codecs:
+        with tempfile.TemporaryFile(prefix="backcast-") as spool, opened(part) as stream:
+            shutil.copyfileobj(stream, spool, _READ_AHEAD)
+            spool.seek(0)
+            with _directory(part, spool) as found:
+                yield found
+    else:
+        with stored(part) as plain, _directory(part, plain) as found:
+            yield found
+
+
+@contextmanager
+def _directory(part: Part, stream: IO[bytes]) -> Iterator[tuple[pq.ParquetFile, Footer]]:
+    with _readable(part.path):
+        file = pq.ParquetFile(stream, buffer_size=_READ_AHEAD, pre_buffer=False, page_checksum_verification=True)
+        footer = Footer(file, stream)
+        file.schema_arrow.to_string(show_field_metadata=False, show_schema_metadata=False)  # decodes every name
+    with file:
+        yield file, footer
+
+
+@contextmanager
+def _readable(path: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """UnreadableExport for what pyarrow raises for a damaged file.
+
+    Around calls of pyarrow alone that is any exception: besides its own errors Python's for names that are not UTF-8,
+    for sizes that are too large, and for whatever else its C++ threw.
+    """
+    try:
+        yield
+    except kinds as error:
+        cause = (str(error) or type(error).__name__).split("\n")[0]
+        raise UnreadableExport(f"{path} is not a whole Parquet file: {cause}", path=path, hint=FETCH_AGAIN) from error
+
+
+def _packed(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+class ParquetRows:
+    """The rows of one block. A second column of one name is `name__2`, as in delimited text."""
+
+    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True) -> None:
+        self._data = data
+        self._path = path
+        self._offset = offset
+        self._observe = observe
+        self.warnings: list[tuple[int, str, str]] = []
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return self._columns[0]
+
+    def __iter__(self) -> Iterator[Record | BrokenRow]:
+        names, columns, found = self._columns
+        if self._observe:
+            self.warnings.extend(sorted(found.warnings))
+        broken = found.broken
+        if not broken:
+            for values in zip(*columns, strict=True):
+                yield dict(zip(names, values, strict=False))
+            return
+        for row, values in enumerate(zip(*columns, strict=True)):
+            yield broken[row] if row in broken else dict(zip(names, values, strict=False))
+
+    def offset(self, row: int) -> int:
+        return self._offset + row
+
+    def text(self, row: int) -> str:
+        """The row as a JSON text. What broke it appears as null, or with backslash escapes."""
+        record = self._record(row)
+        return _encode(record).decode()
+
+    def canonical(self, row: int) -> bytes:
+        return canonical(self._record(row))
+
+    def _record(self, row: int) -> Record:
+        names, columns, _ = self._columns
+        return {name: values[row] for name, values in zip(names, columns, strict=True)}
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[str, ...], list[list[Any]], Columns]:
+        found = Columns()
+        with _readable(self._path, (pa.ArrowException, UnicodeError)):
+            with pa.ipc.open_stream(self._data) as reader:
+                batch = reader.read_next_batch()
+            names = unique(batch.schema.names)
+            columns = [found.values(name, column) for name, column in zip(names, batch.columns, strict=True)]
+        return names, columns, found

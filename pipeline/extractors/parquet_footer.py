@@ -1,0 +1,82 @@
+"""What the footer of a Parquet file states, compared with itself, with the file and with what was read.
+
+The footer has no checksum, and the library believes it: with one damaged byte it leaves out row groups or rows. What
+stands there twice must agree: rows of the file and of its row groups, values and rows of a column, names and types of
+columns in the schema and in each row group, its own length; and the columns' places must lie in the file, apart from
+each other, with no page of data between them. (Layout: the Parquet format, parquet.thrift.)
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import IO
+
+import pyarrow.parquet as pq
+
+from pipeline.extractors.containers import Damaged
+
+_MAGIC = b"PAR1"
+_TAIL = 8
+"""The footer's length in 4 bytes, and the magic."""
+_PAGE = re.compile(rb"\x15[\x00\x04\x06]\x15")
+"""The header of a page of data or of a dictionary in Thrift's compact protocol: its type is the first field, its size
+the second. Bloom filters and page indexes, which may lie between columns, begin otherwise; padding is zeros."""
+
+
+class Footer:
+    """The statements of one footer. Each method raises Damaged where they contradict each other or the file."""
+
+    def __init__(self, file: pq.ParquetFile, stream: IO[bytes]) -> None:
+        self._stream = stream
+        metadata = self._metadata = file.metadata
+        self._columns = [file.schema.column(number) for number in range(metadata.num_columns)]
+        self._places: list[tuple[int, int]] = []
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        rows = sum(group.num_rows for group in groups)
+        if rows != metadata.num_rows or any(group.num_rows < 0 for group in groups):
+            raise Damaged(f"its footer states {metadata.num_rows:,} rows, and {rows:,} in its row groups")
+        for group in groups:
+            if group.num_columns != len(self._columns):
+                raise Damaged(
+                    f"its footer states {len(self._columns):,} columns, and {group.num_columns:,} of a row group"
+                )
+        self._end = stream.seek(-_TAIL, io.SEEK_END)
+        self._length = int.from_bytes(stream.read(4), "little")
+        if self._length != metadata.serialized_size:
+            raise Damaged(f"its footer has {self._length:,} bytes and ends after {metadata.serialized_size:,}")
+
+    def compare(self, number: int) -> None:
+        """Look at the columns of a row group that was read.
+
+        Not before: metadata of a column that the library cannot make is an error while it reads, but ends the whole
+        process when it is asked for (C++ throws, and pyarrow does not catch it there).
+        """
+        group = self._metadata.row_group(number)
+        for at, column in enumerate(self._columns):
+            chunk = group.column(at)
+            if (chunk.path_in_schema, chunk.physical_type) != (column.path, column.physical_type):
+                raise Damaged(
+                    f"its schema names a column {column.path!r}, row group {number + 1:,} {chunk.path_in_schema!r}"
+                )
+            if chunk.num_values < group.num_rows or (
+                chunk.num_values > group.num_rows and not column.max_repetition_level
+            ):
+                raise Damaged(
+                    f"its footer states {chunk.num_values:,} values of {column.path!r} in the {group.num_rows:,} rows "
+                    f"of row group {number + 1:,}"
+                )
+            pages = [first for first in (chunk.dictionary_page_offset, chunk.data_page_offset) if first]
+            if pages:  # a column of no rows may have no page of data, at byte 0
+                self._places.append((min(pages), min(pages) + chunk.total_compressed_size))
+
+    def finish(self) -> None:
+        """Look at the places of all columns that were compared, which must be those of the whole file."""
+        place = len(_MAGIC)
+        for first, last in [*sorted(self._places), (self._end - self._length, self._end)]:
+            if not place <= first <= last:
+                raise Damaged(f"its footer places a column at bytes {first:,} to {last:,}, which are taken up already")
+            self._stream.seek(place)
+            if first - place >= 3 and _PAGE.match(self._stream.read(3)):
+                raise Damaged(f"its footer names no column that has the page at byte {place:,}")
+            place = last

@@ -1,0 +1,252 @@
+"""What a stream holds, told by its first bytes: its codecs, then a format, or why it is no part of an export.
+
+Three answers: rows (`Found`), nothing that rows could be in (`NoRows`: a picture, a text; a Notice when it
+lies in a folder), or something that may hold rows but cannot be read (UnreadableExport, with what to do).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from codecs import getincrementaldecoder
+from contextlib import ExitStack
+from typing import IO, NamedTuple
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, Rewound, codec_of, decompressed
+from pipeline.extractors.dialect import BOMS, delimited
+from pipeline.models import Dialect, Format
+
+HEAD_BYTES = 64 * 1024
+TABLE_HEAD_BYTES = 1024 * 1024
+"""A table is looked at for longer, because its first letter beyond ASCII decides on its encoding."""
+LONG_HEAD_BYTES = 4 * 1024 * 1024
+
+_ROWS_HINT = "convert it to JSON lines, CSV or Parquet first"
+
+
+class Found(NamedTuple):
+    """Rows, the codecs around them (outermost first), and the dialect of a delimited or UTF-16 text.
+
+    `archive` is "zip" or "tar" instead of a format when members are to be looked at. `values` says what shows that the
+    first row of a delimited text is no header.
+    """
+
+    codecs: tuple[str, ...]
+    format: Format | None
+    dialect: Dialect
+    archive: str = ""
+    raw_header: tuple[str, ...] = ()
+    values: str = ""
+
+
+class NoRows(NamedTuple):
+    """Nothing to read: `why` says what it is. `empty` when there is not a single byte."""
+
+    why: str
+    empty: bool = False
+
+
+class _Foreign(NamedTuple):
+    magic: bytes
+    name: str
+    hint: str
+
+
+_FOREIGN = (
+    _Foreign(b"Obj\x01", "an Avro file", "convert it to JSON lines (avro-tools tojson FILE), one event a line"),
+    _Foreign(b"ORC", "an ORC file", _ROWS_HINT),
+    _Foreign(b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
+    _Foreign(b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),
+    _Foreign(b"\xd0\xcf\x11\xe0", "an old Office document", "save the sheet as CSV first"),
+    _Foreign(b"PARE", "an encrypted Parquet file", "write it without encryption"),
+    _Foreign(b"\x04\x22\x4d\x18", "compressed by lz4", "unpack it first (lz4 -d)"),
+    _Foreign(b"\xff\x06\x00\x00sNaPpY", "compressed by snappy", "unpack it first (snzip -d)"),
+    _Foreign(b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it first (7z x)"),
+    _Foreign(b"Rar!\x1a\x07", "a RAR archive", "unpack it first (unrar x)"),
+    _Foreign(b"\x1f\x9d", "compressed by compress (.Z)", "unpack it first (uncompress)"),
+    _Foreign(b"LZIP", "compressed by lzip", "unpack it first (lzip -d)"),
+)
+_MARKUP = (b"<?xml", b"<!doctype", b"<html", b"<error")
+_NO_ROWS = (
+    (b"\x89PNG\r\n", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"),
+    (b"%PDF-", "a PDF document"),
+    (b"\x00\x00\x00\x01Bud1", "a folder view of macOS"),
+)
+
+
+def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -> Found | NoRows:
+    """Look at the start of a stored stream. `inside` names the archive it is a member of; `header` is yes or no where
+    people say whether delimited text begins with one.
+
+    Raises UnreadableExport for damage, for a file compressed twice, and for what could hold rows but
+    cannot be read here.
+    """
+    codecs: list[str] = []
+    with ExitStack() as stack:
+        checked = stack.enter_context(io.BufferedReader(Checked(stream, path), BUFFER_BYTES))
+        while True:
+            head = checked.read(HEAD_BYTES)
+            codec = codec_of(head)
+            if not codec:
+                break
+            codecs.append(codec)
+            if len(codecs) > 1:
+                raise UnreadableExport(
+                    f"{path} is compressed twice ({codecs[1]} in {codecs[0]})",
+                    path=path,
+                    hint=f"take one layer off first ({_TAKE_OFF[codecs[0]]})",
+                )
+            rest = stack.enter_context(io.BufferedReader(Rewound(head, checked), BUFFER_BYTES))
+            inner = stack.enter_context(decompressed(rest, codec))
+            checked = stack.enter_context(io.BufferedReader(Checked(inner, path), BUFFER_BYTES))
+        archive = _archive_of(head, path)
+        if archive:
+            if inside or (archive == "zip" and codecs):
+                outer = inside or codecs[0]
+                raise UnreadableExport(
+                    f"{path} is a {archive} archive inside a {outer}",
+                    path=path,
+                    hint="unpack the outer one first",
+                )
+            return Found(tuple(codecs), None, Dialect(), archive)
+        if len(head) == HEAD_BYTES and not head.startswith((b"{", b"PAR1")):
+            head += checked.read(TABLE_HEAD_BYTES)
+        if len(head) >= HEAD_BYTES and b"\n" not in head:
+            head += checked.read(LONG_HEAD_BYTES)
+        whole = not checked.read(1)
+    return _content(head, whole, path, tuple(codecs), header)
+
+
+_CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|zip|tar|tgz)$", re.IGNORECASE)
+"""Names of what holds rows. Content decides what a file is; but one so named is not passed over for a read-me, because
+damage to its first bytes makes it look like one."""
+_TAKE_OFF = {"gzip": "gunzip", "zstd": "zstd -d", "bzip2": "bunzip2", "xz": "unxz"}
+
+
+def _archive_of(head: bytes, path: str) -> str:
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
+        return "zip"
+    if len(head) >= tarfile.BLOCKSIZE and head[0]:
+        try:
+            tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            if head[257:262] == b"ustar":
+                raise UnreadableExport(
+                    f"{path} is a tar whose first header is damaged: {error}", path=path, hint=FETCH_AGAIN
+                ) from None
+            return ""
+        return "tar"
+    return ""
+
+
+def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], header: str) -> Found | NoRows:
+    if head.startswith(b"PAR1"):
+        return Found(codecs, Format.PARQUET, Dialect())
+    for foreign in _FOREIGN:
+        if head.startswith(foreign.magic):
+            raise UnreadableExport(f"{path} is {foreign.name}", path=path, hint=foreign.hint)
+    for magic, name in _NO_ROWS:
+        if head.startswith(magic):
+            return NoRows(name)
+    encoding, mark = next(((name, mark) for mark, name in BOMS if head.startswith(mark)), ("utf-8", b""))
+    if not head:
+        return NoRows("", empty=True)
+    if not mark and not head.strip(b"\x00"):
+        raise UnreadableExport(f"{path} begins with nothing but zero bytes", path=path, hint=FETCH_AGAIN)
+    if not mark and _is_bare_utf16(head):
+        encoding = "utf-16-le" if head[1] == 0 else "utf-16-be"
+    text = head[len(mark) :] if encoding == "utf-8" else _utf8(head, encoding, path)
+    start = text.lstrip(b" \t\r\n")
+    if not start and not whole:
+        raise UnreadableExport(
+            f"{path} begins with {len(text):,} bytes of blank lines", path=path, hint=f"cut them off, or {FETCH_AGAIN}"
+        )
+    if not start:
+        return NoRows("nothing but blank lines" if text else "", empty=not text)
+    if start[:64].lower().startswith(_MARKUP):
+        raise UnreadableExport(
+            f"{path} is an HTML or XML page, often the error page of a failed download",
+            path=path,
+            hint="look into it, fetch the export again, and move the page out of the folder",
+        )
+    if start[:1] in b"{[" and _is_document(start, whole):
+        raise UnreadableExport(
+            f"{path} is one JSON document over several lines, or a JSON list, not one record a line",
+            path=path,
+            hint="write one record a line first: jq -c '.[]' FILE > FILE.jsonl (jq -c . for one record)",
+        )
+    if start[:1] == b"{" or _mostly_objects(start, whole):
+        return Found(codecs, Format.JSONL, Dialect(encoding=encoding, bom=bool(mark)))
+    if _is_binary(text):
+        raise UnreadableExport(f"{path} is a binary file of an unknown kind", path=path, hint=_ROWS_HINT)
+    if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
+        raise UnreadableExport(
+            f"{path} ends its lines in carriage returns only", path=path, hint="mend it first: tr '\\r' '\\n'"
+        )
+    table = delimited(text, whole, encoding, bool(mark), header)
+    if table is None:
+        why = "a text, neither JSON lines nor a table of at least two columns"
+        if _CLAIMS_ROWS.search(path):
+            raise UnreadableExport(
+                f"{path} is named like an export, but is {why}",
+                path=path,
+                hint=f"look into it: {FETCH_AGAIN}, or move it out of the folder",
+            )
+        return NoRows(why)
+    return Found(codecs, Format.CSV, table.dialect, raw_header=table.raw_header, values=table.values)
+
+
+def _utf8(head: bytes, encoding: str, path: str) -> bytes:
+    text = head.decode(encoding, "replace").removeprefix("\ufeff")
+    return text.rstrip("\ufffd").encode("utf-8", "surrogatepass")
+
+
+def _is_bare_utf16(head: bytes) -> bool:
+    """Whether every other byte is zero over a good stretch: UTF-16 of a western language without its mark."""
+    sample = head[:200]
+    pairs = len(sample) // 2
+    if pairs < 4:
+        return False
+    return any(sample[at::2].count(0) >= 0.9 * pairs and sample[1 - at :: 2].count(0) == 0 for at in (0, 1))
+
+
+def _sample_lines(text: bytes, whole: bool) -> list[bytes]:
+    lines = text.split(b"\n")
+    if not whole and len(lines) > 1:
+        lines.pop()
+    return [line.strip() for line in lines if line.strip()][:200]
+
+
+def _mostly_objects(text: bytes, whole: bool) -> bool:
+    lines = _sample_lines(text, whole)
+    objects = sum(line.startswith(b"{") and line.endswith(b"}") for line in lines)
+    return objects * 2 >= len(lines) and objects > 0
+
+
+def _is_document(text: bytes, whole: bool) -> bool:
+    """Whether JSON text is one document: a list, or an object whose lines are not objects."""
+    if text[:1] == b"[":
+        return not _mostly_objects(text, whole)
+    lines = _sample_lines(text, whole)
+    return len(lines) > 1 and sum(line.startswith(b"{") for line in lines) * 2 < len(lines)
+
+
+def _is_binary(text: bytes) -> bool:
+    """Whether more than a tenth is control characters that no text has (NUL aside); of what is no UTF-8, a fiftieth.
+
+    Of compressed or encrypted bytes they are a tenth, by chance more or less; a text in an older encoding has no such
+    characters.
+    """
+    odd = bytes(set(range(1, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
+    share = (len(text) - len(text.translate(None, odd))) / len(text)
+    if share > 1 / 10 or share <= 1 / 50:
+        return share > 1 / 10
+    try:
+        getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return True
+    return False

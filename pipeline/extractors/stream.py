@@ -1,0 +1,156 @@
+"""The bytes of a part: its archive opened, its codecs taken off, UTF-16 turned into UTF-8; and its digest."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, broken, decompressed
+from pipeline.models import Part
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+"""No record is longer: a line or a quoted cell that never ends must not be gathered in memory."""
+
+ARCHIVES = ("zip", "tar")
+WIDE = ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
+"""Encodings in which a newline is not one byte, so that a part is turned into UTF-8 before it is cut."""
+
+
+def is_plain(part: Part) -> bool:
+    """Whether the part's bytes lie in its file as they are read, so that a worker can seek to a block."""
+    return not part.codecs and part.dialect.encoding not in WIDE
+
+
+@contextmanager
+def opened(part: Part) -> Iterator[io.BufferedReader]:
+    """The decompressed part as UTF-8 (or its own single-byte encoding), byte order mark included.
+
+    Raises UnreadableExport when the file is gone, truncated or damaged, from this call or from a read.
+    """
+    with ExitStack() as stack:
+        stream = stack.enter_context(stored(part))
+        for codec in inner_codecs(part.codecs):
+            stream = stack.enter_context(decompressed(stream, codec))
+        if part.dialect.encoding in WIDE:
+            stream = io.BufferedReader(_Narrowed(stream, part.dialect.encoding), BUFFER_BYTES)
+        yield stack.enter_context(io.BufferedReader(Checked(stream, part.path), BUFFER_BYTES))
+
+
+def inner_codecs(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The codecs inside the archive, or all of them when there is none."""
+    at = max((names.index(archive) for archive in ARCHIVES if archive in names), default=-1)
+    return names[at + 1 :]
+
+
+@contextmanager
+def stored(part: Part) -> Iterator[IO[bytes]]:
+    """The bytes that the digest is of: the file's, or the member's as the archive gives them."""
+    if part.member:
+        from pipeline.extractors import archives
+
+        with archives.member(part.file, part.path, part.codecs, part.member) as stream:
+            yield stream
+        return
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(part.file, "rb", buffering=BUFFER_BYTES))
+        except OSError as error:
+            raise broken(error, part.path, 0) from error
+        yield file
+
+
+def read_range(part: Part, offset: int, length: int) -> bytes:
+    """`length` bytes of a plain part from `offset`. Raises UnreadableExport when the file is shorter now."""
+    with stored(part) as stream:
+        stream.seek(offset)
+        content = stream.read(length)
+    if len(content) < length:
+        raise UnreadableExport(
+            f"{part.path} has become shorter since it was found: it ends before byte {offset + length:,}",
+            path=part.path,
+            hint="wait until the export is complete, then plan again",
+        )
+    return content
+
+
+def digest_of(part: Part, given_up: Callable[[], bool] = lambda: False) -> str:
+    """sha256 of the part's stored bytes as lower-case hex; of the member's own bytes, in an archive.
+
+    `given_up` is asked for every piece whether anybody still waits; where nobody does, "" is soon given.
+    """
+    digest = hashlib.sha256()
+    piece = memoryview(bytearray(BUFFER_BYTES))
+    with stored(part) as stream, Checked(stream, part.path) as checked:
+        while length := checked.readinto(piece):
+            if given_up():
+                return ""
+            digest.update(piece[:length])
+    return digest.hexdigest()
+
+
+def refuse_changed(part: Part) -> None:
+    """Raises UnreadableExport where the part's file is not of the size and the time that it was found with."""
+    try:
+        status = os.stat(part.file)
+    except OSError as error:
+        raise broken(error, part.path, 0) from error
+    if (status.st_size, status.st_mtime_ns) != (part.bytes, part.mtime_ns):
+        raise UnreadableExport(
+            f"{part.path} changed while it was read: {part.bytes:,} bytes then, {status.st_size:,} now",
+            path=part.path,
+            hint="wait until the export is complete, then plan again",
+        )
+
+
+def too_long(part: Part, offset: int) -> UnreadableExport:
+    """The error for a record that never ends."""
+    what = "line" if part.format == "jsonl" else "row (or a quote that is never closed)"
+    return UnreadableExport(
+        f"{part.path} has a {what} of more than {MAX_RECORD_BYTES >> 20} MiB at byte {offset:,}",
+        path=part.path,
+        hint=f"mend the file at that byte, or {FETCH_AGAIN}",
+    )
+
+
+class _Narrowed(io.RawIOBase):
+    """UTF-16 or UTF-32 text as UTF-8, without its byte order mark.
+
+    A lone surrogate becomes the three bytes that UTF-8 forbids, so that its row alone is rejected.
+    """
+
+    def __init__(self, wide: IO[bytes], encoding: str) -> None:
+        self._wide = wide
+        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+        self._ready = memoryview(b"")
+        self._first = True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: WriteableBuffer) -> int:
+        view = memoryview(target).cast("B")
+        ended = False
+        while not self._ready and not ended:
+            piece = self._wide.read(BUFFER_BYTES)
+            ended = not piece
+            try:
+                text = self._decoder.decode(piece, ended)
+            except UnicodeDecodeError as error:
+                raise EOFError(str(error)) from error
+            if text and self._first:
+                text = text.removeprefix("\ufeff")
+                self._first = False
+            self._ready = memoryview(text.encode("utf-8", "surrogatepass"))
+        taken = min(len(view), len(self._ready))
+        view[:taken] = self._ready[:taken]
+        self._ready = self._ready[taken:]
+        return taken

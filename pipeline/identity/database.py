@@ -1,0 +1,167 @@
+"""The scratch database of a plan: what grows with the people of an export, with a fixed share of the memory.
+
+DuckDB is asked for what it does within its limit, which is measured: appending, grouping by key with aggregates of
+fixed size, and sorting, all of which spill to the disk. Joins of texts do not hold the limit, so nothing here joins.
+Batches go in and come out as Arrow, by their buffers: `pa.array` and `to_numpy` would import pandas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline import ctrl_c
+from pipeline.identity.aggregate import TextColumn
+
+MEMORY = "128MB"
+"""DuckDB's own limit. The process grows by about 100 MB more, for what is under way and what Arrow hands over."""
+ROWS_AT_ONCE = 50_000
+LARGE = 250_000
+"""The memory of a table of more rows is given back at once, which takes a tenth of a second."""
+
+
+class Database:
+    """One database in memory that spills into `scratch`. For one thread. Use as a context manager."""
+
+    def __init__(self, scratch: Path) -> None:
+        # Given at the start: a database that may use every processor takes memory for each as it opens.
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": MEMORY,
+                "temp_directory": str(scratch / "duckdb"),
+                "threads": 1,
+                "preserve_insertion_order": True,
+                "autoload_known_extensions": False,
+                "autoinstall_known_extensions": False,
+            },
+        )
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._connection.close()
+
+    @ctrl_c.heard()
+    def run(self, sql: str) -> None:
+        """Run one statement."""
+        self._connection.execute(sql)
+
+    @ctrl_c.heard()
+    def append(self, table: str, columns: Mapping[str, pa.Array]) -> None:
+        """Add rows, whose columns stand in the table's order."""
+        incoming = pa.table(list(columns.values()), names=list(columns))
+        self._connection.register("incoming", incoming)
+        try:
+            self._connection.execute(f"INSERT INTO {table} SELECT * FROM incoming")
+        finally:
+            self._connection.unregister("incoming")
+
+    @ctrl_c.heard()
+    def drop(self, table: str) -> None:
+        """Drop a table and give its memory back now, where it is much; DuckDB would wait with that."""
+        large = self.number(f"SELECT count(*) FROM {table}") > LARGE
+        self._connection.execute(f"DROP TABLE {table}")
+        if large:
+            self._connection.execute("CHECKPOINT")
+
+    @ctrl_c.heard()
+    def number(self, sql: str) -> int:
+        """The one number that a query answers."""
+        row = self._connection.execute(sql).fetchone()
+        return int(row[0]) if row is not None and row[0] is not None else 0
+
+    @ctrl_c.heard()
+    def rows(self, sql: str) -> list[Any]:
+        """A small answer, whole."""
+        return self._connection.execute(sql).fetchall()
+
+    def stream(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Generator[pa.RecordBatch, None, None]:
+        """A large answer, batch by batch. Other statements may be run between batches."""
+        cursor = self._connection.cursor()
+        try:
+            with ctrl_c.heard():
+                yield from cursor.sql(sql).to_arrow_reader(at_once)
+        finally:
+            cursor.close()
+
+
+def keep(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> None:
+    """Write batches to a file that `kept` reads back in order, with no memory to speak of."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def kept(path: Path) -> Iterator[pa.RecordBatch]:
+    """What `keep` wrote."""
+    with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:
+        yield from reader
+
+
+def give_back() -> None:
+    """Give freed memory back to the system, between steps that each need much of it for other things."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def texts(values: Sequence[str]) -> pa.Array:
+    """Texts as a column."""
+    return _buffered([value.encode() for value in values], pa.string())
+
+
+def blobs(values: Sequence[bytes]) -> pa.Array:
+    """Bytes as a column."""
+    return _buffered(values, pa.binary())
+
+
+def numbers(values: Sequence[int] | NDArray[Any]) -> pa.Array:
+    """Whole numbers of 64 bits as a column."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
+
+
+def number_column(column: bytes) -> pa.Array:
+    """A column of whole numbers as it was handed over."""
+    return pa.Array.from_buffers(pa.int64(), len(column) // 8, [None, pa.py_buffer(column)])
+
+
+def text_column(column: TextColumn) -> pa.Array:
+    """A column of texts as it was handed over."""
+    return _column(column, pa.string())
+
+
+def blob_column(column: TextColumn) -> pa.Array:
+    """A column of bytes as it was handed over."""
+    return _column(column, pa.binary())
+
+
+def _column(column: TextColumn, kind: pa.DataType) -> pa.Array:
+    length = len(column.offsets) // 4 - 1
+    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(column.offsets), pa.py_buffer(column.text)])
+
+
+def numbers_of(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
+    """A column of whole numbers of 64 bits without nulls."""
+    column = batch.column(name)
+    return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
+
+
+def _buffered(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])

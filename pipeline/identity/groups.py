@@ -1,0 +1,121 @@
+"""Groups: one event for each with its final properties.
+
+They come before all other events, and the first of them are one of each type, in the order that `plan.group_types`
+fixes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Raw
+
+from pipeline.encoder.event import Encoder
+from pipeline.identity.aggregate import SayingColumns
+from pipeline.identity.database import Database
+from pipeline.identity.group_types import Types
+from pipeline.identity.last_values import Final, Sayings
+from pipeline.models import Draft
+from pipeline.uuids import SEPARATOR, Hasher
+from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.rules import MAX_ID
+
+MAX_KEY = 400
+"""The service keeps so many characters of a type or key (service-behaviour 1.10)."""
+EVENTS = {"contract": "$group_identify", "posthog": "$groupidentify"}
+"""By dialect: the event that makes a group (DESIGN 8)."""
+_encode = msgspec.json.encode
+
+
+class SealedGroup(msgspec.Struct, frozen=True):
+    """One group as it is sent. `time` is µs UTC; `set` is a JSON object, values untouched."""
+
+    type: str
+    key: str
+    time: int
+    uuid: str
+    set: Raw
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """Groups and properties written. `left_out` counts groups by code: `junk_group`, `long_group`, `other_type`."""
+
+    groups: int = 0
+    properties: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+class Groups:
+    """The groups of a plan being made. `types` counts the rows of each type."""
+
+    def __init__(self, database: Database) -> None:
+        self._sayings = Sayings(database, "group_sayings")
+        self.types: Counter[str] = Counter()
+
+    def add(self, said: SayingColumns) -> None:
+        """Add what some rows say of groups."""
+        self._sayings.add(said)
+
+    def final(self, types: Types, hasher: Hasher, counts: GroupCounts) -> Iterator[SealedGroup]:
+        """One record per group of the chosen types: the first of each type, in their order, then all others."""
+        first: set[tuple[str, str]] = set()
+        for type_ in types.chosen:
+            groups = self._of(type_)
+            group = next((one for one in groups if not _refusal(*_names(one))), None)
+            groups.close()
+            if group is not None:
+                first.add(_names(group))
+                yield _sealed(group, hasher, counts)
+        for type_ in types.chosen:
+            for group in self._of(type_):
+                code = _refusal(*_names(group))
+                if code:
+                    counts.left_out[code] += 1
+                elif _names(group) not in first:
+                    yield _sealed(group, hasher, counts)
+        for type_ in types.left_out:
+            counts.left_out["other_type"] += sum(1 for _ in self._of(type_))
+
+    def _of(self, type_: str) -> Generator[Final, None, None]:
+        return self._sayings.final(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
+
+
+def encode_group(group: SealedGroup, encoder: Encoder, dialect: str) -> bytes:
+    """The event that makes one group, in the target's dialect."""
+    properties = {
+        "$group_type": Raw(_encode(group.type)),
+        "$group_key": Raw(_encode(group.key)),
+        "$group_set": group.set,
+    }
+    body, _ = encoder.encode(Draft(EVENTS[dialect], _distinct_id(group.type, group.key), group.time, properties))
+    return b'%b%b"}' % (body, group.uuid.encode())
+
+
+def _distinct_id(type_: str, key: str) -> str:
+    return f"${type_}_{key}"
+
+
+def _names(group: Final) -> tuple[str, str]:
+    type_, _, key = group.owner.partition(SEPARATOR)
+    return type_, key
+
+
+def _refusal(type_: str, key: str) -> str:
+    if is_junk(key) or not type_.strip():
+        return "junk_group"
+    if max(len(type_), len(key)) > MAX_KEY or len(_distinct_id(type_, key)) > MAX_ID or "\0" in type_ + key:
+        return "long_group"
+    return ""
+
+
+def _sealed(group: Final, hasher: Hasher, counts: GroupCounts) -> SealedGroup:
+    type_, key = _names(group)
+    properties = dict(sorted((group.set | group.set_once).items()))
+    counts.groups += 1
+    counts.properties += len(properties)
+    written = _encode({name: Raw(value) for name, value in properties.items()})
+    return SealedGroup(type_, key, max(0, group.time), hasher(SEPARATOR.join(("group", type_, key))), Raw(written))

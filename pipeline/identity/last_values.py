@@ -1,0 +1,226 @@
+"""What an export says of persons and groups over the years, folded to what holds in the end.
+
+The service keeps whatever arrives last, however old it is (service-behaviour 1.10; peers, lesson 12). So the plan
+finds the last value of each property over the whole source, and it is sent once; then neither the order of rows nor
+that of requests matters. Values are kept byte for byte. Everything said lies in the scratch database until it is
+sorted there, so memory does not grow.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import itemgetter, ne
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.identity.aggregate import SayingColumns
+from pipeline.identity.database import Database, blob_column, number_column, numbers_of, text_column, texts
+from pipeline.identity.folds import NEVER
+from pipeline.identity.property_updates import ABSENT, SEEN, SET, SET_ONCE, UNSET
+
+_IN_ORDER = itemgetter(1, 2, 3, 4, 5)
+"""Name, time, receive time; then, so that ties have one answer, kind and value."""
+_AT_ONCE = 10_000
+_CLOSING = (None, None, NEVER, 0, SEEN, b"", ABSENT)
+Moves = Callable[[Sequence[str]], Sequence[str]]
+"""Gives for each owner the one that its properties go to (`Identities.owners`)."""
+
+
+class Final(NamedTuple):
+    """One owner in the end. `set` holds what was set, `set_once` what was only ever set once; names in order.
+
+    `time` is when its last word was said (µs UTC), `first` when the first of those that count was; `unset` counts the
+    properties that were taken away at last.
+    """
+
+    owner: str
+    time: int
+    set: dict[str, bytes]
+    set_once: dict[str, bytes]
+    unset: int
+    first: int = ABSENT
+
+
+class Sayings:
+    """What rows say, collected. `table` names its table in the database."""
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._table = table
+        self._create(table)
+
+    def add(self, said: SayingColumns) -> None:
+        """Add what some rows say, in any order."""
+        self._database.append(
+            self._table,
+            {
+                "owner": text_column(said.owner),
+                "name": text_column(said.name),
+                "kind": number_column(said.kind),
+                "time": number_column(said.time),
+                "received": number_column(said.received),
+                "latest": number_column(said.latest),
+                "value": blob_column(said.value),
+            },
+        )
+
+    def final(self, moves: Moves | None = None, among: tuple[str, str] | None = None) -> Generator[Final, None, None]:
+        """Each owner once, sorted.
+
+        `moves` hands properties to the person that an id belongs to. `among` asks only for owners from the first up
+        to, not with, the second.
+        """
+        table = self._table if moves is None else self._moved(moves)
+        where = "" if among is None else " WHERE owner >= {} AND owner < {}".format(*map(_quoted, among))
+        sql = (
+            f"SELECT owner, name, time, received, kind, value, latest FROM {table}{where}"
+            " ORDER BY owner, name, time, received"
+        )
+        batches = self._database.stream(sql, _AT_ONCE)
+        try:
+            for rows in _of_whole_owners(batches):
+                yield from _ends(rows)
+        finally:
+            batches.close()
+            if moves is not None:
+                self._database.drop(table)
+
+    def _moved(self, moves: Moves) -> str:
+        """The same with the owners that properties go to, as a table of its own."""
+        table = f"{self._table}_moved"
+        self._create(table)
+        for batch in self._database.stream(f"SELECT * FROM {self._table}"):
+            owners = texts(moves(batch.column("owner").to_pylist()))
+            columns = {name: batch.column(name) for name in batch.schema.names}
+            self._database.append(table, {**columns, "owner": owners})
+        return table
+
+    def _create(self, table: str) -> None:
+        self._database.run(
+            f"CREATE TABLE {table} (owner VARCHAR, name VARCHAR, kind BIGINT, time BIGINT, received BIGINT,"
+            " latest BIGINT, value BLOB)"
+        )
+
+
+def end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
+    """Play what was said of one owner in its order.
+
+    Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `Saying`.
+    """
+    set_: dict[str, bytes] = {}
+    once: dict[str, bytes] = {}
+    first, latest = NEVER, ABSENT
+    unset = 0
+    before: Any = None
+    kind, value = SEEN, b""
+    for _, name, time, _, one, text, spoken in (*sorted(rows, key=_IN_ORDER), _CLOSING):
+        if name != before:
+            if kind == SET:
+                set_[before] = value
+            elif kind == SET_ONCE:
+                once[before] = value
+            elif kind == UNSET:
+                unset += 1
+            before, kind, value = name, one, text
+        elif one in (SET, UNSET) or (one == SET_ONCE and kind in (SEEN, UNSET)):
+            kind, value = one, text
+        if time < first:
+            first = time
+        if spoken > latest:
+            latest = spoken
+    return Final(owner, latest, set_, once, unset, first)
+
+
+class _Rows(NamedTuple):
+    """Some rows as columns, in the order of owner, name, time and receive time."""
+
+    owner: list[str]
+    name: list[str]
+    time: NDArray[np.int64]
+    received: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    value: list[bytes]
+    latest: NDArray[np.int64]
+
+    def cut(self, start: int, stop: int) -> _Rows:
+        return _Rows._make(column[start:stop] for column in self)
+
+
+def _rows_of(batch: pa.RecordBatch) -> _Rows:
+    owner, name, value = (batch.column(one).to_pylist() for one in ("owner", "name", "value"))
+    time, received, kind, latest = (numbers_of(batch, one) for one in ("time", "received", "kind", "latest"))
+    return _Rows(owner, name, time, received, kind, value, latest)
+
+
+def _of_whole_owners(batches: Iterable[pa.RecordBatch]) -> Iterator[_Rows]:
+    """The same rows, cut so that those of an owner stand together."""
+    held: list[_Rows] = []
+    for rows in map(_rows_of, batches):
+        last = bisect_left(rows.owner, rows.owner[-1])
+        if last or (held and held[0].owner[-1] != rows.owner[0]):
+            yield _joined([*held, rows.cut(0, last)])
+            held.clear()
+        held.append(rows.cut(last, len(rows.owner)))
+    if held:
+        yield _joined(held)
+
+
+def _joined(some: list[_Rows]) -> _Rows:
+    if len(some) == 1:
+        return some[0]
+    owner, name, value = (
+        list(chain.from_iterable(getattr(rows, one) for rows in some)) for one in ("owner", "name", "value")
+    )
+    time, received, kind, latest = (
+        np.concatenate([getattr(rows, one) for rows in some]) for one in ("time", "received", "kind", "latest")
+    )
+    return _Rows(owner, name, time, received, kind, value, latest)
+
+
+def _ends(rows: _Rows) -> Iterator[Final]:
+    """`end` of each owner of some rows; where one word for each property is plainly the one that counts, by columns.
+
+    That is the last where a property was only ever set, and the first where it was only ever set once, unless another
+    was said and received at the very same time.
+    """
+    count = len(rows.owner)
+    another_owner = np.fromiter(chain((True,), map(ne, islice(rows.owner, 1, None), rows.owner)), np.bool_, count)
+    another_name = np.fromiter(chain((True,), map(ne, islice(rows.name, 1, None), rows.name)), np.bool_, count)
+    starts = np.flatnonzero(another_owner | another_name)
+    last = np.append(starts[1:], count) - 1
+    tied = np.zeros(count, np.bool_)  # with the word before it, on the same property
+    tied[1:] = (rows.time[1:] == rows.time[:-1]) & (rows.received[1:] == rows.received[:-1])
+    tied[starts] = False
+    least, most = np.minimum.reduceat(rows.kind, starts), np.maximum.reduceat(rows.kind, starts)
+    plain = (least == most) & np.where(
+        most == SET, ~tied[last], (most == SET_ONCE) & ~tied[np.minimum(starts + 1, last)]
+    )
+    names = [rows.name[start] for start in starts.tolist()]
+    values = [rows.value[winner] for winner in np.where(most == SET, last, starts).tolist()]
+    once = (most == SET_ONCE).tolist()
+    owners = np.flatnonzero(another_owner)
+    groups = np.searchsorted(starts, owners)
+    bounds = zip(
+        owners.tolist(), [*owners[1:].tolist(), count], groups.tolist(), [*groups[1:].tolist(), len(names)],
+        np.logical_and.reduceat(plain, groups).tolist(), np.minimum.reduceat(rows.time, owners).tolist(),
+        np.maximum.reduceat(rows.latest, owners).tolist(), strict=True,
+    )  # fmt: skip
+    for start, stop, first, upto, easy, time, latest in bounds:
+        owner = rows.owner[start]
+        if easy:
+            said: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
+            for group in range(first, upto):
+                said[once[group]][names[group]] = values[group]
+            yield Final(owner, latest, *said, 0, time)
+        else:
+            some = rows.cut(start, stop)
+            yield end(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))
+
+
+def _quoted(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))

@@ -1,0 +1,183 @@
+"""Ids as numbers: 0, 1, 2, … in the order of their texts, so that equal choices fall the same way everywhere.
+
+Texts lie in a file and are fetched by number; in memory an id takes 13 bytes. From a text to its number leads a
+64-bit hash; where two ids share one, which is found out exactly, another seed is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from pipeline.identity.database import Database
+from pipeline.uuids import SEPARATOR
+from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.rules import MAX_ID
+
+T = TypeVar("T", bound=np.generic)
+
+JUNK, LONG, EMAIL, NUMBER = 1, 2, 4, 8
+"""What the text of an id says: names nobody; the service would change it; looks like an e-mail address; is the tool's
+own number of a person, behind SEPARATOR, which no event bears: it joins ids, and is never sent."""
+_CLOSE = 30
+"""It costs less to read so many ids for nothing than to read twice."""
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
+
+
+def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
+    """xxh3-64 of each id; with seed 0 it is `hash_id`."""
+    short = xxhash.xxh3_64_intdigest
+    return np.fromiter((short(one.encode(), seed) for one in ids), np.uint64)
+
+
+def signs(ids: Sequence[str]) -> list[int]:
+    """What the text of each id says: JUNK, LONG, EMAIL, added up."""
+    return [
+        (JUNK if is_junk(one) else 0)
+        | (LONG if len(one) > MAX_ID or "\0" in one else 0)
+        | (EMAIL if "@" in one and _EMAIL.fullmatch(one.strip()) else 0)
+        | (NUMBER if one.startswith(SEPARATOR) else 0)
+        for one in ids
+    ]
+
+
+class Numbering:
+    """The ids of table `pairs`. `hashed[n]` is the seedless hash of id n, `signs[n]` what its text says."""
+
+    def __init__(self, database: Database, directory: Path) -> None:
+        self._files = [directory / f"ids.{name}" for name in ("text", "ends", "hashed", "order", "seeded")]
+        self._seed = 0
+        parts: list[NDArray[np.uint64]] = []
+        said: list[NDArray[np.uint8]] = []
+        end = 0
+        with self._files[0].open("wb") as text, self._files[1].open("wb") as ends:
+            for ids in _all_ids(database):
+                parts.append(hashes(ids))
+                said.append(np.array(signs(ids), np.uint8))
+                encoded = [one.encode() for one in ids]
+                text.write(b"".join(encoded))
+                upto = np.cumsum(np.fromiter(map(len, encoded), np.int64)) + end
+                end = int(upto[-1])
+                ends.write(upto.tobytes())
+        self.hashed = _joined(parts, np.uint64)
+        parts.clear()
+        self.signs = _joined(said, np.uint8)
+        self._text, self._ends = (os.open(path, os.O_RDONLY) for path in self._files[:2])
+        self._seeded = self.hashed
+        self._order = np.argsort(self._seeded).astype(np.int32)
+        while _twins(self._seeded, self._order):
+            self._seed += 1
+            self._seeded = _joined([hashes(ids, self._seed) for ids in self._all()], np.uint64)
+            self._order = np.argsort(self._seeded).astype(np.int32)
+
+    @property
+    def order(self) -> NDArray[np.int32]:
+        """The numbers of ids, sorted by `hashed`."""
+        return np.argsort(self.hashed).astype(np.int32) if self._seed else self._order
+
+    def rest(self) -> None:
+        """Leave the arrays on the disk until they are asked again: the steps that decide do without them."""
+        self.hashed = _mapped(self._files[2], self.hashed)
+        self._order = _mapped(self._files[3], self._order)
+        self._seeded = _mapped(self._files[4], self._seeded) if self._seed else self.hashed
+
+    def __len__(self) -> int:
+        return len(self.hashed)
+
+    def close(self) -> None:
+        """Give the disk back."""
+        os.close(self._text)
+        os.close(self._ends)
+        for path in self._files:
+            path.unlink(missing_ok=True)
+
+    def of(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """The numbers of ids that all stand in the table."""
+        where = np.searchsorted(self._seeded, hashes(ids, self._seed), sorter=self._order)
+        return np.asarray(self._order[where])
+
+    def find(self, ids: Sequence[str], among: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
+        """The numbers of any ids, -1 for one that no pair names; with `among` for those that it does not mark, too."""
+        found = np.full(len(ids), -1, np.int32)
+        if not len(self):
+            return found
+        hashed = hashes(ids, self._seed)
+        where = np.searchsorted(self._seeded, hashed, sorter=self._order)
+        where[where == len(self)] = 0
+        near = self._order[where]
+        alike = np.flatnonzero((self._seeded[near] == hashed) & (True if among is None else among[near]))
+        for index, number, text in zip(alike.tolist(), near[alike].tolist(), self.texts(near[alike]), strict=True):
+            if text == ids[index]:
+                found[index] = number
+        return found
+
+    def text(self, number: int) -> str:
+        """The id of a number."""
+        return self._between(number, number + 1)[0]
+
+    def texts(self, numbers: NDArray[np.int32]) -> list[str]:
+        """The ids of some numbers, in their order; those that lie close to each other are read together."""
+        different, where = np.unique(numbers, return_inverse=True)
+        breaks = np.flatnonzero(np.diff(different) > _CLOSE) + 1
+        near: list[str] = []
+        for some in np.split(different, breaks) if len(different) else ():
+            low = int(some[0])
+            read = self._between(low, int(some[-1]) + 1)
+            near += [read[number - low] for number in some.tolist()]
+        return [near[place] for place in where.tolist()]
+
+    def _between(self, start: int, stop: int) -> list[str]:
+        before = 8 if start else 0
+        raw = os.pread(self._ends, 8 * (stop - start) + before, 8 * start - before)
+        ends = list(struct.unpack(f"<{len(raw) // 8}q", raw))
+        ends = ends if start else [0, *ends]
+        text = os.pread(self._text, ends[-1] - ends[0], ends[0])
+        return [text[one - ends[0] : other - ends[0]].decode() for one, other in pairwise(ends)]
+
+    def _all(self, at_once: int = 50_000) -> Iterator[list[str]]:
+        for start in range(0, len(self), at_once):
+            yield self._between(start, min(start + at_once, len(self)))
+
+
+def _twins(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> bool:
+    """Whether two hashes are equal; `order` sorts them."""
+    ascending = hashed[order]
+    return bool((ascending[1:] == ascending[:-1]).any())
+
+
+def counts(numbers: NDArray[np.int32], size: int) -> NDArray[np.uint32]:
+    """How often each number below `size` occurs, in a third of the memory that bincount takes."""
+    counted = np.zeros(size, np.uint32)
+    np.add.at(counted, numbers, 1)
+    return counted
+
+
+def marked(numbers: NDArray[np.int32], size: int) -> NDArray[np.bool_]:
+    """Which numbers below `size` occur."""
+    there = np.zeros(size, bool)
+    there[numbers] = True
+    return there
+
+
+def _all_ids(database: Database) -> Iterator[list[str]]:
+    sql = "SELECT id FROM (SELECT anonymous AS id FROM pairs UNION SELECT owner FROM pairs) ORDER BY id"
+    for batch in database.stream(sql):
+        yield batch.column("id").to_pylist()
+
+
+def _mapped(path: Path, values: NDArray[T]) -> NDArray[T]:
+    values.tofile(path)
+    return np.memmap(path, values.dtype, "r") if len(values) else values  # an empty file cannot be mapped
+
+
+def _joined(parts: list[NDArray[T]], kind: type[T]) -> NDArray[T]:
+    return np.concatenate(parts) if parts else np.zeros(0, kind)

@@ -1,0 +1,236 @@
+"""The final profile of each person: one event that says what a whole export says of them (DESIGN 8, 10).
+
+A live profile is younger than any export, so by default nothing in it is overwritten: `fill-only` writes every
+property as `$set_once`. `overwrite` writes what was set as `$set`, and what was only ever set once as `$set_once`.
+`prefix=TEXT` writes all as `$set` under names of their own.
+
+Under `--promoted-properties final` the properties that the service copies from events by itself (`events.promoted`)
+come to what events in the order of time would make of them, in whatever order they arrive. What is set once is sent
+before all events (`initial_persons`), so that theirs finds it taken, and a live profile's stays; what is set is sent
+with the final profile, after all events and as `$set` under every policy, since they overwrote it anyway.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from heapq import merge
+from itertools import groupby, islice, repeat
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import xxhash
+from msgspec import Raw
+
+from pipeline.encoder.event import Encoder
+from pipeline.identity.last_values import Final, Moves, Sayings
+from pipeline.identity.profile_policy import Policy
+from pipeline.identity.property_updates import ABSENT
+from pipeline.models import Draft
+from pipeline.uuids import SEPARATOR, Hasher
+from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.rules import MAX_ID
+
+EVENTS = {"contract": "$identify", "posthog": "$set"}
+"""By dialect: the event that updates a person. `$identify` has no `$anon_distinct_id` here and merges nobody."""
+EMPTY_OBJECT = b"{}"
+EMPTY = Raw(EMPTY_OBJECT)
+_AT_ONCE = 500
+_NULL = b"null"
+_encode = msgspec.json.encode
+
+
+class SealedPerson(msgspec.Struct, frozen=True):
+    """One profile as it is sent. `time` is µs UTC; `set` and `set_once` are JSON objects, values untouched."""
+
+    distinct_id: str
+    time: int
+    uuid: str
+    set: Raw
+    set_once: Raw
+
+
+class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
+    """What is set once for a person before all events. The tag tells its lines from those of groups."""
+
+
+@dataclass(slots=True)
+class PersonCounts:
+    """Persons written, properties written for them in all, and how often each property's name.
+
+    `initials` counts the properties that are set once before all events. `left_out` counts by code: `junk_person` and
+    `long_person` (ids that the service would give to a stranger), `anonymous_person` (no identity, under
+    `--persons identified`), `unset_property` (taken away at last).
+    """
+
+    persons: int = 0
+    properties: int = 0
+    names: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    initials: int = 0
+
+
+P = TypeVar("P", bound=SealedPerson)
+Wanted = Callable[[Sequence[str]], Sequence[bool]]
+"""Says of ids whether they get a profile at all."""
+
+
+def final_persons(
+    sayings: Sayings,
+    policy: Policy,
+    hasher: Hasher,
+    counts: PersonCounts,
+    *,
+    moves: Moves | None = None,
+    wanted: Wanted | None = None,
+    promoted: Iterator[Final] | None = None,
+) -> Iterator[SealedPerson]:
+    """One record per person of whom something is said, by id; `counts` is filled on the way.
+
+    `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` is what the events of
+    each person promote, persons in order.
+    """
+    together = _together(sayings.final(moves), promoted)
+    return _sealed("person", SealedPerson, _written(together, policy, counts, wanted), hasher)
+
+
+def initial_persons(
+    promoted: Iterable[Final], hasher: Hasher, counts: PersonCounts, *, wanted: Wanted | None = None
+) -> Iterator[SealedInitial]:
+    """One record per person for whom its events would set something once, by id, dated when the first of them does."""
+    return _sealed("initial", SealedInitial, _written_first(iter(promoted), counts, wanted), hasher)
+
+
+def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
+    """The event that writes one profile, in the target's dialect (DESIGN 8)."""
+    members = {"$set": person.set, "$set_once": person.set_once}
+    properties = {name: value for name, value in members.items() if value != EMPTY}
+    body, _ = encoder.encode(Draft(EVENTS[dialect], person.distinct_id, person.time, properties))
+    return b'%b%b"}' % (body, person.uuid.encode())
+
+
+class _Written(NamedTuple):
+    """What is written of one person: `set` and `set_once` as JSON objects."""
+
+    owner: str
+    time: int
+    set: bytes
+    set_once: bytes
+
+
+def _written(
+    together: Iterator[tuple[Final, Final | None]], policy: Policy, counts: PersonCounts, wanted: Wanted | None
+) -> Iterator[_Written]:
+    while some := list(islice(together, _AT_ONCE)):
+        codes = _refusals([final.owner for final, _ in some], wanted)
+        for (final, added), code in zip(some, codes, strict=True):
+            if code:
+                if final.set or final.set_once or final.unset:
+                    counts.left_out[code] += 1
+                continue
+            if final.unset:
+                counts.left_out["unset_property"] += final.unset
+            both = _both(final)
+            written, once = _spelled(final, both, policy)
+            names: Iterable[str] = both
+            if added is not None:
+                written, once = _after_events(added, written, once)
+                names = both.keys() | added.set.keys()
+            if not (written or once):
+                continue
+            counts.persons += 1
+            counts.properties += len(written) + len(once)
+            for name in names:
+                counts.names[name] += 1
+            yield _Written(final.owner, final.time, _object(written), _object(once))
+
+
+def _written_first(promoted: Iterator[Final], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
+    while some := list(islice(promoted, _AT_ONCE)):
+        for final, code in zip(some, _refusals([final.owner for final in some], wanted), strict=True):
+            if final.set_once and not code:
+                counts.initials += len(final.set_once)
+                yield _Written(final.owner, final.first, EMPTY_OBJECT, _object(final.set_once))
+
+
+def _refusals(owners: list[str], wanted: Wanted | None) -> list[str]:
+    """Why each of them gets no profile; "" for those that do."""
+    found = [
+        "junk_person" if is_junk(owner) else "long_person" if len(owner) > MAX_ID or "\0" in owner else ""
+        for owner in owners
+    ]
+    if wanted is None:
+        return found
+    return [code or ("" if good else "anonymous_person") for code, good in zip(found, wanted(owners), strict=True)]
+
+
+def _together(finals: Iterator[Final], promoted: Iterator[Final] | None) -> Iterator[tuple[Final, Final | None]]:
+    """What is said of each person, and what its events promote."""
+    if promoted is None:
+        yield from zip(finals, repeat(None))
+        return
+    both = merge(
+        ((final.owner, final, None) for final in finals),
+        ((added.owner, None, added) for added in promoted),
+        key=itemgetter(0),
+    )
+    for owner, some in groupby(both, key=itemgetter(0)):
+        said: Final | None = None
+        added: Final | None = None
+        for _, one, other in some:
+            said, added = said or one, added or other
+        final = said or Final(owner, ABSENT, {}, {}, 0)
+        yield final._replace(time=max(final.time, ABSENT if added is None else added.time)), added
+
+
+def _spelled(final: Final, both: dict[str, bytes], policy: Policy) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """What is written as `$set`, and what as `$set_once`."""
+    if policy.name == "overwrite":
+        return final.set, final.set_once
+    if policy.name == "fill-only":
+        return {}, both
+    return {policy.prefix + name: value for name, value in both.items()}, {}
+
+
+def _both(final: Final) -> dict[str, bytes]:
+    """What was set and what was set once, by name."""
+    if not final.set_once:
+        return final.set
+    return dict(sorted((final.set | final.set_once).items())) if final.set else final.set_once
+
+
+def _after_events(
+    added: Final, written: dict[str, bytes], once: dict[str, bytes]
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The same with what events promote: set before what is written here, and in the way of what is set once.
+
+    To be set once, a null is as good as nothing (service-behaviour 1.10).
+    """
+    promoted = {name: once.get(name, value) if value == _NULL else value for name, value in added.set.items()}
+    taken = promoted.keys() | added.set_once.keys()
+    left = {name: value for name, value in once.items() if name not in taken}
+    return dict(sorted((promoted | written).items())), left
+
+
+def _sealed(kind: str, make: type[P], written: Iterator[_Written], hasher: Hasher) -> Iterator[P]:
+    """The records of what is written of persons, with their uuids: those of the same content are the same."""
+    digest = xxhash.xxh3_128_hexdigest
+    while some := list(islice(written, _AT_ONCE)):
+        keys = [SEPARATOR.join((kind, one.owner, digest(b"%d:%b%b" % (len(one.set), *one[2:])))) for one in some]
+        for (owner, time, of_set, of_once), uuid in zip(some, hasher.texts(keys), strict=True):
+            yield make(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))
+
+
+def _object(values: dict[str, bytes]) -> bytes:
+    """A JSON object of values that are JSON already."""
+    if not values:
+        return EMPTY_OBJECT
+    return b"{%b}" % b",".join([_name(name) + value for name, value in values.items()])
+
+
+@lru_cache(10_000)
+def _name(name: str) -> bytes:
+    return _encode(name) + b":"

@@ -1,0 +1,143 @@
+"""Event properties that the service copies to the person by itself, on every event of a person with a profile.
+
+Each goes to the person under its own name, overwriting, and once as `$initial_…` (service-behaviour 1.10; the list is
+that of the service's source, `nodejs/src/worker/ingestion/persons/person-update.ts` with its campaign parameters).
+Backcast cannot keep it from doing so, other than by `--persons identified`, so a plan counts them. Under
+`--promoted-properties final` it also finds out what they come to where events arrive in the order of time
+(`Promoting`), since the service heeds the order of arrival alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from pipeline.identity.aggregate import MOST_BYTES, MOST_ENTRIES
+from pipeline.identity.folds import properties
+
+if TYPE_CHECKING:
+    from pipeline.transform.events import Events
+from pipeline.identity.property_updates import ABSENT
+
+PROMOTED = frozenset(
+    (
+        "$app_build", "$app_name", "$app_namespace", "$app_version", "$browser", "$browser_version", "$current_url",
+        "$device_type", "$os", "$os_name", "$os_version", "$pathname", "$raw_user_agent", "$referrer",
+        "$referring_domain", "$screen_height", "$screen_width", "$viewport_height", "$viewport_width",
+        "_kx", "dclid", "epik", "fbclid", "gad_source", "gbraid", "gclid", "gclsrc", "igshid", "irclid", "li_fat_id",
+        "mc_cid", "msclkid", "qclid", "rdt_cid", "sccid", "ttclid", "twclid", "utm_campaign", "utm_content",
+        "utm_medium", "utm_name", "utm_source", "utm_term", "wbraid",
+    )
+)  # fmt: skip
+ONE_IN = 64
+"""Of so many events of a block one is looked at: counting them all would cost a plan half of its speed."""
+
+
+_INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
+_NAMED = PROMOTED | frozenset(_INITIAL.values())
+_NOT_PROMOTING = frozenset(("$snapshot", "$performance_event"))
+_NOT_PERSONS = frozenset(("$exception", "$$heatmap"))
+"""Events that promote nothing, and those that never change a person (service-behaviour 1.10)."""
+_FALSE, _NULL = Raw(b"false"), Raw(b"null")
+_Values = dict[str, Raw]
+
+
+class _Event(msgspec.Struct):
+    properties: _Values
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_open = msgspec.json.Decoder(_Values).decode
+_text = msgspec.json.Decoder(str).decode
+
+
+def promoted(made: Events) -> Counter[str]:
+    """Of the events looked at, how many have each of the promoted properties; "" counts those that were looked at."""
+    found: Counter[str] = Counter()
+    ends = np.cumsum(made.sizes + 1)
+    before = 0
+    places = iter(range(0, made.count, ONE_IN))
+    place = next(places, None)
+    for run in made.runs:
+        after = before + len(run)
+        while place is not None and ends[place] <= after:
+            end = int(ends[place]) - before
+            found[""] += 1
+            found.update(PROMOTED & _decode(run[end - 1 - int(made.sizes[place]) : end - 1]).properties.keys())
+            place = next(places, None)
+        before = after
+    return found
+
+
+Said = tuple[str, int, int, int, bytes, int]
+"""What is said of one property: its name, time, receive time, kind, value, and when it was last spoken of."""
+
+
+class Promoting:
+    """What the promoted properties of each person come to, folded over all blocks that one process reads again.
+
+    An event sets each under its own name and sets it once as `$initial_…`, unless its own `$set` or `$set_once` says
+    otherwise. What is set last stays, and what is set once first; a null set once counts as nothing, as any later
+    value takes its place. That an event takes such a property away (`$unset`) is not heeded.
+    """
+
+    def __init__(self) -> None:
+        self._said: Any = properties()
+
+    def hear(self, made: Events, left_out: Collection[tuple[int, int]]) -> None:
+        """Hear the events of a block, which were observed, but those of `left_out`: (row, nth of its events)."""
+        said = self._said
+        times, received = made.times.tolist(), made.received.tolist()
+        for number, text in enumerate(made.events):
+            if left_out and (made.row_of[number], made.nth[number]) in left_out:
+                continue
+            held = _decode(text).properties
+            set_, once = _said_by(made.names[number], held)
+            if not (set_ or once):
+                continue
+            owner, at, got = _text(held["distinct_id"]), times[number], received[number] or ABSENT
+            if set_:
+                said.set(owner, set_, at, got)
+            if once:
+                said.set_once(owner, once, at, got)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to hand over."""
+        return len(self._said) > MOST_ENTRIES or self._said.bytes > MOST_BYTES
+
+    def take(self) -> list[tuple[str, list[Said]]]:
+        """All that was heard since the last time, by ids."""
+        heard: dict[str, list[Said]] = {}
+        for owner, name, kind, time, received, latest, value in self._said.told():
+            heard.setdefault(owner, []).append((name, time, received, kind, value, latest))
+        self._said = properties()
+        return list(heard.items())
+
+
+def _said_by(name: str, held: _Values) -> tuple[_Values, _Values]:
+    """What an event sets and what it sets once, of the names that are promoted. `$os_name` is another name of `$os`."""
+    if name in _NOT_PERSONS or held.get("$process_person_profile") == _FALSE:
+        return {}, {}
+    set_, once = _named(held.get("$set")), _named(held.get("$set_once"))
+    found = PROMOTED & held.keys() if name not in _NOT_PROMOTING else ()
+    for one in found:
+        set_.setdefault(one, held[one])
+        once.setdefault(_INITIAL[one], held[one])
+    if "$os_name" in found:
+        del set_["$os_name"], once["$initial_os_name"]
+        if "$os" not in found:
+            set_.setdefault("$os", held["$os_name"])
+            once.setdefault("$initial_os", held["$os_name"])
+    return set_, {one: value for one, value in once.items() if value != _NULL}
+
+
+def _named(given: Raw | None) -> _Values:
+    if given is None or bytes(given)[:1] != b"{":
+        return {}
+    return {name: value for name, value in _open(given).items() if name in _NAMED}

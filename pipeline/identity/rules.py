@@ -1,0 +1,119 @@
+"""Which pairs may count at all, and the words for what became of each.
+
+The operator's own pairs and those that an earlier plan settled pass every rule but the service's own.
+Sources: export-formats 0.2, 1 (6), 2.5, 3.4, 4.5; service-behaviour 1.7; peers, lesson 11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.identity.folds import NEVER
+from pipeline.identity.numbering import EMAIL, JUNK, LONG, counts
+from pipeline.identity.observed import IDENTIFY, NAMED, ROW, SETTLED, SETTLED_USER
+
+MAX_IDS_PER_PERSON = 50
+
+
+class Decision(IntEnum):
+    """What became of a pair; the names stand in the table in small letters."""
+
+    MERGE = 0
+    FIRST_USER = 1
+    REFUSED = 2
+    CONFLICT = 3
+
+
+class Reason(IntEnum):
+    """Why; the names stand in the table in small letters.
+
+    Merged because SAME_ROW, STATED, NAMED (by the operator), SETTLED (by an earlier plan). FIRST_USER: of the users of
+    one id, this one came first. Refused: SELF_PAIR; JUNK_ID; LONG_ID, which the service would cut; EMAIL_AS_DEVICE and
+    USER_AS_DEVICE, where a tool writes a person's id into the device's place; NEVER_ALONE: the id occurs on no event
+    without its user, so there is nothing to join (a server's id that changes with every call); TOO_MANY_USERS: the id
+    of a shared machine or a placeholder; TOO_MANY_IDS: more than --max-ids-per-person. Conflict: OTHER_USER came
+    first; SETTLED_APART: earlier plans made two persons of them, which the service does not merge any more.
+    """
+
+    SAME_ROW = 0
+    STATED = 1
+    NAMED = 2
+    SETTLED = 3
+    FIRST_USER = 4
+    SELF_PAIR = 5
+    JUNK_ID = 6
+    LONG_ID = 7
+    EMAIL_AS_DEVICE = 8
+    USER_AS_DEVICE = 9
+    NEVER_ALONE = 10
+    TOO_MANY_USERS = 11
+    TOO_MANY_IDS = 12
+    OTHER_USER = 13
+    SETTLED_APART = 14
+
+
+@dataclass(slots=True)
+class Pairs:
+    """The pairs as arrays, one place each, sorted by (anonymous id, user id).
+
+    `anonymous` and `user` are numbers of ids, `kinds` the sum of what says so, `first` µs UTC or NEVER, `events` the
+    rows that say so.
+    """
+
+    anonymous: NDArray[np.int32]
+    user: NDArray[np.int32]
+    kinds: NDArray[np.uint8]
+    first: NDArray[np.int64]
+    events: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.anonymous)
+
+
+@dataclass(slots=True)
+class Judged:
+    """`reasons` are Reasons, 0 where no rule speaks against the pair; `users` says by id whether it is a user's."""
+
+    reasons: NDArray[np.uint8]
+    users: NDArray[np.bool_]
+
+
+def judge(
+    pairs: Pairs, signs: NDArray[np.uint8], users: NDArray[np.bool_], earliest: NDArray[np.int64], most: int
+) -> Judged:
+    """Ask every rule of every pair, in order; the first that speaks against it counts.
+
+    `signs`, `users` and `earliest` are by id: what its text says, whether an event names it as a user's, its first
+    event. An id is a user's, too, where a pair of which nothing is wrong in itself has it on the user's side.
+    """
+    reasons = np.zeros(len(pairs), np.uint8)
+    free = (pairs.kinds & SETTLED) == 0
+    soft = free & ((pairs.kinds & NAMED) == 0)
+
+    def refuse(where: NDArray[np.bool_], reason: Reason) -> None:
+        reasons[where & (reasons == 0)] = reason
+
+    either = signs[pairs.anonymous] | signs[pairs.user]
+    refuse(free & (pairs.anonymous == pairs.user), Reason.SELF_PAIR)
+    refuse(free & ((either & JUNK) != 0), Reason.JUNK_ID)
+    refuse(free & ((either & LONG) != 0), Reason.LONG_ID)
+    users = users.copy()
+    users[pairs.user[(reasons == 0) & ((pairs.kinds & (ROW | IDENTIFY | NAMED | SETTLED_USER)) != 0)]] = True
+    device = soft & ((pairs.kinds & ~np.uint8(ROW | IDENTIFY)) == 0)
+    refuse(device & ((signs[pairs.anonymous] & EMAIL) != 0), Reason.EMAIL_AS_DEVICE)
+    row = soft & (pairs.kinds == ROW)
+    refuse(row & users[pairs.anonymous], Reason.USER_AS_DEVICE)
+    refuse(row & (earliest[pairs.anonymous] == NEVER), Reason.NEVER_ALONE)
+    of_device = soft & ~users[pairs.anonymous]
+    refuse(of_device & _crowded(pairs.anonymous, of_device & (reasons == 0), most), Reason.TOO_MANY_USERS)
+    refuse(of_device & _crowded(pairs.user, of_device & (reasons == 0), most), Reason.TOO_MANY_IDS)
+    return Judged(reasons, users)
+
+
+def _crowded(ids: NDArray[np.int32], counted: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
+    """By pair: whether its id stands in more than `most` of the pairs that count."""
+    return np.asarray(counts(ids[counted], int(ids.max(initial=-1)) + 1)[ids] > most)

@@ -1,0 +1,109 @@
+"""A scheduled backfill: find the windows that are due, plan each, send it, record it. Run again, it does what is left.
+
+What began to be sent is finished first, then the windows follow, oldest first. One that cannot be planned (a gate, a
+broken file, no files yet) is told and left for the next run, and others go on; what stops the sending stops the run.
+
+With a personal key the target is looked at before anything is planned, and what was sent is read back at the end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.config import Secret
+from pipeline.errors import BackcastError, UsageError
+from pipeline.files import private
+from pipeline.jobs import Job, State, open_scratch, open_state
+from pipeline.jobs.proof import Proof, check_ready, difference, prove
+from pipeline.jobs.windows import Watching, WindowRun, Windows
+from pipeline.ledger import hold, release
+
+NO_KEY = Secret("")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """What a run did. `problem` is the first thing that a person has to know, as the exit code tells it.
+
+    `proofs` are the windows that were read back, those of earlier runs included.
+    """
+
+    job: str
+    dry_run: bool
+    windows: list[WindowRun]
+    problem: BackcastError | None
+    proofs: list[Proof] = field(default_factory=list)
+
+
+@private()
+def run_job(
+    job: Job,
+    project_key: Secret,
+    *,
+    personal_key: Secret = NO_KEY,
+    allow_firing: bool = False,
+    now: int | None = None,
+    dry_run: bool = False,
+    workers: int | None = None,
+    interrupted: threading.Event | None = None,
+    watching: Watching | None = None,
+) -> JobRun:
+    """Do what is due at `now` (µs UTC; the clock where it is None). A dry run sends nothing and records nothing.
+
+    With a `personal_key`, a target that is not ready ends the run before anything is planned; `allow_firing`: hog
+    functions that would fire are only told. Raises UsageError, Busy where another run of the job goes on, BrokenLedger.
+    """
+    now = time.time_ns() // 1_000 if now is None else now
+    watching = watching or Watching()
+    proving = bool(personal_key) and not dry_run
+    with _opened(job, dry_run) as (state, root):
+        windows = Windows(
+            job, state, root, project_key, proving, dry_run, workers, interrupted or threading.Event(), watching
+        )
+        proofs: list[Proof] = []
+        try:
+            if proving:
+                for line in check_ready(job, project_key, personal_key, allow_firing=allow_firing):
+                    watching.warn(line)
+            windows.go(job.windows(now))
+            for attempt in state.unproved() if proving and windows.ending is None else []:
+                windows.check()
+                proofs.append(prove(job, state, attempt, now, project_key, personal_key, workers))
+                watching.proved(proofs[-1])
+        except BackcastError as error:
+            windows.ending = error
+        differs = difference(job, proofs)
+        windows.troubles += [differs] if differs is not None else []
+        return JobRun(job.name, dry_run, windows.done, windows.problem, proofs)
+
+
+@contextmanager
+def _opened(job: Job, dry_run: bool) -> Iterator[tuple[State, Path]]:
+    """The job's state and where its plans go; alone, or in a place that is thrown away."""
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="backcast-") as scratch:
+            state = open_scratch(job, Path(scratch))
+            try:
+                yield state, Path(scratch)
+            finally:
+                state.close()
+        return
+    try:
+        job.state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {job.state}: {error.strerror}", hint="name another `state`") from None
+    lock = hold(job.state / "job", f"the job {job.name}")
+    try:
+        state = open_state(job)
+        try:
+            yield state, job.state
+        finally:
+            state.close()
+    finally:
+        release(lock)

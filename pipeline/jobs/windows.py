@@ -1,0 +1,383 @@
+"""What one run of a job does about its windows: look, plan, check the gates, send, record.
+
+Each window is a plan like any other, in a directory of its own; what earlier windows settled is left out of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pipeline.config import Secret
+from pipeline.errors import (
+    BackcastError,
+    Differences,
+    Interrupted,
+    Refused,
+    StalePlan,
+    Unfinished,
+    UnfitExport,
+    UnreadableExport,
+    UnsafePlan,
+)
+from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
+from pipeline.jobs.paths import windows_folder
+from pipeline.ledger import read_places, read_totals, was_applied
+from pipeline.plan.directory import Directory
+from pipeline.plan.export import PlanRequest, plan_export
+from pipeline.plan.freshness import load_plan
+from pipeline.plan.manifest import Plan
+from pipeline.plan.remaining import all_of, settled_of
+from pipeline.plan.series import Series
+from pipeline.plan.window_index import Seen
+from pipeline.report.machine import add_applied, write_report
+from pipeline.report.rejects import refusal
+from pipeline.report.state import standing_of
+from pipeline.sending import ApplyRequest, apply_plan, status
+
+if TYPE_CHECKING:
+    from pipeline.delivery.outcome import Counts, Outcome
+    from pipeline.jobs.proof import Proof
+
+
+class WindowRun(msgspec.Struct, frozen=True):
+    """What a run did about one window.
+
+    `outcome`: done, planned (a dry run), waiting (for files), stopped (a gate, a broken file), unfinished (being sent)
+    or replaced (its files changed while it was being sent). `plan` is the directory of the plan and `state` where that
+    plan stands (`report.state`), "" without one.
+    """
+
+    window: str
+    outcome: str
+    plan: str = ""
+    attempt: Attempt | None = None
+    detail: str = ""
+    state: str = ""
+
+
+Reading = Callable[[int, int], None]
+"""Called with rows and bytes read so far."""
+Sending = Callable[["Counts"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Who is told while a job runs: each window as it ends or is read back, and warnings.
+
+    `reading` and `sending` are held open while a window is planned, or sent (with its number of events), and told of.
+    """
+
+    ended: Callable[[WindowRun], None] = lambda ended: None
+    proved: Callable[[Proof], None] = lambda proof: None
+    warn: Callable[[str], None] = lambda line: None
+    reading: Callable[[str], AbstractContextManager[Reading]] = lambda window: nullcontext(lambda rows, length: None)
+    sending: Callable[[str, int], AbstractContextManager[Sending]] = lambda window, events: nullcontext(
+        lambda counts: None
+    )
+
+
+_URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Differences, Unfinished)
+"""Of windows in several kinds of trouble the first kind here is the exit code."""
+
+
+class Windows:
+    """The windows of one run; `done` and `problem` are what came of them. Plans go into `root`.
+
+    `proving`: what is sent is to be read back afterwards (`pipeline.jobs.proof`).
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        state: State,
+        root: Path,
+        project_key: Secret,
+        proving: bool,
+        dry_run: bool,
+        workers: int | None,
+        interrupted: threading.Event,
+        watching: Watching,
+    ) -> None:
+        self.job = job
+        self.state = state
+        self.root = root
+        self.project_key = project_key
+        self.proving = proving
+        self.dry_run = dry_run
+        self.workers = workers
+        self.interrupted = interrupted
+        self.watching = watching
+        self.done: list[WindowRun] = []
+        self.ending: BackcastError | None = None
+        self.troubles: list[BackcastError] = []
+
+    @property
+    def problem(self) -> BackcastError | None:
+        """What ended the run, else the most urgent trouble of a window."""
+        troubles = [*self.troubles, *self.waiting()]
+        by_urgency = (one for kind in _URGENCY for one in troubles if isinstance(one, kind))
+        return self.ending or next(by_urgency, None)
+
+    def waiting(self) -> list[Unfinished]:
+        """The windows without files, as one trouble."""
+        windows = [one for one in self.done if one.outcome == "waiting"]
+        if not windows:
+            return []
+        what = "1 window waits for its files" if len(windows) == 1 else f"{len(windows)} windows wait for their files"
+        hint = "the next run looks again; with `missing: done` such a window counts as empty"
+        return [Unfinished(f"{what}, the first: {windows[0].window}, {windows[0].detail}", hint=hint)]
+
+    def go(self, due: list[Window]) -> None:
+        """Finish what was begun, then do the windows that are due."""
+        try:
+            begun = self.resume()
+            for window in self.candidates(due):
+                self.check()
+                if window.label not in begun:
+                    self.take(window)
+        except BackcastError as error:
+            self.ending = error
+
+    def check(self) -> None:
+        """Raise Interrupted once somebody asked for an end."""
+        if self.interrupted.is_set():
+            raise Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
+
+    def resume(self) -> set[str]:
+        """Send what an earlier run left half sent. Gives the windows that a dry run cannot look into."""
+        if self.dry_run:
+            attempt = self.state.sending()
+            if attempt is None:
+                return set()
+            self.tell(attempt.window, "unfinished", attempt, detail="half sent; the next run finishes it first")
+            return {attempt.window}
+        while (attempt := self.state.sending()) is not None:
+            plan, place = load_plan(plan_directory(self.root, attempt.window, attempt.number).path)
+            self.send(attempt, plan, place)
+        return set()
+
+    def candidates(self, due: list[Window]) -> list[Window]:
+        """The windows that are not done, and the last few that are: their files may have changed."""
+        known = self.state.windows()
+        done = [one.label for one in due if one.label in known and known[one.label].state == "done"]
+        rest = set(done[: len(done) - self.job.lookback] if self.job.lookback else done)
+        return [window for window in due if window.label not in rest]
+
+    def take(self, window: Window) -> None:
+        """Look at one window, and do what it takes."""
+        label = window.label
+        before = self.state.window(label)
+        seen = self.state.parts(label)
+        try:
+            arrivals = look(self.job, window, seen)
+        except UnreadableExport as error:
+            self.state.mark(label, "stopped", error.message)
+            self.stopped(label, error)
+            return
+        if arrivals.files:
+            self.plan(window, arrivals)
+        elif before is not None and before.state == "done":
+            return
+        elif (arrivals.absent and not seen) or self.state.was_replaced(label):
+            self.missing(label, arrivals.absent or "its changed files are gone")
+        else:
+            self.state.mark(label, "done", "no rows" if not seen else "what stopped it is gone")
+            self.tell(label, "done", detail="no rows in its files" if not seen else "what stopped it is gone")
+
+    def missing(self, label: str, why: str) -> None:
+        """There is nothing at the window's path."""
+        half = self.state.was_replaced(label)
+        if self.job.missing == "done" and not half:
+            self.state.mark(label, "done", why)
+            self.tell(label, "done", detail=why)
+            return
+        self.state.mark(label, "waiting", why)
+        self.tell(label, "waiting", detail=f"{why}, and a part of it was sent" if half else why)
+        if self.job.missing == "stop":
+            raise UnreadableExport(
+                f"window {label} has no files: {why}",
+                hint="bring the export, or say `missing: wait` or `missing: done` in the job file",
+            )
+
+    # -- planning ------------------------------------------------------------------------------------
+
+    def plan(self, window: Window, arrivals: Arrivals) -> None:
+        """Plan what is new in a window; send it if the gates let it."""
+        label, number = window.label, self.state.next_number(window.label)
+        place = plan_directory(self.root, label, number)
+        attempt = self.state.attempt(self.state.begin(label, number))
+        started = time.monotonic()
+        try:
+            with self.watching.reading(label) as told:
+                plan = plan_export(self.request(window, arrivals, place), lambda *read: self.reading(told, *read))
+        except (UnreadableExport, UnfitExport) as error:
+            self.state.stop(attempt, error.message)
+            self.stopped(label, UnreadableExport(error.message, hint=error.hint), attempt)
+            return
+        write_report(place, plan)
+        self.state.note(attempt.id, seconds=time.monotonic() - started, **counts_of(plan))
+        stops = [gate.detail for gate in plan.gates if gate.level == "stop"]
+        events = plan.events.phases.get("events", 0)
+        if self.job.person_properties == "final" and events:
+            # The oldest word would win: fill-only is never corrected by a later window (DESIGN 12).
+            stops.append(f"it holds {events} events, and `persons: {{properties: final}}` is for profiles alone")
+        if stops:
+            self.gated(attempt, plan, place, "; ".join(stops))
+        elif self.dry_run:
+            self.state.record(attempt, parts_of(plan, self.job.folder), all_of(place), Seen.of(plan, place))
+            self.tell(label, "planned", attempt)
+            shutil.rmtree(place.path)
+        elif not plan.events.made:
+            self.record(attempt, plan, place)
+        else:
+            self.state.send(attempt)
+            self.send(self.state.attempt(attempt.id), plan, place)
+
+    def request(self, window: Window, arrivals: Arrivals, place: Directory) -> PlanRequest:
+        """What `backcast plan` would be asked."""
+        job = self.job
+        return PlanRequest(
+            sources=arrivals.files,
+            directory=place.path,
+            mapping=job.mapping,
+            target=job.to,
+            zones=job.zones,
+            settings=job.settings,
+            name=job.import_name,
+            collapse_identical=job.collapse,
+            exclude_ids=job.exclude_ids,
+            allow_key_conflicts=job.key_conflicts,
+            max_rejects=job.max_rejects,
+            workers=self.workers,
+            as_of=job.as_of(window),
+            series=Series(self.state.settled, self.state.known, job.most_merges),
+            person_properties=job.person_properties,
+            profile_policy="fill-only",
+            earlier=self.merged_before(),
+        )
+
+    def merged_before(self) -> list[Path]:
+        """The plans whose merges a new one must not contradict; none where merges are held back."""
+        if self.job.most_merges is None:
+            return []
+        plans = sorted(windows_folder(self.job.state).glob("*/plan-*"))
+        return [path for path in plans if was_applied(Directory(path).ledger)]
+
+    def reading(self, told: Reading, rows: int, length: int) -> None:
+        """Called while a plan is made: nothing is at stake yet, so an end may come at once."""
+        self.check()
+        told(rows, length)
+
+    def gated(self, attempt: Attempt, plan: Plan, place: Directory, detail: str) -> None:
+        """A gate stopped the plan."""
+        self.state.stop(attempt, detail)
+        hint = "mend its files, the mapping or the job; the next run plans it again"
+        if not self.dry_run:
+            hint = f"see {place.report_html}; {hint}"
+        error = UnsafePlan(f"window {attempt.window} is stopped: {detail}", hint=hint)
+        self.stopped(attempt.window, error, attempt, plan)
+
+    def stopped(
+        self, label: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None
+    ) -> None:
+        """This window cannot go on; others can."""
+        self.troubles.append(error)
+        detail = error.message.removeprefix(f"window {label} is stopped: ")
+        self.tell(label, "stopped", attempt, detail=detail, plan=plan)
+
+    # -- sending -------------------------------------------------------------------------------------
+
+    def send(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
+        """Send a plan, or what is left of it, and record the window. Raises what stops the sending."""
+        standing = status(plan, place)
+        if standing.unsent or standing.totals.in_doubt:
+            try:
+                with self.watching.sending(attempt.window, plan.events.made) as told:
+                    outcome = apply_plan(
+                        plan, place, self.order(plan), interrupted=self.interrupted, progress=told,
+                        warn=self.watching.warn,
+                    )  # fmt: skip
+            except StalePlan as error:
+                self.replace(attempt, plan, place, error)
+                return
+            problem = add_applied(place, plan)
+            if problem:
+                self.watching.warn(problem)
+            totals = read_totals(place.ledger)
+            seconds = attempt.seconds + outcome.seconds
+            self.state.note(attempt.id, seconds=seconds, sent=totals.settled, refused=totals.refused)
+            if isinstance(outcome.problem, StalePlan):
+                self.replace(attempt, plan, place, outcome.problem)
+                return
+            if outcome.problem is not None or not outcome.balanced:
+                self.tell(attempt.window, "unfinished", attempt, detail=_left(outcome), plan=plan)
+                raise outcome.problem or Unfinished(
+                    f"window {attempt.window} is not sent to its end: {_left(outcome)}",
+                    hint="run the same command again to resume",
+                )
+        self.record(attempt, plan, place)
+
+    def order(self, plan: Plan) -> ApplyRequest:
+        """What `backcast apply` would be asked. The job file's target is the consent, its `merges` the approval."""
+        from pipeline.delivery.outcome import Pace
+
+        return ApplyRequest(
+            self.job.to, self.project_key, pace=Pace(rate=self.job.rate), workers=self.workers,
+            approve_merges=plan.events.phases.get("identities", 0), answered=self.state.sent_before(),
+        )  # fmt: skip
+
+    def record(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
+        """Everything of the plan is settled or refused: the window is done."""
+        totals = read_totals(place.ledger)
+        settled = settled_of(place, read_places(place.ledger, "settled"))
+        self.state.record(
+            attempt, parts_of(plan, self.job.folder), settled, Seen.of(plan, place),
+            sent=totals.settled, refused=totals.refused, proof="pending" if self.proving and totals.settled else "",
+        )  # fmt: skip
+        self.tell(attempt.window, "done", attempt, plan=plan)
+        if totals.refused:
+            error = refusal(place)
+            hint = f"{error.hint}; they are sent again only if their file changes"
+            self.troubles.append(Refused(f"window {attempt.window}: {error.message}", status=error.status, hint=hint))
+
+    def replace(self, attempt: Attempt, plan: Plan, place: Directory, error: StalePlan) -> None:
+        """What was sealed is no more: keep what was settled, and plan the rest anew."""
+        totals = read_totals(place.ledger)
+        settled = settled_of(place, read_places(place.ledger, "settled"))
+        doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
+        detail = f"{totals.settled} events are settled{doubt}; {error.message}"
+        self.state.replace(attempt, settled, Seen.of_half(place), detail, sent=totals.settled, refused=totals.refused)
+        self.tell(attempt.window, "replaced", attempt, detail=detail, plan=plan)
+
+    def tell(
+        self,
+        label: str,
+        outcome: str,
+        attempt: Attempt | None = None,
+        *,
+        detail: str = "",
+        plan: Plan | None = None,
+    ) -> None:
+        """Say what came of a window, and where its plan stands."""
+        where = state = ""
+        if attempt is not None:
+            attempt = self.state.attempt(attempt.id)
+            place = plan_directory(self.root, label, attempt.number)
+            where = "" if self.dry_run else str(place.path)
+            state = str(standing_of(plan, place).state) if plan is not None else ""
+        ended = WindowRun(label, outcome, where, attempt, detail, state)
+        self.done.append(ended)
+        self.watching.ended(ended)
+
+
+def _left(outcome: Outcome) -> str:
+    return f"{outcome.unsent} events unsent, {outcome.counts.in_doubt} in doubt"

@@ -1,0 +1,263 @@
+"""The one writer's view of a ledger: durable moments, and what is written in them."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from pipeline.config import Secret
+from pipeline.errors import BrokenLedger
+from pipeline.ledger.marker import lost, read_marker, write_marker
+from pipeline.ledger.opening import check_key, connect, hold, prepare, release, settle_directory, trouble, untaken
+from pipeline.ledger.queries import copy_ledger, totals_in
+from pipeline.ledger.schema import Place, Totals, now
+
+Watch = Callable[[str, Sequence[str]], None]
+"""Called around each moment with `before` or `after` its commit, and the names of what is written in it."""
+
+
+class Ledger:
+    """Use between `open` and `close`. `Ledger(None)` is a file that is gone once it is closed, for a dry run.
+
+    Such a one begins where the ledger `like` stands, which is only read. `watch` sees every transition of the ledger:
+    whoever ends the process there has found a crash point. Several threads may use it: whoever reads waits for the
+    moment of another to end.
+    """
+
+    def __init__(
+        self, path: Path | None, watch: Watch = lambda stage, steps: None, *, like: Path | None = None
+    ) -> None:
+        self.path = path
+        self._like = like
+        self.run = 0
+        self._watch = watch
+        self._steps: list[str] = []
+        self._durable = True
+        self._turn = threading.RLock()
+        self._lock: IO[bytes] | None = None
+        self._opened: sqlite3.Connection | None = None
+
+    # -- opening -------------------------------------------------------------------------------------
+
+    def open(
+        self, plan_digest: str, version: str, target: str, key: Secret | None = None, *, rotated: bool = False
+    ) -> Ledger:
+        """Open for writing, alone. `key` is the project's: another than before is refused, unless it was `rotated`.
+
+        Raises Busy, BrokenLedger, UnsafePlan, UsageError, Unfinished; then nothing is left open.
+        """
+        try:
+            fresh, marker = False, None
+            if self.path is not None:
+                self._lock = hold(self.path, "this plan")
+                fresh, marker = not self.path.exists(), read_marker(self.path)
+                if fresh and marker is not None:
+                    raise lost(self.path, marker)
+            self._opened = connect(self.path)
+            if self._like is not None:
+                copy_ledger(self._like, self._opened)
+            with self.moment():
+                self._steps.append("open")
+                marker = prepare(self._db, self.path or self._like, plan_digest, target, marker)
+                if key is not None:
+                    check_key(self._db, self.path, key, rotated=rotated)
+                self.run = self._insert_run(version)
+            if self.path is not None:
+                if fresh:
+                    settle_directory(self.path)
+                # After the ledger, so that no crash leaves it alone; before anything can be sent.
+                self._watch("before", ("mark",))
+                write_marker(self.path, marker)
+                self._watch("after", ("mark",))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        assert self._opened is not None, "the ledger is not open"
+        return self._opened
+
+    def _insert_run(self, version: str) -> int:
+        cursor = self._db.execute("insert into runs (started, version) values (?, ?)", (now(), version))
+        return int(cursor.lastrowid or 0)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def moment(self, *, durable: bool = True) -> Iterator[None]:
+        """One step: everything inside it is in the ledger when it ends, or none of it.
+
+        A `durable` one outlives a power loss from then on; any other outlives a crash of this process, and a power
+        loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or somebody
+        else holds the file.
+        """
+        with self._turn:
+            try:
+                if durable != self._durable:
+                    self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+                    self._durable = durable
+                self._db.execute("begin immediate")
+                try:
+                    yield
+                    self._watch("before", tuple(self._steps))
+                    self._db.execute("commit")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("rollback")
+                    raise
+                self._watch("after", tuple(self._steps))
+            except sqlite3.Error as error:
+                raise trouble(self.path, error) from None
+            finally:
+                self._steps.clear()
+
+    def begin(self, place: Place, size: int) -> None:
+        """About to send. A batch that waits, or an earlier attempt that is in doubt, is begun again.
+
+        Raises BrokenLedger where one of its events was settled or refused before: nothing is sent twice.
+        """
+        self._steps.append("begin")
+        done = self._db.execute(
+            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
+            " select :phase, :block, :first, :last, 'begun', :bytes, :run, :now where not exists (select 1 from batches"
+            " where phase = :phase and block = :block and first <= :last and last >= :first"
+            " and state in ('settled', 'refused'))"
+            " on conflict do update set state = 'begun', bytes = excluded.bytes, run = excluded.run,"
+            " begun = excluded.begun where state in ('begun', 'waiting')",
+            {**place._asdict(), "bytes": size, "run": self.run, "now": now()},
+        )
+        if done.rowcount != 1:
+            raise BrokenLedger(
+                f"{self.path} has an end already for events {place.first} to {place.last} of block {place.block}",
+                hint="nothing was sent twice; report this, with the ledger",
+            )
+
+    def settle(self, place: Place, status: int) -> None:
+        """The batch was taken, by the try after those that are known to have failed."""
+        self._end("settle", place, "settled", status, "", tries=1)
+
+    def split(self, place: Place, halves: Sequence[tuple[Place, int]], status: int, detail: str) -> None:
+        """The batch was refused as a whole; its halves, each with its bytes, wait as rows of their own."""
+        self._end("split", place, "split", status, detail)
+        self._wait(halves)
+
+    def cut(self, place: Place, size: int, pieces: Sequence[tuple[Place, int]]) -> None:
+        """A batch that was never begun is larger than the service takes: its pieces wait as rows of their own."""
+        self._steps.append("cut")
+        self._db.execute(
+            "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, detail)"
+            " values (?,?,?,?,'split',?,?,?,?,'larger than the service takes')",
+            (*place, size, self.run, now(), now()),
+        )
+        self._wait(pieces)
+
+    def _wait(self, pieces: Sequence[tuple[Place, int]]) -> None:
+        self._db.executemany(
+            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
+            " values (?,?,?,?,'waiting',?,?,?)",
+            [(*piece, size, self.run, now()) for piece, size in pieces],
+        )
+
+    def refuse(self, place: Place, uuid: str, status: int, detail: str) -> None:
+        """One event was refused for good."""
+        self._end("refuse", place, "refused", status, detail)
+        self._db.execute(
+            "insert or replace into refused_events values (?,?,?,?,?,?)",
+            (place.phase, place.block, place.first, uuid, status, detail),
+        )
+
+    def withhold(self, place: Place) -> None:
+        """It never left, or was turned away untouched: it waits to be sent as it stands."""
+        self._steps.append("withhold")
+        self._db.execute(
+            "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", place
+        )
+
+    def failed(self, place: Place, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
+        """One try that did not settle its batch, which stays begun: in doubt until something else is known."""
+        self._steps.append("try")
+        self._db.execute(
+            "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
+            (*place, self.run, number, at, round(seconds, 3), status, detail),
+        )
+        self._db.execute(
+            "update batches set tries = tries + 1, status = coalesce(?, status), detail = ?"
+            " where phase = ? and block = ? and first = ? and last = ?",
+            (status, detail, *place),
+        )
+
+    def _end(self, step: str, place: Place, state: str, status: int, detail: str, *, tries: int = 0) -> None:
+        self._steps.append(step)
+        self._db.execute(
+            "update batches set state = ?, tries = tries + ?, status = ?, detail = ?, ended = ?"
+            " where phase = ? and block = ? and first = ? and last = ?",
+            (state, tries, status, detail, now(), *place),
+        )
+
+    def learn(self, batch_bytes: int) -> None:
+        """The service takes no larger request than this."""
+        self._steps.append("learn")
+        self._db.execute("insert or replace into meta values ('batch_bytes', ?)", (str(batch_bytes),))
+
+    def finish(self, outcome: str) -> None:
+        """Write down how this run ended."""
+        with self.moment(durable=False):
+            self._steps.append("finish")
+            self._db.execute("update runs set ended = ?, outcome = ? where id = ?", (now(), outcome, self.run))
+
+    def close(self) -> None:
+        """Let go of the file and of the lock. May be called twice."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+        if self._lock is not None:
+            release(self._lock)
+            self._lock = None
+
+    # -- reading what was written --------------------------------------------------------------------
+
+    def rows_of(self, phase: str, block: int) -> list[tuple[Place, str]]:
+        """The batches of one block that are known, with their states, in event order."""
+        found = self._read(
+            "select first, last, state from batches where phase = ? and block = ? order by first, last", phase, block
+        )
+        return [(Place(phase, block, first, last), state) for first, last, state in found]
+
+    def blocks_begun(self, phase: str) -> set[int]:
+        """Blocks that have rows at all."""
+        return {row[0] for row in self._read("select distinct block from batches where phase = ?", phase)}
+
+    def doubted(self) -> set[Place]:
+        """The batches that are in doubt."""
+        return {
+            Place(*row) for row in self._read("select phase, block, first, last from batches where state = 'begun'")
+        }
+
+    def answered(self) -> bool:
+        """Whether somebody answered at the target in an earlier run, or may have got a request."""
+        with self._turn:
+            return not untaken(self._db)
+
+    def learned(self) -> int | None:
+        """The largest request that the service takes, where it refused a larger one."""
+        rows = self._read("select value from meta where key = 'batch_bytes'")
+        return int(rows[0][0]) if rows else None
+
+    def batches_begun(self) -> int:
+        """The batches of this run: those that it began, and the pieces it made of them."""
+        return int(self._read("select count(*) from batches where run = ?", self.run)[0][0])
+
+    def totals(self) -> Totals:
+        """Events by state, and the batches that they are in."""
+        with self._turn:
+            return totals_in(self._db)
+
+    def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._turn:
+            return self._db.execute(query, values).fetchall()

@@ -1,0 +1,60 @@
+"""What the management API keeps: JSON documents by kind, project and id, in the same database as the events.
+
+All are held in memory; each change is written through before it is seen, so a file has them after a restart. A
+deleted document leaves its id behind, so that a seed does not bring it back.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from pipeline.local_service.store import Store
+
+from .call import Json
+
+Kind = Literal["hog_function", "session_recording", "sharing"]
+
+_TABLE = "CREATE TABLE IF NOT EXISTS documents (kind VARCHAR, project BIGINT, id VARCHAR, body VARCHAR)"
+
+
+class Documents:
+    """The documents of one database. One thread at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held: dict[tuple[str, int], dict[str, Json | None]] = {}
+        with store.transaction() as connection:
+            connection.execute(_TABLE)
+            for kind, project, id, body in connection.execute("SELECT * FROM documents ORDER BY rowid").fetchall():
+                self._held.setdefault((kind, project), {})[id] = None if body is None else json.loads(body)
+
+    def all(self, kind: Kind, project: int) -> list[Json]:
+        """Every document of a kind, in the order of its making. What is given must not be changed."""
+        return [document for document in self._held.get((kind, project), {}).values() if document is not None]
+
+    def get(self, kind: Kind, project: int, id: str) -> Json | None:
+        """One document, or None. What is given must not be changed."""
+        return self._held.get((kind, project), {}).get(id)
+
+    def known(self, kind: Kind, project: int, id: str) -> bool:
+        """Whether there is such a document, or was one."""
+        return id in self._held.get((kind, project), {})
+
+    def put(self, kind: Kind, project: int, *documents: Json) -> None:
+        """Keep documents under their `id`, all or none. Raises Unavailable."""
+        self._write(kind, project, {str(document["id"]): document for document in documents})
+
+    def remove(self, kind: Kind, project: int, id: str) -> None:
+        """Forget a document, but not that there was one. Raises Unavailable."""
+        self._write(kind, project, {id: None})
+
+    def _write(self, kind: Kind, project: int, changed: dict[str, Json | None]) -> None:
+        rows = [(kind, project, id, None if body is None else json.dumps(body)) for id, body in changed.items()]
+        if not rows:
+            return
+        with self._store.transaction() as connection:
+            keys = [row[:3] for row in rows]
+            connection.executemany("DELETE FROM documents WHERE kind = ? AND project = ? AND id = ?", keys)
+            connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", rows)
+        self._held.setdefault((kind, project), {}).update(changed)

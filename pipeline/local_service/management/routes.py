@@ -1,0 +1,193 @@
+"""The door of the management API: from a request to an operation and back.
+
+In this order: the key (401), the project (404, 403), the method (405), the scope (403), the rate (429), the body (413,
+415, 400), and then the operation itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from pipeline.local_service.keys import Keyring
+from pipeline.local_service.query import answer
+from pipeline.local_service.query_runner import Queries
+from pipeline.local_service.reading import whole_body
+from pipeline.local_service.settings import Settings
+from pipeline.local_service.store import Store, Unavailable
+
+from . import function_runs, hog_functions, projects, recordings
+from .body import read_body
+from .call import Call, Json, Reply, State
+from .documents import Documents
+from .errors import ApiError, BareError, not_allowed, not_found
+from .instants import iso
+from .operations import PROJECTS, WITH_BODY, Operation, paths
+from .scopes import caller_of, check_scope, project_for
+from .seeds import sow
+from .throttle import Throttle
+
+Result = TypeVar("Result")
+Work = Callable[[State, Call], Reply]
+HANDLERS: dict[str, Work] = {
+    "hog_functions_list": hog_functions.list_functions,
+    "hog_functions_create": hog_functions.create,
+    "hog_functions_retrieve": hog_functions.retrieve,
+    "hog_functions_update": hog_functions.update,
+    "hog_functions_replace": hog_functions.update,
+    "hog_functions_delete": hog_functions.delete,
+    "hog_functions_rearrange": hog_functions.rearrange,
+    "hog_functions_broadcast": function_runs.broadcast,
+    "hog_functions_invoke": function_runs.invoke,
+    "hog_functions_logs": function_runs.logs,
+    "hog_functions_metrics": function_runs.metrics,
+    "hog_functions_metrics_totals": function_runs.metrics_totals,
+    "hog_functions_icon": function_runs.icon,
+    "hog_functions_icons": function_runs.icons,
+    "recordings_list": recordings.list_recordings,
+    "recordings_retrieve": recordings.retrieve,
+    "recordings_update": recordings.update,
+    "recordings_replace": recordings.update,
+    "recordings_delete": recordings.delete,
+    "recordings_sharing": recordings.sharing,
+    "recordings_sharing_refresh": recordings.refresh_sharing,
+    "projects_list": projects.list_projects,
+    "projects_retrieve": projects.retrieve,
+}
+"""Every operation but the query, which runs beside the others."""
+ALIAS = "/api/environments"
+"""Another name of `/api/projects` (service-behaviour 5.1)."""
+QUERY_LIMIT = 1024 * 1024
+"""Bytes of the body of a query."""
+_HOST = re.compile(r"[A-Za-z0-9.\-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
+
+
+class Management:
+    """The management API over one store. It holds a thread until it is closed.
+
+    Raises BadSeed, and Unavailable where the store cannot keep it.
+    """
+
+    def __init__(
+        self, store: Store, keys: Keyring, settings: Settings, queries: Queries, seed: Mapping[str, Any]
+    ) -> None:
+        self.state = State(Documents(store), store, keys, settings)
+        sow(self.state, seed, iso(settings.clock()))
+        self._throttle = Throttle()
+        self._queries = queries
+        self._worker = ThreadPoolExecutor(1, "service-management")
+
+    def close(self) -> None:
+        """Let go of the thread."""
+        self._worker.shutdown()
+
+    def routes(self) -> list[Route]:
+        """Every path with and without a final slash, under both its names, and a 404 for the rest of `/api`."""
+        found = []
+        for path, methods in paths(observed=self.state.observed).items():
+            for spelled in (path, path.replace(PROJECTS, ALIAS, 1)):
+                for slash in ("", "/"):
+                    found.append(Route(spelled + slash, _Door(self, methods)))
+        return [*found, Route("/api/{rest:path}", _Door(self, {}))]
+
+    async def hog_functions(self, project: int) -> list[Json]:
+        """The full records of a project's hog functions, the deleted ones too. They must not be changed."""
+        return await self._in(self._worker, lambda: self.state.documents.all("hog_function", project))
+
+    async def respond(self, request: Request, methods: Mapping[str, Operation]) -> Response:
+        """The answer to a request to a path that has these methods."""
+        allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
+        if methods and request.method == "OPTIONS":
+            return Response(headers={"Allow": allowed})
+        try:
+            reply = await self._answered(request, methods, allowed)
+        except BareError as error:
+            if error.body is None:
+                return Response(status_code=error.status, headers=error.headers)
+            return JSONResponse(error.body, error.status, error.headers)
+        except ApiError as error:
+            return JSONResponse(error.envelope, error.status, error.headers)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        if reply.body is None:
+            return Response(reply.content, reply.status, reply.headers, reply.media_type)
+        return JSONResponse(reply.body, reply.status, reply.headers)
+
+    async def _answered(self, request: Request, methods: Mapping[str, Operation], allowed: str) -> Reply:
+        settings = self.state.settings
+        is_query = any(one.name == "query" for one in methods.values())
+        body = await whole_body(request, QUERY_LIMIT if is_query else settings.management_body_limit)
+        if not methods:
+            raise not_found("Endpoint not found.")
+        caller = caller_of(request.headers.get("authorization"), self.state.keys)
+        given = request.path_params.get("project_id")
+        project = None if given is None else project_for(caller, given, self.state.keys)
+        operation = methods.get("GET" if request.method == "HEAD" else request.method)
+        if operation is None:
+            raise not_allowed(request.method, allowed)
+        check_scope(caller, operation, observed=self.state.observed)
+        if settings.management_rates == "on" and operation.name != "query":
+            self._throttle.check(project.id if project else 0, operation.analytics, settings.clock())
+        if body is None:
+            raise ApiError(413, "invalid_request", "payload_too_large", "The request body is too large.")
+        if operation.name == "query":
+            assert project is not None
+            found = await _served(answer(request, body, project.id, self._queries, settings))
+            return Reply(content=found, media_type="application/json")
+        writes = operation.method in WITH_BODY
+
+        def work() -> Reply:
+            call = Call(
+                operation=operation,
+                caller=caller,
+                project=project,
+                ids=request.path_params,
+                query=request.query_params.multi_items(),
+                body=read_body(body, request.headers.get("content-type", "")) if writes else {},
+                address=_address(request),
+                now=iso(settings.clock()),
+            )
+            return HANDLERS[operation.name](self.state, call)
+
+        return await self._in(self._worker, work)
+
+    async def _in(self, worker: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+        return await _served(asyncio.get_running_loop().run_in_executor(worker, work))
+
+
+async def _served(work: Awaitable[Result]) -> Result:
+    try:
+        return await work
+    except Unavailable:
+        raise ApiError(503, "server_error", "error", "The service cannot store now; try again.") from None
+
+
+class _Door:
+    """All methods of one path."""
+
+    def __init__(self, management: Management, methods: Mapping[str, Operation]) -> None:
+        self._management = management
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = await self._management.respond(request, self._methods)
+        await response(scope, receive, send)
+
+
+def _address(request: Request) -> str:
+    """The URL of a request without its query, by the host that the client named."""
+    host = request.headers.get("host", "")
+    if not _HOST.fullmatch(host):
+        name, port = request.scope.get("server") or ("localhost", None)
+        host = f"{name}:{port}" if port else str(name)
+    return f"{request.url.scheme if host else 'http'}://{host}{quote(request.scope['path'])}"

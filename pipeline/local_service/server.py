@@ -1,0 +1,235 @@
+"""Run the local service: in a thread beside a program, or until somebody stops it.
+
+It listens on 127.0.0.1 only. Keys are in no log: requests are not logged at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from .app import EVENT_ROUTES, create_app
+from .faults import Tally, read_script
+from .faults.middleware import Connection, Faulty, tallies
+from .keys import Keyring, generated
+from .profiles import GroupProfile, IngestionWarning, PersonProfile, groups, persons, warnings
+from .query_runner import Queries
+from .settings import Settings
+from .store import Store
+
+HOST = "127.0.0.1"
+GRACE = 0.5
+"""Seconds at the end in which a client may go on sending what it has begun; then its connection is closed."""
+PATIENCE = 5
+"""Seconds at the end after which whatever still runs is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """One event as it is after copies collapsed; `timestamp` is ISO 8601 with microseconds and Z."""
+
+    uuid: str
+    event: str
+    distinct_id: str
+    timestamp: str
+    properties: str
+    historical_migration: bool
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready, and calls `closing` when it is asked to end."""
+
+    def __init__(self, config: uvicorn.Config, closing: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._closing = closing
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing()
+        giving_up = asyncio.get_running_loop().call_later(GRACE, self._hang_up)
+        await super().shutdown(sockets)
+        giving_up.cancel()
+
+    def _hang_up(self) -> None:
+        for connection in tuple(self.server_state.connections):
+            connection.transport.close()
+
+
+class LocalService:
+    """The local service as something held open.
+
+        with LocalService() as service:
+            ...service.url, service.capture_key, service.personal_key, service.count()
+
+    `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None makes
+    project 1 with new keys; `faults` is a script of misbehaviour (see `pipeline.local_service.faults`), drawn by
+    `fault_seed`; `seed` holds hog functions and recordings that are there from the start. Raises OSError where the
+    port is taken, BadFault, BadSeed.
+    """
+
+    def __init__(
+        self,
+        store: Path | str | None = None,
+        *,
+        port: int = 0,
+        keys: Keyring | None = None,
+        settings: Settings | None = None,
+        faults: Sequence[str] = (),
+        fault_seed: int = 0,
+        seed: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._faults = read_script(faults, fault_seed)
+        self.keys = keys if keys is not None else generated()
+        settings = settings or Settings()
+        self.store = Store(None if store is None else Path(store), settings)
+        self._queries = Queries(self.store, settings)
+        try:
+            self._socket = _listening(port)
+        except OSError:
+            self.store.close()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://{HOST}:{self.port}"
+        try:
+            app: Any = create_app(self.store, self._queries, self.keys, settings, seed or {})
+        except Exception:
+            self._socket.close()
+            self.store.close()
+            raise
+        if self._faults:
+            app = Faulty(app, self._faults, fault_seed, EVENT_ROUTES, lambda: self._server.should_exit)
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=Connection if self._faults else "auto",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="on",
+                ws="none",
+                loop="asyncio",
+                timeout_graceful_shutdown=PATIENCE,
+            ),
+            self._interrupt,
+        )
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> LocalService:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> LocalService:
+        """Serve from a thread; returns once requests are answered."""
+        self._thread = threading.Thread(target=self._run, name="local-service", daemon=True)
+        self._thread.start()
+        self._server.ready.wait()
+        return self
+
+    def serve(self) -> None:
+        """Serve from this thread until interrupted (SIGINT or SIGTERM), then close."""
+        try:
+            self._run()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Finish what is being taken, end what is being read, stop listening, close the database.
+
+        May be called twice.
+        """
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._socket.close()
+        self._queries.close()
+        self.store.close()
+
+    def _interrupt(self) -> None:
+        self._queries.stop()
+        self.store.interrupt()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._server.ready.set()
+
+    @property
+    def project_id(self) -> int:
+        """The first project."""
+        return self.keys.projects[0].id
+
+    @property
+    def capture_key(self) -> str:
+        """The capture key of the first project."""
+        return self.keys.projects[0].capture_key
+
+    @property
+    def personal_key(self) -> str:
+        """The first personal key."""
+        return next(iter(self.keys.personal))
+
+    @property
+    def faults(self) -> list[Tally]:
+        """What each fault of the script met and did so far."""
+        return tallies(self._faults)
+
+    def count(self) -> int:
+        """How many events there are after copies collapsed."""
+        return self.store.count()
+
+    def events(self, project_id: int | None = None) -> list[Landed]:
+        """What landed in a project (by default the first), after copies collapsed, by time and uuid."""
+        found = self.store.select(
+            "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM events "
+            "ORDER BY timestamp, uuid, event, distinct_id",
+            self.project_id if project_id is None else project_id,
+        )
+        return [Landed(*row) for row in found]
+
+    def persons(self, project_id: int | None = None) -> list[PersonProfile]:
+        """The persons of a project (by default the first), by their first id."""
+        return persons(self.store, self.project_id if project_id is None else project_id)
+
+    def groups(self, project_id: int | None = None) -> list[GroupProfile]:
+        """The groups of a project (by default the first), by type and key."""
+        return groups(self.store, self.project_id if project_id is None else project_id)
+
+    def warnings(self, project_id: int | None = None) -> list[IngestionWarning]:
+        """What the service did to accepted events without telling the sender, in the order of their acceptance."""
+        return warnings(self.store, self.project_id if project_id is None else project_id)
+
+    def select(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of an SQL query of the caller's own over the first project's views."""
+        return self.store.select(sql, self.project_id)
+
+
+def _listening(port: int) -> socket.socket:
+    """A listener whose protocol is said: only then does asyncio turn off Nagle's algorithm for what it accepts, which
+    would hold every answer on a kept connection for 40 ms."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,74 @@
+"""The types that a property can be made to have; what cannot be converted raises BadValue and stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+from pipeline import values
+from pipeline.json_limits import unsendable
+from pipeline.mapper.runtime import encode, text_of
+from pipeline.values import FALSE, TRUE, BadValue, Value
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
+def as_number(value: Value) -> Value:
+    """Text that is a JSON number, as that number, digit for digit."""
+    text = (values.text(value) or "").strip()
+    if not _NUMBER.fullmatch(text):
+        raise BadValue(f"not a number: {text[:60]!r}")
+    if problem := unsendable(text.encode()):
+        raise BadValue(problem)
+    return value if type(value) is not str and not _is_text(value) else Raw(text.encode())
+
+
+def as_text(value: Value) -> Value:
+    """Anything as a text: a number's own digits, an object's JSON."""
+    return value if _is_text(value) else text_of(value)
+
+
+def as_boolean(value: Value) -> Value:
+    """true/false, 1/0, yes/no, t/f, in any case."""
+    text = (values.text(value) or "").strip().lower()
+    if text in {"true", "1", "yes", "t"}:
+        return TRUE
+    if text in {"false", "0", "no", "f"}:
+        return FALSE
+    raise BadValue(f"neither true nor false: {text[:60]!r}")
+
+
+def as_json(value: Value) -> Value:
+    """Text that holds JSON, as that JSON."""
+    if not _is_text(value):
+        return value
+    text = (values.text(value) or "").strip()
+    try:
+        held: Raw = msgspec.json.decode(text.encode(), type=Raw)
+        msgspec.json.decode(held)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadValue(f"not JSON: {error}") from None
+    if problem := unsendable(bytes(held)):
+        raise BadValue(problem)
+    return held
+
+
+def as_list(value: Value) -> Value:
+    """A list; a single value becomes a list of one."""
+    return Raw(encode(values.items(value) or []))
+
+
+CONVERT: dict[str, Callable[[Value], Value]] = {
+    "number": as_number,
+    "text": as_text,
+    "boolean": as_boolean,
+    "json": as_json,
+    "list": as_list,
+}
+
+
+def _is_text(value: Value) -> bool:
+    return type(value) is str or (type(value) is Raw and bytes(value)[:1] == b'"')

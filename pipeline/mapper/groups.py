@@ -1,0 +1,100 @@
+"""What a row says of groups: those of its event, and the state of one.
+
+The service takes one key of each type, numbers types as they arrive, for good, and has five of them
+(service-behaviour 1.10).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw
+
+from pipeline import values
+from pipeline.mapper.runtime import Warnings, can_be_sent, encode, item_of, members_of, opened, text_of
+from pipeline.models import Fault, GroupUpdate, Skip
+from pipeline.values import Value
+
+
+def own_groups(properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
+    """`add_groups` of what the row itself has as `$groups`, which stays as it stands where nothing in it changes.
+
+    What is no object is left alone, as the service does with it (service-behaviour 1.10).
+    """
+    found = members_of(properties.get("$groups"))
+    if all(_is_key(value) and (not chosen or kind in chosen) for kind, value in found.items()):
+        return ""
+    del properties["$groups"]
+    return add_groups(found, properties, chosen)
+
+
+def _is_key(value: Value) -> bool:
+    """Whether a value is one key of a group, and neither blank nor a list of them."""
+    listed = values.items(value)
+    return listed is not None and len(listed) == 1 and listed[0] is value and bool((text_of(value) or "").strip())
+
+
+def add_groups(found: dict[str, Value], properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
+    """Set `$groups`: the first key of each type; a list of keys stays whole as the property `<type>_ids`.
+
+    So do the keys of a type that is not among `chosen`: the service would give it a place of its own for good. Gives
+    the names of those types, with commas.
+    """
+    firsts: dict[str, str] = {}
+    left: list[str] = []
+    for kind, value in found.items():
+        key = text_of(item_of(value, 0))
+        if key is None or not key.strip():
+            continue
+        if chosen and kind not in chosen:
+            properties.setdefault(f"{kind}_ids", value)
+            left.append(kind)
+            continue
+        firsts[kind] = key
+        listed = values.items(value)
+        if listed is not None and (len(listed) > 1 or listed[0] is not value):
+            properties.setdefault(f"{kind}_ids", value)
+    if firsts:
+        properties["$groups"] = Raw(encode(firsts))
+    return ", ".join(left)
+
+
+def group_updates(
+    value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+) -> list[GroupUpdate | Skip]:
+    """One update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
+    updates: list[GroupUpdate | Skip] = []
+    for kind, keyed in (opened(value) or {}).items():
+        for key, held in (opened(keyed) or {}).items():
+            updates += group_update(kind, key, held, time, received, warnings)
+    return updates or [Skip("empty_group_update")]
+
+
+def group_notes(
+    value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+) -> tuple[list[GroupUpdate], Warnings]:
+    """The updates in an object of type → key → properties that a row has beside its event, and the warnings.
+
+    A group that could not be sent is left out with the warning `bad_value`: it is no reason to lose the event. Blank
+    types and keys, and groups without properties, say nothing. Raises BadValue for other shapes.
+    """
+    updates: list[GroupUpdate] = []
+    for kind, keyed in (opened(value) or {}).items():
+        for key, held in (opened(keyed) or {}).items():
+            properties = opened(held)
+            if not properties or not kind.strip() or not key.strip():
+                continue
+            if can_be_sent(f"${kind}_{key}"):
+                updates.append(GroupUpdate(kind, key, time, properties, received))
+            else:
+                warnings += (("bad_value", f"of a group that cannot be sent: {kind[:40]!r} {key[:40]!r}"),)
+    return updates, warnings
+
+
+def group_update(
+    kind: str | None, key: str | None, value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+) -> list[GroupUpdate | Skip]:
+    """The update of one group. Raises BadValue where its properties are no object."""
+    if not kind or not key or kind.isspace() or key.isspace():
+        return [Skip("empty_group_update")]
+    return [GroupUpdate(kind, key, time, opened(value) or {}, received, warnings)]

@@ -1,0 +1,96 @@
+"""Where mapping files stand, and which of them fits a row."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper.compiler import Mapper, compile_mapping
+from pipeline.mapper.language import Mapping
+from pipeline.mapper.loader import parse
+from pipeline.mapper.references import find, members
+from pipeline.models import Options
+from pipeline.values import Record
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def folder() -> Path:
+    """The folder of the shipped mappings: in the installed package, else at the root of the repository."""
+    bundled = _PACKAGE / "_bundled" / "mappings"
+    return bundled if bundled.is_dir() else _PACKAGE.parent / "mappings"
+
+
+def available() -> list[str]:
+    """The names of the shipped mappings, sorted."""
+    return sorted(path.stem for path in folder().glob("*.yaml"))
+
+
+def load(name_or_path: str) -> Mapping:
+    """Read a shipped mapping by its name, or any by its path. Raises UsageError and MappingError."""
+    if name_or_path in available():
+        return _shipped(name_or_path)
+    path = Path(name_or_path)
+    if not path.is_file():
+        near = difflib.get_close_matches(name_or_path, available(), n=1)
+        raise UsageError(
+            f"there is no mapping {name_or_path!r}",
+            hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
+        )
+    return _read(path, name_or_path)
+
+
+def of_tool(tool: str) -> list[Mapping]:
+    """The shipped mappings of a tool."""
+    line = f"\ntool: {tool}\n"
+    names = (path.stem for path in sorted(folder().glob("*.yaml")) if line in path.read_text(encoding="utf-8"))
+    return [load(name) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """A mapping's text as something that can travel to a worker process and become a mapper there."""
+
+    name: str
+    text: str
+
+    def __call__(self, options: Options) -> Mapper:
+        return compile_mapping(_parsed(self.text, self.name), options)
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str, name: str) -> Mapping:
+    """A plan asks twice in one process, and a job again for each window."""
+    return parse(text, name)
+
+
+@lru_cache(maxsize=64)
+def _shipped(name: str) -> Mapping:
+    return _read(folder() / f"{name}.yaml", f"{name}.yaml")
+
+
+def _read(path: Path, name: str) -> Mapping:
+    try:
+        return parse(path.read_text(encoding="utf-8"), name)
+    except UnicodeDecodeError as error:
+        raise MappingError(f"not UTF-8: {error.reason}", file=name, hint="save the file as UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"cannot read the mapping {name}: {error.strerror}", hint="check the path") from None
+
+
+def recognise(record: Record) -> list[str]:
+    """The names of the shipped mappings whose `recognise` clause the row meets; the row is not changed."""
+    return [name for name in available() if fits(load(name), record)]
+
+
+def fits(mapping: Mapping, record: Record) -> bool:
+    """Whether a row has all that one of `recognise` says every row has, and nothing that none has."""
+    held = record if mapping.properties.open is None else members(find(mapping.properties.open, record))
+    return any(
+        all(find(call, record, held) is not None for call in clause.has)
+        and not any(find(call, record, held) is not None for call in clause.lacks)
+        for clause in mapping.recognise
+    )

@@ -1,0 +1,50 @@
+"""The verb that finds a session's start in an id that is one: seconds or milliseconds since 1970.
+
+The service leaves a `$session_id` out of its metrics whose time is after the session's first event or more than a
+day before its last (export-formats 0.4). So a start is one only for rows of the day after it; an id that someone
+made up is none.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.errors import MappingError
+from pipeline.mapper.code import Code, Local
+from pipeline.mapper.kinds import VALUE, Field, verb
+from pipeline.mapper.language import Call
+from pipeline.timestamps import DAY
+
+_START = re.compile(r"[0-9]{10}|[0-9]{13}")
+"""Ten digits are seconds, thirteen milliseconds, from 2001 to 2286."""
+
+
+def start_of(text: str | None, time: object) -> str | None:
+    """Milliseconds since 1970 as text; None for what is no time of the day before `time` (µs; any other is no time)."""
+    if text is None or not isinstance(time, int) or not _START.fullmatch(text):
+        return None
+    start = int(text) * (1_000 if len(text) == 10 else 1)
+    return str(start) if 0 <= time - start * 1_000 <= DAY else None
+
+
+@verb(
+    "value",
+    "session_start",
+    "a session's start in milliseconds, for `session`; missing where it is no time of the day before the row's",
+    session_start=Field(VALUE, "seconds or milliseconds since 1970, told apart by their digits", True),
+)
+def session_start(code: Code, call: Call) -> Local:
+    if not any(line.lstrip() == "time = None" for line in code.lines):
+        file, line, column = call.place
+        hint = "use it under `properties`, `person`, `groups` or in an event's own rule"
+        raise MappingError(
+            "session_start needs the row's time, which is not known here",
+            file=file,
+            line=line,
+            column=column,
+            hint=hint,
+        )
+    source = code.text(call.given["session_start"]).name
+    name = code.local("t")
+    code.line(f"{name} = {code.const(start_of)}({source}, time)")
+    return Local(name, "text")

@@ -1,0 +1,55 @@
+"""The columns that the operator named with `--set NAME=COLUMN`: a wrong name is found before the rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.mapper.language import Call, Mapping
+from pipeline.mapper.references import find, members
+from pipeline.models import Options
+from pipeline.values import Record
+
+
+@dataclass(frozen=True, slots=True)
+class NamedColumns:
+    """`all` is setting → column. `needed` are sets of columns of which each part of an export has one: without it no
+    row has an event's name, a person or a time."""
+
+    all: dict[str, str]
+    needed: tuple[frozenset[str], ...]
+
+
+def named_columns(mapping: Mapping, options: Options) -> NamedColumns:
+    """What the settings of a mapping name; fixed texts (`NAME==TEXT`) are no columns."""
+    named: dict[str, str] = {}
+    needed: list[frozenset[str]] = []
+    clocks = tuple(clock.source for clock in mapping.time)
+    for calls in ((mapping.event,), mapping.distinct_id.first, clocks):
+        given = [_given(call, options) for call in calls]
+        if all(call.verb == "setting" for call in calls) and not any(text.startswith("=") for text in given):
+            needed.append(frozenset(filter(None, given)))
+    for call in _settings(mapping):
+        text = _given(call, options)
+        if text and not text.startswith("="):
+            named[call.given["setting"]] = text
+    return NamedColumns(named, tuple(filter(None, needed)))
+
+
+def has_column(mapping: Mapping, record: Record, column: str) -> bool:
+    """Whether a row has a column, or at least a place for it."""
+    held = record if mapping.properties.open is None else members(find(mapping.properties.open, record))
+    return column in held or find(Call("ref", {"ref": column}, mapping.event.place), record, held) is not None
+
+
+def _given(call: Call, options: Options) -> str:
+    return str(options.settings.get(call.given.get("setting", "")) or call.given.get("default") or "")
+
+
+def _settings(mapping: Mapping) -> Iterator[Call]:
+    """The values of the sections that say who, what and when, as far as settings name them."""
+    pair = (mapping.pair.user, *mapping.pair.anonymous) if mapping.pair is not None else ()
+    clocks = (clock.source for clock in mapping.time)
+    for call in (mapping.event, *mapping.distinct_id.first, *clocks, mapping.uuid, *pair):
+        if call is not None and call.verb == "setting":
+            yield call

@@ -1,0 +1,63 @@
+"""Which table of a warehouse a file holds, told by its path (`table_from_path`).
+
+Warehouses write a table into a folder, or a file, of its name: `prod/identifies/000.parquet`, `identifies.csv.gz`,
+`segment.identifies_2024-01.csv`, `rudder-datalake/main/identifies/2023/04/20/21/part-0.parquet`. A part of a path names
+a table where all of it but these says so: a schema before it (`segment.`, `table=`), `_view` (export-formats 4.3),
+a number or a date after it, and the endings of files. So `pages_viewed.csv` is no table of pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper.language import Mapping, TableFromPath
+from pipeline.mapper.references import find
+from pipeline.models import Options, Part
+from pipeline.values import Record
+
+SETTING = "table"
+"""The setting that names the table of all files; what a path tells is given to the mapper as if by it."""
+_BEFORE = r"(?:[\w-]+[.=])*"
+_AFTER = r"(?:_view)?(?:[-_.]?\d[-_.:\dtz]*(?:part[-_]?\d+)?|[-_.]part[-_.\d]*)?"
+_ENDINGS = r"(?:\.(?:csv|tsv|txt|json|jsonl|ndjson|parquet|avro|snappy|gz|gzip|zst|bz2|xz|zip|tar|tgz))*"
+
+
+def names_in(part: Part) -> tuple[str, ...]:
+    """The names in a part's path, the outermost first: those that people see, before them that of the folder they
+    named, and after them an archive's member."""
+    shown, _, member = part.path.partition("!")
+    if part.path == "stdin":
+        return ()
+    depth = shown.count("/") + 2
+    return (*part.file.replace("\\", "/").split("/")[-depth:], *(member.split("/") if member else ()))
+
+
+def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
+    """The table that the innermost of these names is of; "" where none is."""
+    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    form = re.compile(f"{_BEFORE}({words}){_AFTER}{_ENDINGS}", re.IGNORECASE)
+    found = next(filter(None, map(form.fullmatch, reversed(names))), None)
+    return found[1].lower() if found else ""
+
+
+def table_of(mapping: Mapping, options: Options, names: Sequence[str], row: Record) -> str | None:
+    """The table of a file, told by the names in its path and by a row of it: "" where its rows tell it themselves, or
+    `--set table=NAME` does, and None where nothing tells it."""
+    rule = mapping.table_from_path
+    assert rule is not None
+    if options.settings.get(SETTING) or any(find(call, row) is not None for call in rule.unless):
+        return "" if _told(mapping, rule, options, row) else None
+    table = table_in_path(names, rule.known)
+    if table or _told(mapping, rule, options, row):
+        return table
+    return rule.otherwise if any(find(call, row) is not None for call in rule.has) else None
+
+
+def _told(mapping: Mapping, rule: TableFromPath, options: Options, row: Record) -> bool:
+    """Whether a row, decoded, has its table in it."""
+    rows = [dict(row)]
+    if mapping.decoder is not None:
+        rows = FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder, options)(rows[0])
+    return any(find(rule.told, one) is not None for one in rows)

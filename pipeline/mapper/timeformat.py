@@ -1,0 +1,92 @@
+"""Times in a written form of their own, such as `31/12/2023 4:05 pm`: what spreadsheets and databases export."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from pipeline.errors import UsageError
+from pipeline.timestamps import HOUR, MINUTE, BadTime, Reading, wall_of
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DIRECTIVES = {
+    "Y": r"(?P<Y>\d{4})",
+    "y": r"(?P<y>\d\d)",
+    "m": r"(?P<m>\d\d?)",
+    "d": r"(?P<d>\d\d?)",
+    "b": r"(?P<b>[A-Za-z]{3})[a-z]*",
+    "H": r"(?P<H>\d\d?)",
+    "I": r"(?P<I>\d\d?)",
+    "p": r"(?P<p>[AaPp][Mm])",
+    "M": r"(?P<M>\d\d)",
+    "S": r"(?P<S>\d\d)",
+    "f": r"(?P<f>\d+)",
+    "z": r"(?P<z>Z|[+-]\d\d:?\d\d)",
+    "%": "%",
+}
+
+
+class TimeFormat:
+    """A written form such as `%d/%m/%Y %H:%M`, read alike everywhere.
+
+    The directives are Python's: Y y m d H I p M S f z, and b for an English month (short or whole); unlike
+    Python's they never ask the locale. Raises UsageError for any other directive.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        pieces: list[str] = []
+        seen: set[str] = set()
+        place = 0
+        while place < len(pattern):
+            letter = pattern[place]
+            if letter != "%":
+                pieces.append(re.escape(letter))
+                place += 1
+                continue
+            directive = pattern[place + 1 : place + 2]
+            if directive not in _DIRECTIVES or directive in seen:
+                raise UsageError(
+                    f"time format {pattern!r}: %{directive} is unknown or given twice",
+                    hint="use %Y %y %m %d %b %H %I %p %M %S %f %z",
+                )
+            seen.add(directive if directive != "%" else "")
+            pieces.append(_DIRECTIVES[directive])
+            place += 2
+        if not seen & {"Y", "y"} or not seen & {"m", "b"} or "d" not in seen:
+            raise UsageError(
+                f"time format {pattern!r} lacks a year, a month or a day",
+                hint="for example %Y-%m-%d %H:%M:%S",
+            )
+        self.pattern = pattern
+        self._shape = re.compile("".join(pieces), re.ASCII)
+
+    def read(self, text: str) -> Reading:
+        """Read one time. A two-digit year below 69 is 20xx. Raises BadTime."""
+        found = self._shape.fullmatch(text.strip())
+        if found is None:
+            raise BadTime(f"not of the form {self.pattern!r}: {text[:60]!r}")
+        part = found.groupdict()
+        try:
+            year = int(part.get("Y") or 0) or _century(int(part.get("y") or 0))
+            month = int(part.get("m") or 0) or 1 + _MONTHS.index((part.get("b") or "").lower())
+            hour = int(part.get("H") or 0)
+            if part.get("I"):
+                hour = int(part["I"]) % 12 + (12 if (part.get("p") or "").lower() == "pm" else 0)
+            moment = datetime(year, month, int(part["d"]), hour, int(part.get("M") or 0), int(part.get("S") or 0))
+        except ValueError as error:
+            raise BadTime(f"no such time: {text[:60]!r} ({error})") from None
+        fraction = part.get("f") or ""
+        us = wall_of(moment) + int(fraction[:6].ljust(6, "0"))
+        truncated = fraction[6:].strip("0") != ""
+        zone = part.get("z")
+        if zone is None:
+            return Reading(us, False, truncated)
+        if zone != "Z":
+            digits = zone[1:].replace(":", "")
+            offset = int(digits[:2]) * HOUR + int(digits[2:]) * MINUTE
+            us += -offset if zone[0] == "+" else offset
+        return Reading(us, True, truncated)
+
+
+def _century(year: int) -> int:
+    return year + (2000 if year < 69 else 1900)

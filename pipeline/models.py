@@ -1,0 +1,266 @@
+"""The shapes that cross rooms: frozen, slotted, and without behaviour worth testing.
+
+The words are the field's own: an *export* is what a tool gave; a *source* its files; a *part* one file or
+archive member; a *block* a fixed run of rows in a part; a *record* a row as read (`pipeline.values.Record`);
+an *event* a row as sent; a *batch* one request; a *receipt* what the endpoint said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+BLOCK_BYTES = 4 * 1024 * 1024
+"""A block ends at the first record end after each 4 MiB of decompressed bytes."""
+BLOCK_ROWS = 5_000
+"""A block of a columnar part (Parquet) holds this many rows."""
+
+
+class Format(StrEnum):
+    """How rows stand in a part once its containers are off."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a delimited part is written. `header` names the columns, duplicates told apart (`a`, `a__2`).
+
+    Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
+    where there is a header, leaves no trace in a plan.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = ""
+    encoding: str = "utf-8"
+    bom: bool = False
+    header: tuple[str, ...] = ()
+    headless: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file, or one member of an archive, of an export.
+
+    `path` is what people see: relative to the source's root, members after `!` (`jan.zip!1/1_2024-01-01_0#1.json.gz`).
+    `file` is where it lies on this machine; `member` the name inside the archive or "".
+    `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`).
+    `bytes` and `mtime_ns` are the file's own (the archive's, for a member); `digest` is the sha256 of the part's
+    stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its end.
+    `table` is the table that its rows are of, where its path told that and the mapping asks (`table_from_path`).
+    """
+
+    index: int
+    path: str
+    file: str
+    member: str
+    codecs: tuple[str, ...]
+    format: Format
+    dialect: Dialect
+    bytes: int
+    mtime_ns: int
+    digest: str = ""
+    table: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fixed run of rows in a part: the unit of work, of resuming and of sealing.
+
+    `offset` and `length` are bytes of the decompressed part (rows, for Parquet). `content` is None when the part
+    is a plain file, so that a worker reads the range itself; otherwise the block's bytes (Arrow IPC for Parquet).
+    """
+
+    part: int
+    index: int
+    offset: int
+    length: int
+    content: bytes | memoryview | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The parts of one export, in a fixed order, and what was noticed while finding them.
+
+    `sizes` are the bytes of each part: of an archive's member, its own.
+    """
+
+    parts: tuple[Part, ...]
+    notes: tuple[Notice, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+
+class Notice(NamedTuple):
+    """Something worth a person's eye that stops nothing: a stable code, the place and a sentence."""
+
+    code: str
+    where: str
+    detail: str
+
+
+class BrokenRow(NamedTuple):
+    """What a reader gives in a record's place when the row cannot be read: a reject of stage `read`."""
+
+    code: str
+    detail: str
+
+
+class Skip(NamedTuple):
+    """A row (or one event of it) that the mapping leaves out, with its code; with a `detail` it is a warning too."""
+
+    code: str
+    detail: str = ""
+
+
+class Fault(NamedTuple):
+    """A row (or one event of it) that cannot be sent: a reject, with its code and a sentence."""
+
+    code: str
+    detail: str
+
+
+class Note(msgspec.Struct, gc=False):
+    """What a row says beside its event: of its ids and of its person. For a plan; an apply makes none.
+
+    `user` is the id of a user, `anonymous` another id of whoever it is, such as a device's. `set` and `set_once` are
+    properties of the person, `unset` the names of those that it has no more.
+    """
+
+    user: str | None = None
+    anonymous: str | None = None
+    set: Map[str, Any] | None = None
+    set_once: Map[str, Any] | None = None
+    unset: tuple[str, ...] = ()
+
+
+class Draft(msgspec.Struct, gc=False):
+    """One event as the mapper made it: meaning decided, nothing checked, nothing encoded.
+
+    `time` and `received` are microseconds since 1970 in UTC; None when the row has none.
+    `time` may instead be the Fault of reading it. `wall` is the clock reading before a zone was applied, for the
+    proof of the zone (None where the source tells UTC by itself).
+    `key` is the tool's dedupe key (parts joined by identity.SEPARATOR), None for a row without one.
+    `uuid` is a source's own UUID as canonical lower-case text, used as it stands.
+    `properties` go to the wire in this order, `distinct_id` excepted. `warnings` are (code, detail) pairs.
+    """
+
+    event: str | None
+    distinct_id: str | None
+    time: int | Fault | None
+    properties: dict[str, Any]
+    key: str | None = None
+    uuid: str | None = None
+    received: int | None = None
+    wall: int | None = None
+    junk_id: bool = False
+    warnings: tuple[tuple[str, str], ...] = ()
+    note: Note | None = None
+
+
+class PersonUpdate(msgspec.Struct, gc=False):
+    """A row that says something of its person and nothing else. Never an event of its own.
+
+    `time` is None where the row has none, as in an export of profiles.
+    """
+
+    distinct_id: str | None
+    time: int | Fault | None
+    note: Note | None = None
+    received: int | None = None
+    junk_id: bool = False
+    warnings: tuple[tuple[str, str], ...] = ()
+
+
+class GroupUpdate(msgspec.Struct, gc=False):
+    """A row that says something of a group and nothing else. Never an event of its own."""
+
+    type: str
+    key: str
+    time: int | Fault | None
+    set: Map[str, Any]
+    received: int | None = None
+    warnings: tuple[tuple[str, str], ...] = ()
+
+
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """A merge that a row states: `other` is absorbed by `distinct_id`. Never an event of its own.
+
+    `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person), `merge` (the same,
+    without order) or `person`: `other` is an id of the person that `distinct_id` numbers, behind the version of that
+    saying and SEPARATOR. The plan decides on links and dates them before the first event of either id (DESIGN 10).
+    """
+
+    kind: str
+    distinct_id: str
+    other: str
+    time: int | None = None
+
+
+Outcome: TypeAlias = Draft | PersonUpdate | GroupUpdate | Link | Skip | Fault
+"""What the mapper makes of one row; a list of them where one row gives several."""
+
+
+class Reject(msgspec.Struct, frozen=True, gc=False):
+    """A row that cannot be sent, located. `row` counts records from 1; `offset` is in the decompressed part."""
+
+    part: str
+    row: int
+    offset: int
+    stage: str
+    code: str
+    detail: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a request may be (service-behaviour 1.4 says why: every known limit of the service holds)."""
+
+    batch_events: int = 5_000
+    batch_bytes: int = 5 * 1024 * 1024
+    event_bytes: int = 900 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person asked of a plan that changes what would be sent; sealed in the plan.
+
+    `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
+    half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
+    `promoted_properties` is `final` or, where they are left alone, UNSET, which leaves no trace in a plan.
+    """
+
+    as_of: int
+    zones: tuple[tuple[str, str], ...] = ()
+    since: int | None = None
+    until: int | None = None
+    settings: Map[str, str] = field(default_factory=dict)
+    dialect: str = "contract"
+    name: str = ""
+    provenance: bool = True
+    allow_recent: bool = False
+    collapse_identical: bool = False
+    limit: int | None = None
+    excluded_ids: str = ""
+    person_properties: str = "final"
+    profile_policy: str = "fill-only"
+    persons: str = "all"
+    max_ids_per_person: int = 50
+    identities: str = ""
+    group_types: tuple[str, ...] = ()
+    promoted_properties: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What a check of a plan found and a person has to look at; `level` is `stop` or `warning`."""
+
+    name: str
+    level: str
+    detail: str

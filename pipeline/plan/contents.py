@@ -1,0 +1,153 @@
+"""Read a sealed plan back as work: its recipe, its blocks with their tables, its links."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+
+from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
+from pipeline.extractors import blocks as read_blocks
+from pipeline.extractors import digest_of
+from pipeline.models import Block, Options, Part
+from pipeline.plan.directory import Directory, digest_file, read_lines
+from pipeline.plan.filenames import as_name
+from pipeline.plan.manifest import Plan, SealedBlock
+from pipeline.text import printable
+from pipeline.transform.block import Copy, Recipe, Task
+from pipeline.transform.events import Mapper
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One block as it was sealed, with its share of the tables. `events` is what is left after them."""
+
+    sealed: SealedBlock
+    copies: tuple[Copy, ...]
+
+    @property
+    def events(self) -> int:
+        return self.sealed.events - sum(bool(copy.code) for copy in self.copies)
+
+
+def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
+    """The plan's parts on this machine. Raises UnreadableExport naming the first that is missing."""
+    parts = []
+    for index, sealed in enumerate(plan.parts):
+        file = as_name(sealed.file)
+        if source_root is not None:
+            depth = sealed.path.split("!", 1)[0].count("/") + 1
+            candidates = [source_root.joinpath(*Path(file).parts[-depth:]), source_root / Path(file).name]
+            file = str(next((one for one in candidates if one.exists()), candidates[0]))
+        if not os.path.exists(file):
+            raise UnreadableExport(
+                f"{sealed.path} is gone: no file {printable(file, 1_000)}",
+                path=sealed.path,
+                hint="bring the export back, or say where it lies now with --source-root DIR",
+            )
+        parts.append(sealed.part(index, file))
+    return tuple(parts)
+
+
+def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
+    """Raise StalePlan if a file of the plan (of these names, where they are given) is not the one that was sealed."""
+    for name, digest in plan.files.items():
+        if names is not None and name not in names:
+            continue
+        path = directory.path / name
+        try:
+            found = digest_file(path)
+        except FileNotFoundError:
+            raise StalePlan(
+                f"{path} is missing from the plan", differences=[f"{name}: missing"],
+                hint="plan again, or copy the whole directory",
+            ) from None  # fmt: skip
+        if found != digest:
+            raise StalePlan(
+                f"{path} was changed after it was sealed",
+                differences=[f"{name}: sealed {digest[:12]}, now {found[:12]}"],
+                hint="plan again; a plan is never edited",
+            )
+
+
+def planned_blocks(directory: Directory) -> Iterator[Planned]:
+    """Every block in order, with its decisions on copies; two files read side by side."""
+    tables = groupby(read_lines(directory.copies, tuple[int, int, int, int, str]), key=itemgetter(0))
+    pending = next(tables, None)
+    for sealed in read_lines(directory.blocks, SealedBlock):
+        copies: tuple[Copy, ...] = ()
+        if pending is not None and pending[0] == sealed.number:
+            copies = tuple(Copy(*line[1:]) for line in pending[1])
+            pending = next(tables, None)
+        yield Planned(sealed, copies)
+
+
+def tasks(
+    plan: Plan, directory: Directory, parts: Sequence[Part], choose: Callable[[Planned], Task | None]
+) -> Iterator[Task]:
+    """The work of the events phase. `choose` makes a task of a planned block, or None where nothing is left to do.
+
+    Raises UnsafePlan where the parts no longer fall into the blocks that were sealed.
+    """
+    for part_index, group in groupby(planned_blocks(directory), key=lambda planned: planned.sealed.part):
+        part = parts[part_index]
+        fresh = read_blocks(part)
+        passed = 0  # blocks with nothing left to do: read past only when a later one has
+        for planned in group:
+            task = choose(planned)
+            passed += 1
+            if task is None:
+                continue
+            block = next(islice(fresh, passed - 1, passed), None)
+            passed = 0
+            sealed = planned.sealed
+            expected = sealed.index, sealed.offset, sealed.length
+            if block is None or (block.index, block.offset, block.length) != expected:
+                raise UnsafePlan(
+                    f"{part.path} no longer falls into the blocks that were planned, at block {sealed.index}",
+                    hint="plan again: the file changed since",
+                )
+            yield task._replace(block=block)
+
+
+def task_of(plan: Plan, planned: Planned) -> Task:
+    """A block as a task, without its content."""
+    sealed = planned.sealed
+    return Task(
+        sealed.number,
+        Block(sealed.part, sealed.index, sealed.offset, sealed.length),
+        sealed.rows if plan.options.limit is not None else None,
+        sealed.digest,
+        planned.copies,
+    )
+
+
+def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
+    """What differs between the parts and what was sealed, a line each; empty when nothing does.
+
+    Only a part whose size or time differs is read again; of an archive's members, the archive's own.
+    """
+    differences = []
+    for sealed, part in zip(plan.parts, parts, strict=True):
+        status = os.stat(part.file)
+        if (status.st_size, status.st_mtime_ns) == (sealed.bytes, sealed.mtime_ns):
+            continue
+        digest = digest_of(part)
+        if digest != sealed.digest:
+            differences.append(f"{sealed.path}: sealed {sealed.digest[:12]}, now {digest[:12]}")
+    return differences
+
+
+def recipe_of(
+    plan: Plan,
+    parts: tuple[Part, ...],
+    compile_: Callable[[Options], Mapper],
+    excluded: frozenset[str],
+    directory: Directory,
+) -> Recipe:
+    """The recipe that the plan was made with, and its table of identified persons."""
+    identified = directory.identified if plan.options.persons == "identified" else None
+    return Recipe(compile_, plan.options, plan.limits, parts, excluded, identified)

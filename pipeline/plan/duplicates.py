@@ -1,0 +1,329 @@
+"""Find copies exactly, however many rows there are, without holding them in memory.
+
+Each event of the source leaves one key record (`pipeline.transform.block.KEY`), which `plan.key_records` gives back
+sorted by uuid. Nothing is hashed down: two records are copies only if all 128 bits agree.
+
+What becomes of copies (DESIGN 6):
+
+* rows with one source key are one event: the latest receive time wins, then the latest time, then the greatest
+  content digest. The others are skips: `duplicate_event` when their content is the winner's, else `superseded`.
+  Two whose event name or UTC day differ are no copies of one another, whatever their key says: a *clash* is counted
+  for each row that lost to such a winner, and `plan.gates` stops on any. A distinct_id may differ: an export made
+  again after a merge shows the merged id, and the service's own rule for copies is met by sending one of them.
+* identical rows without a source key stay separate events, told apart by an ordinal, unless `collapse` makes one of
+  them (the others are duplicates then, also where they spell the same record differently). Which row gets which
+  ordinal does not matter: the rows are interchangeable and the set of uuids is the same.
+* in a plan that is one of a series, what an earlier one settled is left out: `already_settled`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.plan.key_records import MOST_RECORDS, Keys, chunks_of
+from pipeline.timestamps import DAY
+from pipeline.transform.block import KEYLESS, NAME, Copy
+
+BUCKET_BLOCKS = 64
+"""Decisions are gathered in files of this many blocks, each small enough to sort in memory."""
+
+DECISION = np.dtype(
+    [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("of", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
+)
+_DUPLICATE, _SUPERSEDED, _ORDINAL, _SETTLED = 0, 1, 2, 3
+CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: "already_settled"}
+
+REMAINING = np.dtype(
+    [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
+)
+"""One event that remains: its place, its uuid, and the first half of its content digest."""
+
+
+class Settled(Protocol):
+    """What earlier plans of a series settled."""
+
+    def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+        """Which of these uuids, ascending, are settled; the first half of the content digest each was sent with."""
+        ...
+
+
+class Clash(NamedTuple):
+    """Two rows with one source key that are no copies. Places are (block, row); names are indices of event names."""
+
+    place: tuple[int, int]
+    winner: tuple[int, int]
+    name: int
+    winner_name: int
+    time: int
+    winner_time: int
+
+
+_NO_CLASH: tuple[Clash, ...] = ()
+MOST_CLASHES = 3
+"""So many clashes are kept as examples: the first in the source."""
+
+
+class Decided(NamedTuple):
+    """What some key records came to, for the counts. `events` remain, from `first` to `last` (µs UTC).
+
+    `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
+    settled with another content. `identical` remain though rows before them are the same; the first of these is in
+    (block, row). `clashes` counts rows left out for another that is no copy of theirs; the first are in `clashing`.
+    """
+
+    events: int
+    first: int
+    last: int
+    dropped: Counter[tuple[int, int, str]]
+    changed: int = 0
+    identical: int = 0
+    first_identical: tuple[int, int] | None = None
+    clashes: int = 0
+    clashing: tuple[Clash, ...] = ()
+
+
+class Decisions:
+    """What became of copies (DECISION), or what remains (REMAINING), on disk until it is read back in block order."""
+
+    def __init__(
+        self,
+        directory: Path,
+        most: int = MOST_RECORDS,
+        bucket_blocks: int = BUCKET_BLOCKS,
+        record: np.dtype[np.void] = DECISION,
+    ) -> None:
+        self._record = record
+        self._directory = directory
+        self._most = most
+        self._bucket_blocks = bucket_blocks
+        self._directory.mkdir(parents=True)
+        self._pending: dict[int, list[NDArray[np.void]]] = {}
+        self._held = 0
+        self.count = 0
+
+    def add(self, decided: NDArray[np.void]) -> None:
+        self.count += len(decided)
+        buckets = decided["block"] // self._bucket_blocks
+        for bucket in np.unique(buckets).tolist():
+            self._pending.setdefault(bucket, []).append(decided[buckets == bucket])
+        self._held += len(decided)
+        if self._held > self._most:
+            self._flush()
+
+    def _flush(self) -> None:
+        for bucket, arrays in self._pending.items():
+            with (self._directory / f"{bucket:010d}").open("ab") as file:
+                for array in arrays:
+                    array.tofile(file)
+        self._pending.clear()
+        self._held = 0
+
+    def by_block(self) -> Iterator[tuple[int, NDArray[np.void]]]:
+        """Each block that has records, ascending, with them in row order."""
+        self._flush()
+        for path in sorted(self._directory.iterdir()):
+            found = np.fromfile(path, self._record)
+            found = found.take(np.lexsort((found["nth"], found["row"], found["block"])))
+            numbers, starts = np.unique(found["block"], return_index=True)
+            yield from zip(numbers.tolist(), np.split(found, starts[1:]), strict=True)
+
+
+def copies_of(found: NDArray[np.void]) -> Iterator[Copy]:
+    """One block's decisions as what a sender is told."""
+    for _, row, nth, _, kind, ordinal in found.tolist():
+        yield Copy(row, nth, ordinal, CODES.get(kind, ""))
+
+
+def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
+    """Of one block: rows of which no event remains, by the code of their first; and how many rows lost only some."""
+    out = found[found["kind"] != _ORDINAL]
+    _, starts, lost = np.unique(out["row"], return_index=True, return_counts=True)
+    first = out[starts]
+    whole = lost == first["of"]
+    kinds, counts = np.unique(first["kind"][whole], return_counts=True)
+    codes = Counter({CODES[kind]: count for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)})
+    return codes, int(len(first) - whole.sum())
+
+
+def decide(
+    keys: Keys,
+    decisions: Decisions,
+    *,
+    collapse: bool,
+    settled: Settled | None = None,
+    remaining: Decisions | None = None,
+) -> Iterator[Decided]:
+    """Decide on all copies: each decision goes to `decisions`, the counts are given run by run.
+
+    What `settled` knows is left out; what remains then goes to `remaining`.
+    """
+    for run in keys.runs():
+        if isinstance(run, Path):
+            yield from _decide_one(run, decisions, collapse, keys.most, settled, remaining)
+            continue
+        kinds = np.full(len(run), _ORDINAL, np.uint32)
+        ordinals = np.zeros(len(run), np.uint32)
+        clashes, clashing = 0, _NO_CLASH
+        same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
+        if same.any():
+            follows = np.concatenate(([False], same))
+            member = np.flatnonzero(follows | np.concatenate((same, [False])))
+            group = np.cumsum(~follows[member]) - 1
+            copies = run[member]
+            kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
+            clashes, clashing = _clashes(copies, copies[winners])
+        changed = 0 if settled is None else _leave_settled(run, kinds, settled)
+        told = _told(run, kinds, ordinals, decisions, remaining, changed)
+        yield told._replace(clashes=clashes, clashing=clashing)
+
+
+def _leave_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
+    """Mark what remains of a run but was settled before; of how many the content is another one now."""
+    left = np.flatnonzero(kinds == _ORDINAL)
+    known, content = settled.find(run["hi"][left], run["lo"][left])
+    kinds[left[known]] = _SETTLED
+    return int((run["content_hi"][left[known]] != content[known]).sum())
+
+
+def _told(
+    run: NDArray[np.void],
+    kinds: NDArray[np.uint32],
+    ordinals: NDArray[np.uint32],
+    decisions: Decisions,
+    remaining: Decisions | None,
+    changed: int,
+) -> Decided:
+    """Write down what was decided about some records; the counts."""
+    stays = kinds == _ORDINAL
+    told = np.flatnonzero(~stays | (ordinals > 0))
+    if len(told):
+        decisions.add(_decisions(run.take(told), kinds[told], ordinals[told]))
+    left = run if stays.all() else run.take(np.flatnonzero(stays))
+    dropped = _dropped(run, kinds)
+    if not len(left):
+        return Decided(0, 2**62, -(2**62), dropped, changed)
+    if remaining is not None:
+        remaining.add(_remaining(left))
+    again = run.take(np.flatnonzero(stays & (ordinals > 0)))
+    first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
+    return Decided(len(left), int(left["time"].min()), int(left["time"].max()), dropped, changed, len(again), first)
+
+
+def _judge(
+    copies: NDArray[np.void], group: NDArray[np.int64], collapse: bool
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]]:
+    """The kind, the ordinal and the winner of each record; `group` numbers those of one uuid alike, ascending.
+
+    The one that stays, and every keyless row that stays an event of its own, is _ORDINAL with its number from 0, and
+    its own winner. Winners are indices of `copies`.
+    """
+    kinds = np.full(len(copies), _ORDINAL, np.uint32)
+    ordinals = np.zeros(len(copies), np.uint32)
+    winner = np.arange(len(copies))
+    keyless = (copies["name"] & KEYLESS) != 0
+    apart = np.zeros(len(copies), bool) if collapse else keyless
+    some = np.flatnonzero(apart)
+    one = copies[some]
+    some = some[np.lexsort((one["nth"], one["row"], one["block"], group[some]))]
+    ordinals[some] = np.arange(len(some)) - np.searchsorted(group[some], group[some])
+    some = np.flatnonzero(~apart)
+    some = some[_ranking(copies[some], group[some])]
+    if len(some):
+        winners = some[np.searchsorted(group[some], group[some], side="right") - 1]
+        equal = keyless[some] | _same_content(copies[some], copies[winners])
+        kinds[some] = np.where(equal, _DUPLICATE, _SUPERSEDED)
+        kinds[winners] = _ORDINAL
+        winner[some] = winners
+    return kinds, ordinals, winner
+
+
+def _ranking(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Group by group, the winner last. Ties go to the first row in the source: they are equal events."""
+    back = [~copies[one] for one in ("nth", "row", "block")]
+    content = [copies[one] for one in ("content_lo", "content_hi", "time", "received")]
+    return np.lexsort((*back, *content, group))
+
+
+def _same_content(one: NDArray[np.void], other: NDArray[np.void]) -> NDArray[np.bool_]:
+    return np.asarray((one["content_hi"] == other["content_hi"]) & (one["content_lo"] == other["content_lo"]))
+
+
+def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, tuple[Clash, ...]]:
+    """How many records with a source key have another event name or UTC day than the winner beside them, and the
+    first of those."""
+    others = (copies["name"] != winners["name"]) | (copies["time"] // DAY != winners["time"] // DAY)
+    found = np.flatnonzero(others & ((copies["name"] & KEYLESS) == 0))
+    some = found[np.lexsort((copies["row"][found], copies["block"][found]))[:MOST_CLASHES]]
+    return len(found), tuple(
+        Clash((block, row), (other_block, other_row), name, other_name, time, other_time)
+        for (block, row, name, time), (other_block, other_row, other_name, other_time) in zip(
+            *(side[["block", "row", "name", "time"]][some].tolist() for side in (copies, winners)), strict=True
+        )
+    )
+
+
+def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32]) -> NDArray[np.void]:
+    decided = np.empty(len(copies), DECISION)
+    for name in ("block", "row", "nth", "of"):
+        decided[name] = copies[name]
+    decided["kind"] = kinds
+    decided["ordinal"] = ordinals
+    return decided
+
+
+def _remaining(left: NDArray[np.void]) -> NDArray[np.void]:
+    found = np.empty(len(left), REMAINING)
+    for name in ("block", "row", "nth", "hi", "lo"):
+        found[name] = left[name]
+    found["content"] = left["content_hi"]
+    return found
+
+
+def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tuple[int, int, str]]:
+    out = kinds != _ORDINAL
+    if not out.any():
+        return Counter()
+    names = (copies["name"][out] & NAME).astype(np.int64)
+    cells = np.stack([names, copies["time"][out] // DAY, kinds[out].astype(np.int64)], axis=1)
+    found, counts = np.unique(cells, axis=0, return_counts=True)
+    return Counter(
+        {(name, day, CODES[kind]): n for (name, day, kind), n in zip(found.tolist(), counts.tolist(), strict=True)}
+    )
+
+
+def _decide_one(
+    path: Path,
+    decisions: Decisions,
+    collapse: bool,
+    most: int,
+    settled: Settled | None,
+    remaining: Decisions | None,
+) -> Iterator[Decided]:
+    """The same for a file of one uuid, chunk by chunk: first the winner, then each against it."""
+    best = None
+    for chunk in chunks_of(path, most):
+        some = chunk if best is None else np.concatenate((best, chunk))
+        best = some[_ranking(some, np.zeros(len(some), np.int64))[-1:]]
+    if best is None:
+        return
+    ordinal = 0
+    for chunk in chunks_of(path, most):
+        kinds = np.full(len(chunk), _ORDINAL, np.uint32)
+        ordinals = np.zeros(len(chunk), np.uint32)
+        keyless = bool(chunk["name"][0] & KEYLESS)
+        if keyless and not collapse:
+            ordinals += np.arange(ordinal, ordinal + len(chunk), dtype=np.uint32)
+            ordinal += len(chunk)
+        else:
+            stays = (chunk["block"] == best["block"]) & (chunk["row"] == best["row"]) & (chunk["nth"] == best["nth"])
+            kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
+        clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
+        changed = 0 if settled is None else _leave_settled(chunk, kinds, settled)
+        told = _told(chunk, kinds, ordinals, decisions, remaining, changed)
+        yield told._replace(clashes=clashes, clashing=clashing)

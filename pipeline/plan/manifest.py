@@ -1,0 +1,325 @@
+"""The plan as it stands on disk: `plan.json`, versioned, sealed by one digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from pipeline.errors import UnsafePlan, UsageError
+from pipeline.extractors.plan_detection import is_plan
+from pipeline.files import write_atomically
+from pipeline.models import Dialect, Finding, Format, Limits, Options, Part
+from pipeline.plan.commit import settle
+from pipeline.plan.directory import Directory
+from pipeline.plan.filenames import as_name
+from pipeline.text import counted
+
+FORMAT = "backcast.plan/1"
+
+
+class PartSeal(msgspec.Struct, frozen=True):
+    """One part as it was read: enough to find it again and to know that it did not change.
+
+    `file` and `member` are names as `plan.filenames` writes them.
+    """
+
+    path: str
+    bytes: int
+    digest: str
+    rows: int
+    mapped: int
+    skipped: int
+    rejected: int
+    format: Format
+    codecs: tuple[str, ...]
+    dialect: Dialect
+    file: str
+    member: str
+    mtime_ns: int
+    table: str = ""
+
+    def part(self, index: int, file: str | None = None) -> Part:
+        return Part(
+            index,
+            self.path,
+            file or as_name(self.file),
+            as_name(self.member),
+            self.codecs,
+            self.format,
+            self.dialect,
+            self.bytes,
+            self.mtime_ns,
+            self.digest,
+            self.table,
+        )
+
+
+class RowCounts(msgspec.Struct, frozen=True):
+    """Law 1: `read` is the sum of the others."""
+
+    read: int
+    mapped: int
+    skipped: int
+    rejected: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.read == self.mapped + self.skipped + self.rejected
+
+
+class EventCounts(msgspec.Struct, frozen=True):
+    """How many events would be sent, in all and by phase."""
+
+    made: int
+    phases: Mapping[str, int]
+
+
+class DecisionSeal(msgspec.Struct, frozen=True):
+    """How many pairs of ids came to one decision for one reason; identities.parquet has them all."""
+
+    decision: str
+    reason: str
+    pairs: int
+
+
+class ClusterSeal(msgspec.Struct, frozen=True):
+    """One person of several ids: the id that is kept, how many ids there are, and some of the others."""
+
+    canonical: str
+    ids: int
+    some: list[str]
+
+
+class PartnersSeal(msgspec.Struct, frozen=True):
+    """An id that many others are paired with, whatever was decided, and the rows that do it."""
+
+    id: str
+    partners: int
+    events: int
+
+
+class IdentitiesSeal(msgspec.Struct, frozen=True):
+    """What merging would touch: `links` are to be sent, `persons` have several ids.
+
+    `largest` are the persons of most ids, `shared` the anonymous ids with most users, `crowded` the users with most
+    anonymous ids.
+    """
+
+    links: int = 0
+    pairs: int = 0
+    persons: int = 0
+    decisions: list[DecisionSeal] = []
+    largest: list[ClusterSeal] = []
+    shared: list[PartnersSeal] = []
+    crowded: list[PartnersSeal] = []
+
+
+class GroupTypeSeal(msgspec.Struct, frozen=True):
+    """One group type, the rows that name it, and whether its groups are sent. They are sent in this order."""
+
+    type: str
+    rows: int
+    sent: bool
+
+
+class GroupsSeal(msgspec.Struct, frozen=True):
+    """The groups to be sent and their properties; `left_out` counts those that are not, by code."""
+
+    groups: int = 0
+    properties: int = 0
+    types: list[GroupTypeSeal] = []
+    left_out: Mapping[str, int] = {}
+
+
+class InitialsSeal(msgspec.Struct, frozen=True):
+    """What is set once before all events, in the phase groups: for so many persons, so many properties in all."""
+
+    persons: int = 0
+    properties: int = 0
+
+
+class PersonsSeal(msgspec.Struct, frozen=True):
+    """The profiles to be sent, and how: `kind` is final or none.
+
+    `properties` are written in all, `names` tells how often each; `left_out` counts by code what is not written.
+    `initials` is there under `--promoted-properties final`.
+    """
+
+    kind: str = "final"
+    policy: str = "fill-only"
+    persons: int = 0
+    properties: int = 0
+    names: Mapping[str, int] = {}
+    left_out: Mapping[str, int] = {}
+    initials: InitialsSeal | msgspec.UnsetType = msgspec.UNSET
+
+
+class ProfilesSeal(msgspec.Struct, frozen=True):
+    """Ids that occur on events, with and without identity, and their events, copies included.
+
+    The service copies some properties of events to persons by itself. Of the events some were `looked_at`; `promoted`
+    counts, of these, those with each such property.
+    """
+
+    identified_ids: int = 0
+    anonymous_ids: int = 0
+    identified_events: int = 0
+    anonymous_events: int = 0
+    looked_at: int = 0
+    promoted: Mapping[str, int] = {}
+
+
+class PeopleSeal(msgspec.Struct, frozen=True):
+    """Everything that a plan decided about ids, groups and persons."""
+
+    identities: IdentitiesSeal = IdentitiesSeal()
+    groups: GroupsSeal = GroupsSeal()
+    persons: PersonsSeal = PersonsSeal()
+    profiles: ProfilesSeal = ProfilesSeal()
+
+    @property
+    def promotes(self) -> bool:
+        """Whether what the service copies from events to persons is made final."""
+        return self.persons.initials is not msgspec.UNSET
+
+    @property
+    def initials(self) -> int:
+        """How many events of the phase groups are not of groups, but set something once for a person."""
+        found = self.persons.initials
+        return 0 if found is msgspec.UNSET else found.persons
+
+
+class SealedBlock(msgspec.Struct, frozen=True):
+    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables."""
+
+    number: int
+    part: int
+    index: int
+    offset: int
+    length: int
+    first_row: int
+    rows: int
+    events: int
+    digest: str
+
+
+class MappingSeal(msgspec.Struct, frozen=True):
+    """The mapping as it was used: its whole text, so that a plan needs no other file."""
+
+    name: str
+    digest: str
+    text: str
+
+
+class Example(msgspec.Struct, frozen=True):
+    """One place where a warning arose. `row` counts from 1."""
+
+    part: str
+    row: int
+    offset: int
+    detail: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was decided before anything is sent."""
+
+    format: str = FORMAT
+    digest: str = ""
+    verdict: str
+    tool: str
+    zone: str
+    first: str | None
+    last: str | None
+    rows: RowCounts
+    events: EventCounts
+    parts: list[PartSeal]
+    skips: Mapping[str, int]
+    rejects: Mapping[str, int]
+    warnings: Mapping[str, int]
+    examples: Mapping[str, Example]
+    gates: list[Finding]
+    names: Mapping[str, int]
+    zone_evidence: list[Mapping[str, Any]]
+    mapping: MappingSeal
+    options: Options
+    limits: Limits
+    target: str
+    version: str
+    libraries: Mapping[str, str]
+    blocks: int
+    event_bytes: int
+    files: Mapping[str, str]
+    notices: list[tuple[str, str, str]]
+    people: PeopleSeal = PeopleSeal()
+
+    @property
+    def ready(self) -> bool:
+        return self.verdict != "not-ready"
+
+    @property
+    def sentence(self) -> str:
+        """What the plan would do, in one counted line."""
+        rows, events = self.rows, self.events
+        others = [
+            counted(count, what)
+            for count, what in (
+                (events.phases.get("identities", 0), "merge"),
+                (events.phases.get("groups", 0) - self.people.initials, "group"),
+                (self.people.initials, "initial profile"),
+                (events.phases.get("persons", 0), "profile"),
+            )
+            if count
+        ]
+        merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
+        sent = counted(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
+        read = f"from {rows.mapped:,} of {counted(rows.read, 'row')} in {counted(len(self.parts), 'part')}"
+        return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected."
+
+
+class _Format(msgspec.Struct):
+    """What every version of plan.json begins with."""
+
+    format: str
+
+
+def seal(plan: Plan) -> Plan:
+    """The plan with its digest, which `digest_of_plan` defines."""
+    return msgspec.structs.replace(plan, digest=digest_of_plan(plan))
+
+
+def digest_of_plan(plan: Plan) -> str:
+    """A sha256 over all of a plan but the places where its files lie on this machine, and their times there."""
+    parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
+    mapping = msgspec.structs.replace(plan.mapping, name=PurePath(plan.mapping.name).name)
+    bare = msgspec.structs.replace(plan, digest="", parts=parts, mapping=mapping)
+    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
+
+
+def save(directory: Directory, plan: Plan) -> None:
+    """Write plan.json; the last file of a plan to appear."""
+    text = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    write_atomically(directory.plan, text + b"\n")
+
+
+def load(directory: Directory) -> Plan:
+    """Read a plan back and prove that nobody changed it. Raises UsageError, UnsafePlan."""
+    settle(directory)
+    try:
+        text = directory.plan.read_bytes()
+    except FileNotFoundError:
+        what = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
+        raise UsageError(f"{directory.path} holds {what}", hint="make one with: backcast plan SOURCE -o DIR") from None
+    try:
+        version = msgspec.json.decode(text, type=_Format).format
+        if version != FORMAT:
+            raise UnsafePlan(f"{directory.plan} has format {version}; this version reads {FORMAT}", hint="plan again")
+        plan = msgspec.json.decode(text, type=Plan)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnsafePlan(f"{directory.plan} is no plan that this version reads: {error}", hint="plan again") from None
+    if digest_of_plan(plan) != plan.digest:
+        raise UnsafePlan(f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited")
+    return plan

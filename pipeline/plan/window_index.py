@@ -1,0 +1,151 @@
+"""What one plan of a series saw of ids, kept beside it for the plans that follow.
+
+A merge leans on all that an export ever says of two ids: a device may be alone in one window and stand beside its
+user in another. So every plan of a series leaves two tables, sorted and folded, that are sealed with it:
+
+sightings.bin   each id that has an event: its hash, its first event, whether it is a user's
+paired.jsonl    each pair of ids that its rows show: [anonymous, user, kinds, first]
+
+`earlier_pairs` brings back what the others saw of the ids that this plan meets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.identity.event_ids import EventIds
+from pipeline.identity.numbering import hashes
+from pipeline.identity.observed import Observed, Pair
+from pipeline.plan.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.manifest import Plan
+from pipeline.validator.placeholder_ids import is_junk
+
+SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
+"""One id: xxh3-64 of it, µs UTC of its first event, and not 0 where an event names it as a user's."""
+SIGHTINGS, PAIRED = "sightings.bin", "paired.jsonl"
+EARLIER = "an earlier window"
+"""Stands for the file and row of a pair that only other plans of the series saw."""
+AT_ONCE = 200_000
+
+
+class SeenPair(NamedTuple):
+    """Two ids that rows pair. `kinds` are those of `Pair`, added up; `first` is µs UTC, NEVER without one."""
+
+    anonymous: str
+    user: str
+    kinds: int
+    first: int
+
+
+class Known(Protocol):
+    """What the other plans of a series saw (`pipeline.jobs.identity_index`). Ids are asked for by their xxh3-64."""
+
+    def pairs(self, met: Iterable[NDArray[np.uint64]], *, owed: bool) -> Iterator[SeenPair]:
+        """Every pair that some path of pairs joins to an id that was met; with `owed` those that were held, too."""
+        ...
+
+    def sightings(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.void]]:
+        """SIGHTING records of these ids."""
+        ...
+
+
+def write_seen(directory: Directory, observed: Observed, ids: EventIds, files: dict[str, str]) -> None:
+    """Write both tables, durably. `files` takes the digests."""
+    files[SIGHTINGS] = _write_sightings(directory.path / SIGHTINGS, ids)
+    with LinesWriter(directory.path / PAIRED) as writer:
+        writer.write_all(pair for pair in _folded_pairs(observed) if pair.anonymous != pair.user and not _junk(pair))
+        files[PAIRED] = writer.close()
+
+
+def earlier_pairs(directory: Directory, known: Known, *, owed: bool) -> Iterator[Pair]:
+    """What the other plans of a series say of whoever stands in the tables of this one, and of whom it leads to.
+
+    They count no rows here: their own plans showed them. `owed` asks for the merges that were held back, too.
+    """
+
+    def met() -> Iterator[NDArray[np.uint64]]:
+        yield from (chunk["person"] for chunk in _sightings(directory))
+        pairs = _pairs(directory)
+        while some := list(islice(pairs, AT_ONCE)):
+            yield hashes(one for pair in some for one in pair[:2])
+
+    for pair in known.pairs(met(), owed=owed):
+        yield Pair(*pair, last=None, events=0, row=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The tables of a plan, read back. `owed`: merges of its pairs were held; `paid`: held ones were sent with it."""
+
+    directory: Directory
+    owed: bool = False
+    paid: bool = False
+
+    @staticmethod
+    def of(plan: Plan, directory: Directory) -> Seen:
+        """What a plan that came to its end saw."""
+        return Seen(directory, bool(plan.warnings.get("held_link")), bool(plan.events.phases.get("identities")))
+
+    @staticmethod
+    def of_half(directory: Directory) -> Seen:
+        """What a plan saw whose rest is never sent: none of its merges can be relied upon."""
+        return Seen(directory, owed=True)
+
+    def sightings(self) -> Iterator[NDArray[np.void]]:
+        """SIGHTING records, sorted by hash, some at a time."""
+        return _sightings(self.directory)
+
+    def pairs(self) -> Iterator[SeenPair]:
+        """The pairs, sorted by both ids."""
+        return _pairs(self.directory)
+
+
+def _sightings(directory: Directory) -> Iterator[NDArray[np.void]]:
+    if not (directory.path / SIGHTINGS).exists():
+        return  # a plan of an older version, from which a lost state is made again
+    with (directory.path / SIGHTINGS).open("rb") as file:
+        while len(chunk := np.fromfile(file, SIGHTING, AT_ONCE)):
+            yield chunk
+
+
+def _pairs(directory: Directory) -> Iterator[SeenPair]:
+    if (directory.path / PAIRED).exists():
+        yield from (SeenPair(*line) for line in read_lines(directory.path / PAIRED, tuple[str, str, int, int]))
+
+
+def _folded_pairs(observed: Observed) -> Iterator[SeenPair]:
+    observed.flush()
+    sql = (
+        "SELECT anonymous, owner, bit_or(kinds) AS kinds, min(first) AS first FROM observed"
+        " GROUP BY anonymous, owner ORDER BY anonymous, owner"
+    )
+    for batch in observed.database.stream(sql):
+        yield from map(SeenPair, *(batch.column(name).to_pylist() for name in batch.schema.names))
+
+
+def _junk(pair: SeenPair) -> bool:
+    """Such an id never joins anybody, and would lead from everyone to everyone."""
+    return is_junk(pair.anonymous) or is_junk(pair.user)
+
+
+def _write_sightings(path: Path, ids: EventIds) -> str:
+    digest = hashlib.sha256()
+    with path.open("wb") as table:
+        for some in ids.chunks():
+            sightings = np.empty(len(some), SIGHTING)
+            for name in SIGHTING.names or ():
+                sightings[name] = some[name]
+            digest.update(sightings.tobytes())
+            sightings.tofile(table)
+        table.flush()
+        os.fsync(table.fileno())
+    return digest.hexdigest()

@@ -1,0 +1,162 @@
+"""What did not get through: rows that cannot be sent, and events that the service refused, in one shape."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Set
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from pipeline.errors import Refused, UnreadableExport, UnsafePlan
+from pipeline.ledger import Refusal, read_account, read_refusals, read_totals, was_applied
+from pipeline.models import Reject
+from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.freshness import recipe_for
+from pipeline.plan.manifest import Plan, SealedBlock
+from pipeline.plan.phases import EVENTS, line_blocks, sealed_file
+from pipeline.text import counted
+
+REFUSED = "refused_event"
+"""The code of every event that the service refused."""
+
+Warn = Callable[[str], None]
+Located = tuple[int, int, str]
+"""A row's number in its part, from 1 (0: unknown), its byte offset, and its text."""
+
+
+class RefusedEvent(Reject, frozen=True, gc=False):
+    """An event that the service refused, with the row that it was made of.
+
+    `stage` is `send`, or `rehearse` where the local service refused it and the plan was not applied yet. Of a merge, a
+    group or a profile, `part` is the file of the plan that it stands in, and `row` its line. `row` is 0 where the
+    export could not be read to find it.
+    """
+
+    uuid: str
+
+
+def rejected(
+    plan: Plan, directory: Directory, source_root: Path | None = None, warn: Warn = lambda line: None
+) -> Iterator[Reject]:
+    """The rejected rows of a plan, then its refused events. Raises BrokenLedger.
+
+    `warn` is given a line where the export cannot be read for the rows of refused events.
+    """
+    count_refused(directory)  # a ledger that was lost is noticed before the first row
+    yield from read_lines(directory.rejects, Reject)
+    place, stage = _refusing(directory)
+    for phase, refusals in groupby(read_refusals(place.ledger), key=attrgetter("phase")):
+        if phase == EVENTS:
+            yield from _of_rows(plan, place, refusals, stage, source_root, warn)
+        else:
+            yield from _of_lines(sealed_file(phase, directory), refusals, stage)
+
+
+def count_refused(directory: Directory) -> int:
+    """How many refused events `rejected` gives. Raises BrokenLedger."""
+    return read_totals(_refusing(directory)[0].ledger).refused
+
+
+def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
+    """The end of a run that had events refused: how many, why the first of them was, and how to list them."""
+    place = Directory(directory.rehearsal) if rehearsed else directory
+    account = read_account(place.ledger, most=1)
+    first = account.refusals[0]
+    by = "the local service" if rehearsed else "the service"
+    hint = f"list them, with their rows: backcast rejects {directory.path}"
+    if place.ledger != _refusing(directory)[0].ledger:
+        hint = f"see refused_events in {place.ledger}; `backcast rejects` lists what the plan's own target refused"
+    return Refused(
+        f"{by} refused {counted(account.totals.refused, 'event')}; the first: {first.status} {first.detail}",
+        status=first.status,
+        hint=hint,
+    )
+
+
+def _refusing(directory: Directory) -> tuple[Directory, str]:
+    """The plan, or its rehearsal where the plan was not applied, and the stage in which events are refused there."""
+    if was_applied(directory.ledger):
+        return directory, "send"
+    return Directory(directory.rehearsal), "rehearse"
+
+
+def _event(found: Refusal, stage: str, part: str, row: int, offset: int, record: str) -> RefusedEvent:
+    return RefusedEvent(part, row, offset, stage, REFUSED, f"{found.status} {found.detail}", record, found.uuid)
+
+
+def _of_lines(file: Path, refusals: Iterator[Refusal], stage: str) -> Iterator[RefusedEvent]:
+    """Refused merges, groups and profiles: each is a line of a sealed file."""
+    row = offset = 0
+    wanted = next(refusals, None)
+    for block, lines in enumerate(line_blocks(file)):
+        for event, line in enumerate(lines):
+            row += 1
+            while wanted is not None and (wanted.block, wanted.event) == (block, event):
+                text = line.decode("utf-8", "backslashreplace").removesuffix("\n")
+                yield _event(wanted, stage, file.name, row, offset, text)
+                wanted = next(refusals, None)
+            offset += len(line)
+        if wanted is None:
+            return
+
+
+def _of_rows(
+    plan: Plan,
+    directory: Directory,
+    refusals: Iterator[Refusal],
+    stage: str,
+    source_root: Path | None,
+    warn: Warn,
+) -> Iterator[RefusedEvent]:
+    """Refused events of rows. The rows are found by making the events of their blocks again, as `verify` does."""
+    numbers = {one.block for one in read_refusals(directory.ledger) if one.phase == EVENTS}
+    parts = {one.number: plan.parts[one.part].path for one in read_lines(directory.blocks, SealedBlock)}
+    remade = _remade(plan, directory, numbers, source_root)
+    for number, mine in groupby(refusals, key=attrgetter("block")):
+        try:
+            row_of = next(remade, _nowhere)
+        except (UnreadableExport, UnsafePlan) as error:
+            warn(f"the rows of refused events cannot be shown: {error.message}")
+            row_of = _nowhere
+        for one in mine:
+            yield _event(one, stage, parts[number], *row_of(one.event))
+
+
+def _nowhere(event: int) -> Located:
+    return 0, 0, ""
+
+
+def _remade(
+    plan: Plan, directory: Directory, numbers: Set[int], source_root: Path | None
+) -> Iterator[Callable[[int], Located]]:
+    """For each of these blocks in order: where an event of it was made, by its number in the block.
+
+    Raises UnreadableExport, UnsafePlan.
+    """
+    from pipeline.extractors import rows as read_rows
+    from pipeline.plan.contents import Planned, task_of, tasks
+    from pipeline.transform.block import Maker, Task
+
+    recipe = recipe_for(plan, directory, source_root)
+    maker = Maker(recipe)
+    first_rows: dict[int, int] = {}
+
+    def choose(planned: Planned) -> Task | None:
+        if planned.sealed.number not in numbers:
+            return None
+        first_rows[planned.sealed.number] = planned.sealed.first_row
+        return task_of(plan, planned)
+
+    for task in tasks(plan, directory, recipe.parts, choose):
+        made, _ = maker.sealed(task)
+        left_out = {(copy.row, copy.nth) for copy in task.copies if copy.code}
+        sent = [row for row, nth in zip(made.row_of, made.nth, strict=True) if (row, nth) not in left_out]
+        rows = read_rows(recipe.parts[task.block.part], task.block, observe=False)
+        deque(rows, maxlen=0)  # they say where each lies once they were read
+        first = first_rows.pop(task.number)
+        yield lambda event, sent=sent, rows=rows, first=first: (  # type: ignore[misc]
+            first + sent[event],
+            rows.offset(sent[event]),
+            rows.text(sent[event]),
+        )

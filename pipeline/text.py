@@ -1,0 +1,50 @@
+"""Text for people: counts in sentences (`1 event`, `12,000 events`), and the content of rows made safe to show.
+
+What stands in an export is written by strangers: an escape sequence would drive a terminal, and a right-to-left
+override would reverse a page. `printable` shows both as escapes instead.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+ELLIPSIS = "…"
+
+_PLAIN = re.compile(r"[\x20-\x7e]*", re.ASCII)
+_DRIVING = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
+"""Unicode categories that are not shown as they stand: controls, formats, surrogates, private use, line ends."""
+
+_VOWELS = "aeiou"
+_HISSING = ("s", "x", "ch", "sh")
+
+
+def counted(count: int, what: str) -> str:
+    """A number and its noun, which is given in the singular."""
+    return f"{count:,} {what if count == 1 else plural(what)}"
+
+
+def plural(noun: str) -> str:
+    """The plural of a regular English noun: event, batch, property, key."""
+    if noun.endswith("y") and noun[-2] not in _VOWELS:
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(_HISSING) else "s")
+
+
+def are(count: int) -> str:
+    """The verb that goes with a count."""
+    return "is" if count == 1 else "are"
+
+
+def printable(text: str, limit: int = 40) -> str:
+    """At most `limit` characters of `text`, driving characters as `\\x1b` or `\\u202e`; cut text ends in `…`."""
+    cut = text[:limit]
+    if not _PLAIN.fullmatch(cut):
+        cut = "".join(_escaped(one) if unicodedata.category(one) in _DRIVING else one for one in cut)
+    if len(text) > limit or len(cut) > limit:
+        return cut[: max(0, limit - 1)] + ELLIPSIS
+    return cut
+
+
+def _escaped(one: str) -> str:
+    return one.encode("unicode_escape").decode()

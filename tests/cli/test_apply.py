@@ -1,0 +1,189 @@
+"""`backcast apply`, `status` and `verify`: what they print, what they ask, and their exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.errors import UsageError
+from pipeline.local_service import LocalService
+from tests.support.commands import generic
+from tests.support.deliveries import Reply, export, planned, scripted, serving, tamper, uuid
+
+NOTHING = dict.fromkeys(("made", "accepted", "refused", "in_doubt", "already_settled", "unsent"), 0)
+
+
+def test_apply_status_and_verify_print_the_documented_objects(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned, applied, proved: each object has its fields, and stdout holds nothing else."""
+    directory = planned(tmp_path, 20)
+    said = call("status", directory, "--json")
+    assert (said.json["format"], said.json["state"], said.json["events"]["made"]) == ("backcast.status/1", "ready", 0)
+    with LocalService() as service:
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
+        said = call("apply", directory, "--to", service.url, "--json")
+        assert said.code == 0
+        assert (said.json["format"], said.json["dry_run"], said.json["balanced"]) == ("backcast.apply/1", False, True)
+        assert said.json["events"] == NOTHING | {"made": 20, "accepted": 20}
+        assert said.json["batches"] == {"made": 2, "sent": 2, "retried": 0, "split": 0}
+        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
+        said = call("verify", directory, "--to", service.url, "--json")
+        assert (said.code, said.json["format"], said.json["proved"]) == (0, "backcast.verify/1", True)
+        tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
+        said = call("verify", directory, "--to", service.url, "--json")
+        assert (said.code, said.json["events"]["missing"], said.json["proved"]) == (7, 1, False)
+    said = call("status", directory, "--json")
+    assert (said.json["state"], said.json["events"]["accepted"]) == ("differs", 20)
+
+
+def test_a_dry_run_needs_no_key_and_no_network(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`apply --dry-run` to a far target sends nothing, asks nothing and writes no ledger."""
+    monkeypatch.delenv("BACKCAST_PROJECT_KEY")
+    directory = planned(tmp_path, 20, target="eu")
+    said = call("apply", directory, "--to", "eu", "--dry-run", "--json")
+    assert (said.code, said.json["dry_run"], said.json["batches"]["sent"]) == (0, True, 0)
+    assert said.json["events"] == NOTHING | {"made": 20, "would_send": 20}
+    assert not (directory / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize(("columns", "width"), [("60", 60), ("", 110), ("0", 110), ("wide", 110)])
+def test_what_is_piped_is_as_wide_as_columns_says(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    """A table that could be wider keeps to COLUMNS, or to 110 of them."""
+    monkeypatch.setenv("COLUMNS", columns)
+    said = call("plan", *export_of(tmp_path / ("a-long-name-" * 12)), "-o", tmp_path / "plan")
+    assert 50 < max(map(len, said.out.splitlines())) <= width
+
+
+def export_of(folder: Path) -> list[object]:
+    return [export(folder, 3), *generic()]
+
+
+def test_apply_without_a_key_is_a_usage_error(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key is exit 2, and says where to put one."""
+    monkeypatch.delenv("BACKCAST_PROJECT_KEY")
+    said = call("apply", planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
+    assert said.code == 2
+    assert "BACKCAST_PROJECT_KEY" in said.two_lines[1]
+
+
+NO_KEY = "Error: the project key does not look like a capture key"
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_text_that_is_no_key_is_refused_before_anything_else(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    """`abc` for a region is exit 2, and so is a personal key anywhere; a dry run looks at the key alike."""
+    directory = planned(tmp_path, 3, target="us")
+    here = planned(tmp_path / "here", 3)
+    words = ["--yes", *(["--dry-run"] if dry else [])]
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
+    said = call("apply", directory, "--to", "us", *words)
+    assert (said.code, said.two_lines[0].startswith(NO_KEY), "abc" in said.err) == (2, True, False)
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "phx_0123456789")
+    said = call("apply", here, "--to", "http://127.0.0.1:1", *words)
+    assert (said.code, "personal key" in said.two_lines[0], "phx_0123456789" in said.err) == (2, True, False)
+    with pytest.raises(UsageError, match="personal key"):
+        pipeline.apply_plan(here, "http://127.0.0.1:1", project_key="phx_0123456789", dry_run=dry)
+
+
+def test_an_odd_key_of_another_service_is_a_warning(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other services may give keys of any shape: one warning on stderr, and the plan is sent."""
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
+    directory = planned(tmp_path, 3)
+    with serving(scripted(Reply())) as server:
+        for words in (["--dry-run"], []):
+            said = call("apply", directory, "--to", server.url, "--quiet", *words)
+            assert said.code == 0
+            assert said.err.count("Warning: the project key does not look like a capture key") == 1
+        assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("typed", ["", "19\n", "yes\n", "200\n"])
+def test_a_wrong_number_sends_nothing(call: Any, tmp_path: Path, typed: str) -> None:
+    """A far target asks for the number of events; anything else is exit 2 before any network use."""
+    directory = planned(tmp_path, 20, target="http://backcast.invalid")
+    said = call("apply", directory, "--to", "http://backcast.invalid", stdin=typed)
+    assert said.code == 2
+    assert "Imported events cannot be deleted" in said.err
+    assert "nothing was sent" in said.err
+    assert not (directory / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize(("typed", "options"), [("2_0\n", []), ("20\n", []), ("", ["--yes"])])
+def test_the_right_number_or_yes_goes_on(call: Any, tmp_path: Path, typed: str, options: list[str]) -> None:
+    """The number of events, or --yes, lets the run begin: here it finds nobody at that name, exit 6."""
+    directory = planned(tmp_path, 20, target="http://backcast.invalid")
+    words = ["apply", directory, "--to", "http://backcast.invalid", "--retry-for", "0", "--max-retries", "0"]
+    said = call(*words, *options, stdin=typed)
+    assert said.code == 6
+    assert (directory / "ledger.sqlite").exists()
+
+
+def test_a_stopped_run_prints_its_counts_and_its_error(call: Any, tmp_path: Path) -> None:
+    """Exit 5 where the service refused us: the counts are on stdout, the error is on stderr and names the host."""
+    directory = planned(tmp_path, 30)
+    with serving(lambda asked: Reply(401, b"API key is not valid") if asked.number else Reply()) as server:
+        said = call("apply", directory, "--to", server.url, "--json", "--max-concurrency", "1")
+    assert said.code == 5
+    assert said.json["balanced"] is False
+    assert said.json["events"] == NOTHING | {"made": 10, "accepted": 10, "unsent": 20}
+    assert said.two_lines[0] == f"Error: {server.url} answered 401: API key is not valid"
+    assert call("status", directory, "--json").json["state"] == "stopped"
+
+
+def test_refused_events_are_exit_5_after_the_rest_settled(call: Any, tmp_path: Path) -> None:
+    """One refused event, everything else settled: balanced, and exit 5."""
+    directory = planned(tmp_path, 30)
+    with serving(lambda asked: Reply(400) if uuid(7) in str(asked.events) else Reply()) as server:
+        said = call("apply", directory, "--to", server.url, "--json")
+    assert (said.code, said.json["balanced"], said.json["events"]["refused"]) == (5, True, 1)
+
+
+def test_an_unfinished_run_is_exit_6(call: Any, tmp_path: Path) -> None:
+    """Patience at its end is exit 6."""
+    with serving(scripted(Reply(503, b"later"))) as server:
+        said = call("apply", planned(tmp_path, 3), "--to", server.url, "--max-retries", "0")
+    assert said.code == 6
+    assert said.two_lines[1] == "Try: run the same command again to resume"
+
+
+def test_a_missing_export_is_exit_3(call: Any, tmp_path: Path) -> None:
+    """A file that is gone is named; --source-root finds it elsewhere."""
+    directory = planned(tmp_path, 10)
+    (tmp_path / "export").rename(tmp_path / "elsewhere")
+    with serving(scripted(Reply())) as server:
+        said = call("apply", directory, "--to", server.url)
+        assert said.code == 3
+        assert "part-0.jsonl" in said.two_lines[0]
+        said = call("apply", directory, "--to", server.url, "--source-root", tmp_path / "elsewhere")
+        assert said.code == 0
+
+
+def test_a_plan_of_another_dialect_is_exit_4(call: Any, tmp_path: Path) -> None:
+    """A plan made without --for is not applied to a region."""
+    said = call("apply", planned(tmp_path, 3), "--to", "us", "--yes")
+    assert said.code == 4
+    assert said.two_lines[1] == "Try: plan again with --for us, or rehearse this one"
+
+
+@pytest.mark.parametrize("command", ["rehearse", "status", "rejects", "apply", "verify"])
+def test_a_directory_without_a_plan_is_a_usage_error(call: Any, tmp_path: Path, command: str) -> None:
+    """No plan.json is exit 2 and says how to make one."""
+    options = ["--to", "http://127.0.0.1:1"] if command in ("apply", "verify") else []
+    said = call(command, tmp_path, *options)
+    assert said.code == 2
+    assert said.two_lines[1] == "Try: make one with: backcast plan SOURCE -o DIR"
+
+
+def test_verify_without_a_key_is_a_usage_error(call: Any, tmp_path: Path) -> None:
+    """Reading needs the personal key."""
+    said = call("verify", planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
+    assert said.code == 2
+    assert "BACKCAST_PERSONAL_KEY" in said.two_lines[1]

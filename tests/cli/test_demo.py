@@ -1,0 +1,43 @@
+"""`backcast demo`: every sample planned, rehearsed and proved, offline and without keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import run
+from pipeline.demo import SAMPLES, samples
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_demo_proves_every_sample(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sample is proved, its report exists, and a second demo replaces the first."""
+    for key in ("BACKCAST_PROJECT_KEY", "BACKCAST_PERSONAL_KEY"):
+        monkeypatch.delenv(key, raising=False)
+    output = tmp_path / "demo"
+    assert run(["demo", "-o", str(output)]) == 0
+    capfd.readouterr()
+    assert run(["demo", "-o", str(output), "--json"]) == 0
+    said = json.loads(capfd.readouterr().out)
+    assert said["proved"] is True
+    assert [step["name"] for step in said["steps"]] == [sample.name for sample in SAMPLES]
+    assert all(Path(step["report"]).exists() for step in said["steps"])
+
+
+def test_the_demo_replaces_no_folder_of_somebody_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A folder with anything in it that no demo wrote, or a file, is left alone: exit 2."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work", "utf-8")
+    assert run(["demo", "-o", str(tmp_path / "mine")]) == 2
+    assert run(["demo", "-o", str(tmp_path / "mine" / "thesis.txt")]) == 2
+    assert (tmp_path / "mine" / "thesis.txt").read_text("utf-8") == "years of work"
+
+
+def test_every_sample_of_the_demo_is_bundled() -> None:
+    """The files that the demo names are there."""
+    assert [file for sample in SAMPLES for file in sample.files if not (samples() / file).exists()] == []

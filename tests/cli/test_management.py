@@ -1,0 +1,498 @@
+"""The commands of the management API: what each asks, prints and answers, and completion in three shells."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Printed, calling
+from tests.support.scripted_api import KEY, answering
+from tests.support.scripted_server import Answer, Asked, Said, scripted
+
+pytestmark = pytest.mark.slow
+
+ID = "01900000-0000-0000-0000-00000000000a"
+API = "/api/projects/7/"
+FUNCTION = {
+    "id": ID,
+    "name": "Webhook",
+    "type": "destination",
+    "enabled": True,
+    "execution_order": 3,
+    "status": {"state": 1, "tokens": 10},
+    "inputs": {"token": {"value": "swordfish"}},
+    "mappings": [{"name": "m", "inputs": {"a": {"value": "swordfish"}}}],
+    "template": {"id": "template-webhook"},
+    "newer": [1.10],
+}
+ITEM = {name: FUNCTION[name] for name in ("id", "name", "type", "enabled", "execution_order", "status")}
+PAGE = {"count": 1, "next": None, "previous": None, "results": [ITEM]}
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
+    """Run a command in this process with a personal key, which it must not print."""
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", KEY)
+    command = calling(capfd, monkeypatch)
+
+    def silent(*words: object, stdin: str = "") -> Printed:
+        printed = command(*words, stdin=stdin)
+        assert KEY not in printed.out + printed.err
+        return printed
+
+    return silent
+
+
+def always(said: Said) -> Answer:
+    return lambda call: said
+
+
+COMMANDS: dict[str, tuple[list[str], str, str, Said]] = {
+    "hog-functions list": ([], "GET", "hog_functions/", Said(200, PAGE)),
+    "hog-functions get": ([ID], "GET", f"hog_functions/{ID}/", Said(200, FUNCTION)),
+    "hog-functions create": (["--name", "a"], "POST", "hog_functions/", Said(201, FUNCTION)),
+    "hog-functions update": ([ID, "--name", "a"], "PATCH", f"hog_functions/{ID}/", Said(200, FUNCTION)),
+    "hog-functions update ": ([ID, "--name", "a", "--put"], "PUT", f"hog_functions/{ID}/", Said(200, FUNCTION)),
+    "hog-functions delete": ([ID, "--yes"], "PATCH", f"hog_functions/{ID}/", Said(200, FUNCTION)),
+    "hog-functions broadcast": ([ID, "--yes"], "POST", f"hog_functions/{ID}/broadcast/", Said(200)),
+    "hog-functions invoke": ([ID], "POST", f"hog_functions/{ID}/invocations/", Said(200)),
+    "hog-functions logs": ([ID], "GET", f"hog_functions/{ID}/logs/", Said(200)),
+    "hog-functions metrics": ([ID], "GET", f"hog_functions/{ID}/metrics/", Said(200)),
+    "hog-functions totals": ([ID], "GET", f"hog_functions/{ID}/metrics/totals/", Said(200)),
+    "hog-functions icon": ([], "GET", "hog_functions/icon/", Said(200)),
+    "hog-functions icons": ([], "GET", "hog_functions/icons/", Said(200)),
+    "hog-functions rearrange": ([f"{ID}=1"], "PATCH", "hog_functions/rearrange/", Said(200)),
+    "recordings list": ([], "GET", "session_recordings/", Said(200, PAGE)),
+    "recordings get": (["r"], "GET", "session_recordings/r/", Said(200, {"id": "r"})),
+    "recordings update": (["r", "--person", "{}"], "PATCH", "session_recordings/r/", Said(200, {"id": "r"})),
+    "recordings update ": (["r", "--person", "{}", "--put"], "PUT", "session_recordings/r/", Said(200, {"id": "r"})),
+    "recordings delete": (["r", "--yes"], "DELETE", "session_recordings/r/", Said(204)),
+    "recordings sharing": (["r"], "GET", "session_recordings/r/sharing/", Said(200, {"enabled": True})),
+    "recordings refresh-sharing": (
+        ["r", "--yes"],
+        "POST",
+        "session_recordings/r/sharing/refresh/",
+        Said(200, {"enabled": True}),
+    ),
+}
+"""Each command, some in two ways: its arguments, its method and path in the project, an answer."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_command_is_one_operation(call: Any, command: str, as_json: bool) -> None:
+    """The contract's method and path; a table or a line for people, one JSON value for programs."""
+    words, method, path, said = COMMANDS[command]
+    flags = ["--json"] if as_json else []
+    with answering(always(said)) as service:
+        printed = call(*command.split(), *words, "--to", service.url, "--project", "7", *flags)
+    assert (printed.code, printed.err) == (0, "")
+    assert [(one.method, one.path) for one in service.asked] == [(method, API + path)]
+    assert printed.out.strip()
+    if as_json and said.body:
+        assert printed.json == said.body
+    elif as_json:
+        json.loads(printed.out)
+
+
+def test_projects_are_listed_without_a_project(call: Any) -> None:
+    """Their ids are what --project takes."""
+    with answering(always(Said(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
+        printed = call("projects", "list", "--to", service.url)
+    assert [one.path for one in service.asked] == ["/api/projects/"]
+    assert (printed.out.split("\n")[1].split(), printed.code) == (["123456", "Shop"], 0)
+
+
+def test_the_only_project_of_a_key_is_taken(call: Any) -> None:
+    """With more than one, the error lists them and nothing more is asked."""
+    shop, test = {"id": 7, "name": "Shop"}, {"id": 8, "name": "Test"}
+    for projects, code in (([shop], 0), ([shop, test], 2)):
+        answers = scripted(Said(200, {"results": projects}), Said(200, FUNCTION))
+        with answering(answers) as service:
+            printed = call("hog-functions", "get", ID, "--to", service.url)
+        assert printed.code == code
+        assert len(service.asked) == (2 if code == 0 else 1)
+    assert printed.two_lines == (
+        "Error: the personal key reaches more than one project: 7 (Shop), 8 (Test)",
+        "Try: give --project ID",
+    )
+
+
+@pytest.mark.parametrize("dashes", [True, False])
+def test_filters_are_named_as_the_contract_names_them(call: Any, dashes: bool) -> None:
+    """With dashes or with underscores; comma lists may be given in parts."""
+    words = ["--created_at", "2024-01-01", "--created_by", "3", "--enabled", "false", "--exclude_kind", "a,b",
+             "--exclude_kind", "c", "--id", ID, "--kind", "k", "--limit", "5", "--offset", "10", "--type", "t,u",
+             "--updated_at", "2024-01-02"]  # fmt: skip
+    if dashes:
+        words = [word.replace("_", "-") for word in words]
+    with answering(always(Said(200, PAGE))) as service:
+        assert call("hog-functions", "list", "--to", service.url, "--project", "7", *words).code == 0
+    assert service.asked[0].query == {
+        "created_at": "2024-01-01", "created_by": "3", "enabled": "false", "exclude_kind": "a,b,c", "id": ID,
+        "kind": "k", "limit": "5", "offset": "10", "type": "t,u", "updated_at": "2024-01-02",
+    }  # fmt: skip
+
+
+def pages(call: Asked) -> Said:
+    at = int(call.query.get("offset", 0))
+    onward = f"http://{call.headers['host']}{call.path}?offset={at + 1}"
+    return Said(200, {"count": 3, "next": onward if at < 2 else None, "previous": None, "results": [{"id": f"f{at}"}]})
+
+
+@pytest.mark.parametrize("command", ["hog-functions", "recordings", "projects"])
+def test_one_page_or_every_page(call: Any, command: str) -> None:
+    """The envelope of the service, or one envelope over all; a person is told that there is more."""
+    with answering(pages) as service:
+        words = [command, "list", "--to", service.url] + ([] if command == "projects" else ["--project", "7"])
+        page, whole = call(*words, "--json"), call(*words, "--all", "--json")
+        shown = call(*words)
+        everything = call(*words, "--all")
+    assert page.json["next"].endswith("offset=1")
+    assert [one["id"] for one in page.json["results"]] == ["f0"]
+    assert whole.json == {"count": 3, "next": None, "previous": None, "results": [{"id": f"f{n}"} for n in range(3)]}
+    assert shown.out.strip().endswith("1 of 3; every one: --all")
+    assert "f2" in everything.out
+    assert "--all" not in everything.out
+
+
+def test_an_empty_list_says_so(call: Any) -> None:
+    """Rather than a table of nothing."""
+    with answering(always(Said(200, {"count": 0, "results": []}))) as service:
+        assert call("recordings", "list", "--to", service.url, "--project", "7").out == "None.\n"
+
+
+# -- what is shown ------------------------------------------------------------------------------------------
+
+
+def test_a_table_shows_no_secret_and_json_shows_what_the_key_may_read(call: Any) -> None:
+    """Input values, wherever they are nested, and access tokens."""
+    shared = {"enabled": True, "access_token": "swordfish", "created_at": "2024-01-01T00:00:00Z"}
+    for words, answer in ((["hog-functions", "get", ID], FUNCTION), (["recordings", "sharing", "r"], shared)):
+        with answering(always(Said(200, answer))) as service:
+            words = [*words, "--to", service.url, "--project", "7"]
+            table, program = call(*words), call(*words, "--json")
+        assert "swordfish" not in table.out
+        assert "***" in table.out
+        assert program.json == answer
+
+
+def test_what_strangers_wrote_does_not_drive_the_terminal(call: Any) -> None:
+    """Escape sequences and markup in a name are shown, in answers and in errors."""
+    wild = "\x1b]0;x\x07[red]a\u202eb"
+    with answering(scripted(Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))) as service:
+        words = ["hog-functions", "get", ID, "--to", service.url, "--project", "7"]
+        shown, failed = call(*words), call(*words)
+    for text in (shown.out, failed.err):
+        assert r"\x1b]0;x\x07[red]a\u202eb" in text
+
+
+def test_json_says_numbers_and_texts_as_the_service_did(call: Any) -> None:
+    """Beyond 64 bits, and half a pair of surrogates."""
+    with answering(
+        always(Said(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}'))
+    ) as service:
+        printed = call("hog-functions", "get", ID, "--to", service.url, "--project", "7", "--json")
+    assert printed.json == {"execution_order": 123456789012345678901234567890, "name": "\ud800 ü"}
+    assert "ü" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "shown"),
+    [
+        ("logs", {"count": 1, "results": [{"timestamp": "2024", "level": "ERROR", "message": "It broke"}]}, "It broke"),
+        ("logs", {"count": 0, "results": []}, "none."),
+        ("logs", None, "without a body"),
+        ("metrics", {"labels": ["2024-01-01"], "series": [{"name": "success", "values": [1234]}]}, "1,234"),
+        ("metrics", {"labels": ["2024-01-01", "2024-01-02"], "series": [{"name": "s", "values": [5]}]}, "2024-01-02"),
+        ("totals", {"totals": {"success": 1234}}, "1,234"),
+        ("totals", {"totals": None}, "totals"),
+        ("invoke", {"status": "success", "logs": []}, "success"),
+        ("invoke", "done", "done"),
+    ],
+)
+def test_answers_that_the_contract_leaves_open_are_shown(call: Any, command: str, answer: Any, shown: str) -> None:
+    """As the service gives them (service-behaviour 5.2), or that there is none."""
+    said = Said(200) if answer is None else Said(200, answer)
+    with answering(always(said)) as service:
+        words = ["hog-functions", command, ID, "--to", service.url, "--project", "7"]
+        assert shown in call(*words).out
+        assert call(*words, "--json").json == answer
+
+
+def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
+    """Byte for byte."""
+    said = Said(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"})
+    with answering(always(said)) as service:
+        words = ["hog-functions", "icon", "--id", "slack.com", "--to", service.url, "--project", "7"]
+        printed = call(*words, "--output", tmp_path / "icon.png")
+        told = call(*words, "--json")
+    assert (tmp_path / "icon.png").read_bytes() == said.body
+    assert "7 bytes of image/png, written to" in printed.out
+    assert told.json == {"media_type": "image/png", "bytes": 7, "output": None}
+    assert service.asked[0].query == {"id": "slack.com"}
+
+
+# -- bodies -------------------------------------------------------------------------------------------------
+
+
+def created(call: Any, *words: object, stdin: str = "") -> tuple[Printed, bytes]:
+    """What a creation with these options sends; nothing where it does not get that far."""
+    with answering(always(Said(201, FUNCTION))) as service:
+        printed = call("hog-functions", "create", "--to", service.url, "--project", "7", *words, stdin=stdin)
+    return printed, service.asked[0].body if service.asked else b""
+
+
+def test_every_writable_field_has_an_option(call: Any, tmp_path: Path) -> None:
+    """Texts as they stand, source code and JSON here, from a file or from stdin."""
+    (tmp_path / "code.hog").write_text("return 1\n")
+    (tmp_path / "inputs.json").write_text('{"u": {"value": "x"}}')
+    printed, sent = created(
+        call, "--type", "destination", "--kind", "k", "--name", "[1]", "--description", "@x", "--enabled", "true",
+        "--deleted", "false", "--hog", f"@{tmp_path}/code.hog", "--inputs-schema", "[]", "--inputs",
+        f"@{tmp_path}/inputs.json", "--filters", "-", "--masking", "null", "--mappings", "[]", "--icon-url", "/i.png",
+        "--template-id", "template-webhook", "--execution-order", "5", "--_create_in_folder", "Imports",
+        stdin='{"events": []}',
+    )  # fmt: skip
+    assert printed.code == 0
+    assert json.loads(sent) == {
+        "type": "destination", "kind": "k", "name": "[1]", "description": "@x", "enabled": True, "deleted": False,
+        "hog": "return 1\n", "inputs_schema": [], "inputs": {"u": {"value": "x"}}, "filters": {"events": []},
+        "masking": None, "mappings": [], "icon_url": "/i.png", "template_id": "template-webhook",
+        "execution_order": 5, "_create_in_folder": "Imports",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["@", "-", ""])
+def test_a_body_comes_from_a_file_stdin_or_the_command_line(call: Any, how: str, tmp_path: Path) -> None:
+    """Values keep their bytes, fields nobody knows are sent, and an option overrides its field."""
+    text = '{"name": "old", "weight": 1.10, "big": 123456789012345678901234567890, "masking": { "ttl" : 60 }}'
+    (tmp_path / "body.json").write_text(text)
+    data = {"@": f"@{tmp_path}/body.json", "-": "-", "": text}[how]
+    _, sent = created(call, "--data", data, "--name", "new", stdin=text)
+    assert sent == (b'{"name":"new","weight":1.10,"big":123456789012345678901234567890,"masking":{ "ttl" : 60 }}')
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--data", "{}"],
+        ["--data", "[]"],
+        ["--data", "{"],
+        ["--data", '{"a": NaN}'],
+        ["--data", "@/nowhere/body.json"],
+        ["--data", "body.json"],
+        ["--filters", "{x"],
+        ["--data", "-", "--filters", "-"],
+        ["--execution-order", "one"],
+        ["--enabled", "perhaps"],
+    ],
+)
+def test_a_body_that_cannot_be_sent_is_a_usage_error(call: Any, words: list[str]) -> None:
+    """Two lines, exit 2, and nothing is asked."""
+    printed, sent = created(call, *words, stdin="{}")
+    assert (printed.code, sent) == (2, b"")
+    assert printed.two_lines
+
+
+def test_stdin_is_read_for_one_option(call: Any) -> None:
+    """The second one would find it empty."""
+    printed, _ = created(call, "--data", "-", "--filters", "-", stdin="{}")
+    assert printed.two_lines[0] == "Error: --data and --filters both read stdin"
+
+
+def test_inputs_on_the_command_line_are_remarked_on(call: Any, tmp_path: Path) -> None:
+    """They may be secrets, and a file is not in the process list."""
+    (tmp_path / "inputs.json").write_text('{"a": {"value": "swordfish"}}')
+    for words, noted in (
+        (["--inputs", '{"a": {"value": "x"}}'], True),
+        (["--data", '{"inputs": {}}'], True),
+        (["--inputs", f"@{tmp_path}/inputs.json"], False),
+        (["--name", "inputs"], False),
+    ):
+        printed, _ = created(call, *words)
+        assert ("Note:" in printed.err, printed.code) == (noted, 0)
+
+
+def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
+    """`ID=N …` is the service's own shape, `--data` the writable fields that the contract lists."""
+    with answering(scripted(Said(200, [FUNCTION]), Said(200))) as service:
+        words = ["hog-functions", "rearrange", "--to", service.url, "--project", "7"]
+        printed = call(*words, f"{ID}=2", "b=-1")
+        assert call(*words, "--data", '{"execution_order": 3}').code == 0
+        assert "Webhook" in printed.out
+        assert [one.json for one in service.asked] == [{"orders": {ID: 2, "b": -1}}, {"execution_order": 3}]
+        for wrong in ([], ["a=1", "a=2"], ["a"], ["=1"], ["a=1.5"], ["a=²"], ["a=1", "--data", "{}"]):
+            assert call(*words, *wrong).code == 2
+    assert len(service.asked) == 2
+
+
+# -- what cannot be undone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("hog-functions delete", Said(200, FUNCTION)),
+        ("hog-functions broadcast", Said(200)),
+        ("recordings delete", Said(204)),
+        ("hog-functions delete --hard --send", Said(204)),
+    ],
+)
+def test_a_person_agrees_before_something_is_lost(call: Any, command: str, said: Said) -> None:
+    """Yes does it; no, and nobody to ask, is exit 2 and nothing is sent."""
+    with answering(always(said)) as service:
+        words = [*command.split(), ID, "--to", service.url, "--project", "7"]
+        declined, nobody = call(*words, stdin="n\n"), call(*words)
+        assert (declined.code, nobody.code, service.asked) == (2, 2, [])
+        for printed in (declined, nobody):  # the question stands before them
+            assert [line.split(":")[0] for line in printed.err.splitlines()[-2:]] == ["Error", "Try"]
+        assert "nothing was done" in declined.err
+        assert nobody.err.endswith("Try: give --yes\n")
+        assert call(*words, stdin="y\n").code == 0
+        assert len(service.asked) == 1
+
+
+def test_hard_deletion_is_explained(call: Any) -> None:
+    """Nothing is sent unless asked for, and then the service's 405 is told."""
+    with answering(always(Said(405))) as service:
+        words = ["hog-functions", "delete", ID, "--hard", "--to", service.url, "--project", "7"]
+        explained = call(*words)
+        assert (explained.code, service.asked) == (2, [])
+        assert "405" in explained.two_lines[0]
+        sent = call(*words, "--send", "--yes")
+        assert sent.code == 2
+        assert "answered 405" in sent.two_lines[0]
+        assert [one.method for one in service.asked] == ["DELETE"]
+    assert call("hog-functions", "delete", ID, "--send", "--to", "eu").code == 2
+
+
+# -- errors -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "advice"),
+    [(400, 2, "mend"), (401, 5, "key"), (403, 5, "hog_function:read"), (404, 2, "id"), (409, 5, "repeat"),
+     (500, 6, "again")],
+)  # fmt: skip
+def test_a_refusal_is_two_lines_and_an_exit_code(
+    call: Any, status: int, code: int, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words of the service in the first, what to do in the second."""
+    monkeypatch.setattr("pipeline.management.retry.Patience.__init__.__defaults__", (0, 0.0, 0.0))
+    with answering(always(Said(status, {"detail": "Because.", "code": "c"}))) as service:
+        printed = call("hog-functions", "get", ID, "--to", service.url, "--project", "7", "--json")
+    assert (printed.code, printed.out) == (code, "")
+    what, hint = printed.two_lines
+    assert f"answered {status}: Because." in what
+    assert advice in hint
+
+
+def test_without_a_personal_key_nothing_is_asked(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It comes from the environment or a file."""
+    monkeypatch.delenv("BACKCAST_PERSONAL_KEY")
+    with answering(always(Said(200, PAGE))) as service:
+        words = ["hog-functions", "list", "--to", service.url, "--project", "7"]
+        printed = call(*words)
+        assert (printed.code, service.asked) == (2, [])
+        assert "BACKCAST_PERSONAL_KEY" in printed.two_lines[1]
+        (tmp_path / "key").write_text(KEY + "\n")
+        assert call(*words, "--personal-key-file", tmp_path / "key").code == 0
+    assert service.asked[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+# -- completion ---------------------------------------------------------------------------------------------
+
+BIN = Path(sys.executable).parent
+
+
+def completed(shell: str, words: str, incomplete: str) -> subprocess.CompletedProcess[str]:
+    """What the command answers a shell that completes `words`, the last of them `incomplete`."""
+    at = str(len(words.split()) - bool(incomplete))
+    position = incomplete if shell == "fish" else at
+    return subprocess.run(
+        [BIN / "backcast"],
+        env={**os.environ, "_BACKCAST_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": position},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("words", "incomplete", "found"),
+    [
+        ("backcast ho", "ho", {"hog-functions"}),
+        ("backcast hog-functions re", "re", {"rearrange"}),
+        ("backcast recordings list --to ", "", {"us", "eu"}),
+        ("backcast projects list --per", "--per", {"--personal-key-file"}),
+        ("backcast apply plan --to ", "", {"us", "eu"}),
+        ("backcast apply plan --phases g", "g", {"groups"}),
+        ("backcast apply plan --phases groups,p", "groups,p", {"groups,persons"}),
+        ("backcast plan x --for e", "e", {"eu"}),
+        ("backcast plan x --dialect p", "p", {"posthog"}),
+        ("backcast plan x --profile-policy o", "o", {"overwrite"}),
+        ("backcast plan x -m mixp", "mixp", {"mixpanel"}),
+        ("backcast plan x --timezone America/New_", "America/New_", {"America/New_York"}),
+        ("backcast mapping show segment-w", "segment-w", {"segment-warehouse"}),
+        ("backcast rehearse plan --fault poi", "poi", {"poison"}),
+        ("backcast rejects plan --code bad_js", "bad_js", {"bad_json"}),
+    ],
+)
+def test_commands_and_options_are_completed(shell: str, words: str, incomplete: str, found: set[str]) -> None:
+    """In each shell's own protocol."""
+    done = completed(shell, words, incomplete)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    if shell == "zsh":
+        words_found = {lines[at + 1] for at in range(0, len(lines), 3)}
+    else:
+        words_found = {line.split(",", 1)[1].split("\t")[0] for line in lines}
+    assert words_found == found
+
+
+@pytest.mark.parametrize(
+    ("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef backcast"), ("fish", "complete ")]
+)
+def test_each_shell_is_given_its_script(shell: str, mark: str) -> None:
+    """`_BACKCAST_COMPLETE=bash_source backcast` prints what the shell reads."""
+    done = subprocess.run(
+        [BIN / "backcast"], env={**os.environ, "_BACKCAST_COMPLETE": f"{shell}_source"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert mark in done.stdout
+    assert f"_BACKCAST_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_bash_completes_with_that_script() -> None:
+    """A real bash, which reads the script and asks for the commands that begin with `ho`."""
+    script = (
+        'eval "$(_BACKCAST_COMPLETE=bash_source backcast)"; COMP_WORDS=(backcast ho); COMP_CWORD=1;'
+        ' _backcast_completion backcast ho backcast; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout == "hog-functions\n"
+
+
+def test_completion_loads_nothing_heavy() -> None:
+    """A person waits for it at every press of a key."""
+    heavy = ["pyarrow", "pandas", "duckdb", "numpy", "httpx", "pydantic", "yaml", "rich", "msgspec"]
+    script = (
+        f"import sys; import pipeline.cli\ntry:\n    pipeline.cli.run([])\nfinally:\n"
+        f"    print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    for words, at in (("backcast ", "1"), ("backcast hog-functions list --to ", "4")):
+        env = {**os.environ, "_BACKCAST_COMPLETE": "zsh_complete", "COMP_WORDS": words, "COMP_CWORD": at}
+        done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=60)
+        assert done.stderr.strip() == "[]"
+        assert done.stdout

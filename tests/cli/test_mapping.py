@@ -1,0 +1,73 @@
+"""`backcast mapping`: new files, errors with their place, and the other commands on mapping files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import SAMPLES
+
+
+@pytest.mark.parametrize("sample", ["generic/orders.csv", "mixpanel", "amplitude"])
+def test_a_new_mapping_loads_and_its_cases_pass(call: Any, tmp_path: Path, sample: str) -> None:
+    """`mapping new` writes a file that `mapping check` and `mapping test` accept."""
+    mine = tmp_path / "mine.yaml"
+    assert call("mapping", "new", SAMPLES / sample, "-o", mine).code == 0
+    assert call("mapping", "check", mine).code == 0
+    said = call("mapping", "test", mine, "--json")
+    assert (said.code, said.json["failed"]) == (0, 0)
+    assert call("mapping", "new", SAMPLES / sample, "-o", mine).code == 2
+
+
+def test_a_mapping_error_says_where(call: Any, tmp_path: Path) -> None:
+    """file:line:column, and two lines."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevnt: /name\n", "utf-8")
+    said = call("mapping", "check", mine)
+    assert said.code == 2
+    assert f"{mine}:4:1" in said.two_lines[0]
+
+
+@pytest.mark.parametrize("command", [["list", "--json"], ["test", "--json"], ["schema"], ["show", "mixpanel"]])
+def test_the_other_mapping_commands_work(call: Any, command: list[str]) -> None:
+    """Lists, cases, the editor's schema and a file's text."""
+    said = call("mapping", *command)
+    assert said.code == 0
+    if command[0] == "show":
+        assert "\ntool: mixpanel\n" in said.out
+    else:
+        assert said.json
+
+
+def test_a_table_without_event_names_is_answered_with_a_constant_event(call: Any, tmp_path: Path) -> None:
+    """Every row of a table of orders is an order: two equals signs give its name."""
+    (tmp_path / "orders.csv").write_text("order,customer_id,created_at\n1,c-1,2021-03-01T10:00:00Z\n")
+    said = call("mapping", "new", tmp_path / "orders.csv")
+    assert said.code == 2
+    assert "no column looks like an event's name" in said.two_lines[0]
+    words = said.two_lines[1].split("SOURCE", 1)[1].replace("NAME", "Order").split()
+    assert "event==Order" in words
+    words[words.index("DIR")] = str(tmp_path / "plan")
+    assert call("plan", tmp_path / "orders.csv", *words).code == 0
+
+
+@pytest.mark.parametrize(("column", "chosen"), [("id", "id"), ("order_id,id", "id"), ("order_id", None)])
+def test_a_new_mapping_proposes_as_key_what_no_two_rows_share(
+    call: Any, tmp_path: Path, column: str, chosen: str | None
+) -> None:
+    """A column that is called an id and repeats is none; a row that stands in two files is one row."""
+    names = f"event,user_id,timestamp,{column.replace('order_id', 'event_id')}"
+    rows = [f"{event},u-1,2021-03-0{day}T10:00:00Z" for event, day in (("Ordered", 1), ("Paid", 1), ("Paid", 2))]
+    cells = [",".join("o-1" if name == "order_id" else f"i-{n}" for name in column.split(",")) for n in range(3)]
+    for file in ("a.csv", "b.csv"):
+        text = "".join(
+            f"{line}\n" for line in (names, *(f"{row},{cell}" for row, cell in zip(rows, cells, strict=True)))
+        )
+        (tmp_path / file).write_text(text)
+    said = call("mapping", "new", tmp_path)
+    assert said.code == 0
+    key = [line for line in said.out.splitlines() if line.startswith("key:")]
+    assert key == ([] if chosen is None else [f"key: {{of: [/{chosen}], needs: [/{chosen}]}}"])
+    assert ("event_id: different rows share a value" in said.out) == (chosen is None)

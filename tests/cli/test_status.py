@@ -1,0 +1,228 @@
+"""The numbers of `status` follow from the ledger's rows, whatever ended the runs, and agree with what apply said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import api
+from pipeline.delivery.apply import Outcome, Pace
+from pipeline.delivery.retry import Patience
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.local_service import LocalService
+from pipeline.report.results import BatchCounts, status_result
+from tests.support.crashes import adds_up
+from tests.support.deliveries import (
+    KEY,
+    OK,
+    CallSink,
+    Reply,
+    in_ledger,
+    planned,
+    run,
+    run_to,
+    scripted,
+    serving,
+    tamper,
+    uuid,
+)
+
+pytestmark = pytest.mark.slow
+
+NOBODY = Receipt(Answer.RETRY, 0, "no connection: refused", taken=False)
+ANSWERS = (
+    OK,
+    NOBODY,
+    Receipt(Answer.RETRY, 0, "no answer"),
+    Receipt(Answer.RETRY, 503, "busy"),
+    Receipt(Answer.RETRY, 429, "slow", taken=False),
+    Receipt(Answer.POISON, 400, "bad", taken=False),
+    Receipt(Answer.TOO_LARGE, 413, "large"),
+    Receipt(Answer.STOP, 401, "who?", taken=False),
+    Receipt(Answer.DOUBT, 200, "sign in"),
+)
+
+
+def batches(outcome: Outcome) -> tuple[int, int, int, int]:
+    counts = outcome.counts
+    return counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split
+
+
+def told(directory: Path) -> tuple[int, int, int, int]:
+    totals = adds_up(directory / "ledger.sqlite")
+    return totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("plan"), 24, files=1, batch=6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(answers=st.lists(st.sampled_from(ANSWERS), max_size=24), ends=st.lists(st.integers(1, 6), max_size=3))
+def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: list[Receipt], ends: list[int]) -> None:
+    """After one run they are the run's own numbers; after more, no batch that several runs had counts twice."""
+    said = iter(answers)
+    with TemporaryDirectory() as folder:
+        directory = Path(shutil.copytree(plan, Path(folder) / "plan"))
+        sums = (0, 0, 0, 0)
+        for turn, tries in enumerate([*ends, 100]):
+            pace = Pace(2, Patience(seconds=60, first=0, tries=tries), max_refused=3)
+            outcome = run_to(directory, CallSink(lambda body: next(said, OK)), pace=pace)
+            found = told(directory)
+            sums = tuple(map(sum, zip(sums, batches(outcome), strict=True)))  # type: ignore[assignment]
+            if turn == 0:
+                assert found == batches(outcome)
+            assert (found[1] <= sums[1], found[3]) == (True, sums[3])
+
+
+def test_a_run_that_met_nobody_has_sent_nothing(tmp_path: Path) -> None:
+    """Refused connections are tries, and no sending."""
+    directory = planned(tmp_path, 10, files=1)
+    outcome = run_to(directory, CallSink(lambda body: NOBODY), pace=Pace(1, Patience(seconds=60, first=0, tries=22)))
+    assert batches(outcome) == told(directory) == (1, 0, 1, 0)
+    assert in_ledger(directory, "select tries, state from batches") == [(23, "waiting")]
+
+
+def test_a_killed_run_leaves_its_tries(tmp_path: Path) -> None:
+    """What a run wrote before it was killed counts, and what is said of a batch in doubt is its last failure."""
+    directory = planned(tmp_path, 20, files=1)
+    calls = 0
+
+    def send(body: bytes) -> Receipt:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            return OK
+        if calls == 4:
+            raise KeyboardInterrupt
+        return Receipt(Answer.RETRY, 503, "busy")
+
+    with pytest.raises(KeyboardInterrupt):
+        _killed(directory, CallSink(send))
+    plan, place = api.load_plan(directory)
+    found = status_result(plan, api.status(plan, place))
+    assert found.batches == BatchCounts(2, 2, 1, 0)
+    assert [(one.tries, one.status, one.detail) for one in found.doubts] == [(2, 503, "busy")]
+
+
+def _killed(directory: Path, sink: CallSink) -> None:
+    """A run that ends in the middle of a request, its ledger as it was when the first failures were in it."""
+    copy = directory / "as-it-was.sqlite"
+
+    def progress(counts: object) -> None:
+        ((tries,),) = in_ledger(directory, "select count(*) from tries")
+        if tries == 2:
+            shutil.copy(directory / "ledger.sqlite", copy)
+            shutil.copy(directory / "ledger.sqlite-wal", copy.with_name(copy.name + "-wal"))
+            raise KeyboardInterrupt
+
+    try:
+        run_to(directory, sink, pace=Pace(1, Patience(seconds=60, first=0)), progress=progress)
+    finally:
+        for ending in ("", "-wal"):
+            copy.with_name(copy.name + ending).replace(directory / f"ledger.sqlite{ending}")
+
+
+def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """The target, the runs with their times, and the last verification; in the report too, apart from the rehearsal."""
+    directory = planned(tmp_path, 20)
+    assert call("status", directory).out.splitlines()[0] == "State: ready"
+    call("rehearse", directory)
+    said = call("status", directory, "--json").json
+    assert (said["course"], said["verified"]) == (None, None)
+    with LocalService() as service:
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
+        call("apply", directory, "--to", service.url)
+        assert "Not verified yet" in call("status", directory).out
+        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
+        tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
+        assert call("verify", directory, "--to", service.url).code == 7
+    shown = " ".join(call("status", directory).out.split())
+    assert f"Applied to {service.url}: 1 run, the first begun 20" in shown
+    assert f"Verified against {service.url} at 20" in shown
+    assert "not proved, 19 of 20 events found" in shown
+    said = call("status", directory, "--json").json
+    assert (said["course"]["to"], said["course"]["runs"]) == (service.url, 1)
+    assert (said["verified"]["proved"], said["verified"]["to"]) == (False, service.url)
+    report = json.loads((directory / "report.json").read_bytes())
+    assert (report["rehearsed"]["proved"], report["rehearsal"]["to"], report["rehearsed"]["to"]) == (True, "", "")
+    assert (report["applied"]["state"], report["applied"]["course"]["to"]) == ("differs", service.url)
+    assert (report["verification"]["proved"], report["verification"]["to"]) == (False, service.url)
+
+
+def test_a_report_that_cannot_be_written_fails_no_run(call: Any, tmp_path: Path) -> None:
+    """The events are in: a warning, and exit 0."""
+    directory = planned(tmp_path, 5)
+    (directory / "report.json").unlink()
+    (directory / "report.json").mkdir()
+    with serving(scripted(Reply())) as server:
+        said = call("apply", directory, "--to", server.url)
+    assert said.code == 0
+    assert said.err.startswith("Warning: the report of the plan could not be written: ")
+
+
+# -- a target that was mistyped ----------------------------------------------------------------------------------
+
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+def attempt(directory: Path, to: str = NOWHERE) -> Outcome:
+    return run(directory, to, pace=Pace(2, Patience(seconds=60, first=0, tries=1)), key=KEY)
+
+
+def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path) -> None:
+    """Refused connections and an unknown name, then the right target: everything lands there, under one ledger."""
+    directory = planned(tmp_path, 40)
+    for wrong in (NOWHERE, "http://backcast-nowhere.invalid"):
+        assert attempt(directory, wrong).unsent == 40
+    with serving(scripted(Reply())) as server:
+        assert run(directory, server.url, dry_run=True).counts.would_send == 40
+        assert run(directory, server.url).balanced
+        assert in_ledger(directory, "select value from meta where key = 'target'") == [(server.url,)]
+        assert in_ledger(directory, "select count(*) from runs") == [(1,)]
+        assert in_ledger(directory, "select count(*) from tries") == [(0,)]
+
+
+def test_a_directory_of_which_nobody_took_anything_is_planned_over(tmp_path: Path) -> None:
+    """The new plan counts, and nothing of the old ledger is left."""
+    directory = planned(tmp_path, 40)
+    attempt(directory)
+    planned(tmp_path, 30)
+    assert not (directory / "ledger.sqlite").exists()
+    with serving(scripted(Reply())) as server:
+        assert run(directory, server.url).counts.accepted == 30
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply(), "20 settled"), (Reply(503), "20 in doubt"), (Reply(0), "20 in doubt"),
+        (Reply(401), "it answered 401"), (Reply(429), "it answered 429"),
+        (Reply(404), "it answered 404"),
+    ],
+    ids=["taken", "busy", "lost", "refused", "slow", "no-page"],
+)  # fmt: skip
+def test_a_target_that_was_met_is_the_only_one(call: Any, tmp_path: Path, reply: Reply, told: str) -> None:
+    """Whoever answered, or may have: another target and a new plan are refused, saying what was sent to where."""
+    directory = planned(tmp_path, 20, files=1, batch=20)
+    with serving(scripted(reply)) as server:
+        attempt(directory, server.url)
+    for words, code in (
+        (["apply", directory, "--to", NOWHERE, "--retry-for", "0"], 4),
+        (["apply", directory, "--to", NOWHERE, "--dry-run"], 4),
+        (["plan", tmp_path / "export", "-m", "generic", "-o", directory], 2),
+    ):
+        said = call(*words)
+        assert said.code == code
+        assert server.url in said.err
+        assert told in said.err
+    assert in_ledger(directory, "select value from meta where key = 'target'") == [(server.url,)]

@@ -1,0 +1,315 @@
+"""Apply accounts for every event, whatever the service answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline import api
+from pipeline.delivery.apply import Pace
+from pipeline.delivery.retry import Patience
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.errors import Refused, Unfinished
+from tests.support.deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    ONE_AT_A_TIME,
+    Asked,
+    CallSink,
+    Reply,
+    balances,
+    forget,
+    in_ledger,
+    planned,
+    run,
+    run_to,
+    scripted,
+    serving,
+    uuid,
+    uuids,
+    uuids_in,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def poison(*bad: str) -> Callable[[Asked], Reply]:
+    """A service that refuses any batch holding one of these uuids."""
+
+    def answer(asked: Asked) -> Reply:
+        held = {event["uuid"] for event in asked.events}
+        return Reply(400, b"event submitted with an empty event name") if held & set(bad) else Reply()
+
+    return answer
+
+
+def test_a_poison_event_is_found_and_the_rest_settles(tmp_path: Path) -> None:
+    """A 400 is halved down to the event that causes it, which is refused by uuid; 199 others settle, once each."""
+    directory = planned(tmp_path, 200, batch=100)
+    with serving(poison(uuid(77))) as server:
+        outcome = run(directory, server.url)
+        taken = Counter(one for batch in uuids(server.asked) if uuid(77) not in batch for one in batch)
+        requests = len(server.asked)
+    assert outcome.balanced
+    assert outcome.problem is None
+    assert (outcome.counts.accepted, outcome.counts.refused, outcome.counts.in_doubt) == (199, 1, 0)
+    assert taken == Counter(uuid(number) for number in range(200) if number != 77)
+    assert requests <= 2 + 2 * 7
+    assert in_ledger(directory, "select uuid, status from refused_events") == [(uuid(77), 400)]
+    assert balances(outcome, api.load_plan(directory)[0])
+
+
+def test_a_refused_event_stays_refused(tmp_path: Path) -> None:
+    """A second apply neither sends it again nor forgets it."""
+    directory = planned(tmp_path, 20)
+    with serving(poison(uuid(3))) as server:
+        run(directory, server.url)
+        before = len(server.asked)
+        outcome = run(directory, server.url)
+        assert len(server.asked) == before
+    assert (outcome.counts.refused, outcome.counts.already_settled, outcome.balanced) == (1, 19, True)
+
+
+def test_a_413_is_halved(tmp_path: Path) -> None:
+    """A service that takes four events a request gets them in halves until they fit."""
+    directory = planned(tmp_path, 64, files=1, batch=64)
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(413, b"maximum event size exceeded") if len(asked.events) > 4 else Reply()
+
+    with serving(answer) as server:
+        outcome = run(directory, server.url)
+        sizes = Counter(len(batch) for batch in uuids(server.asked))
+    assert sizes == {64: 1, 32: 2, 16: 4, 8: 8, 4: 16}
+    assert outcome.balanced
+    assert (outcome.counts.batches_split, outcome.counts.batches_made) == (15, 31)
+
+
+def test_an_event_too_large_by_itself_is_refused(tmp_path: Path) -> None:
+    """413 for a single event refuses that event and no other."""
+    directory = planned(tmp_path, 8, files=1, batch=8)
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(413) if uuid(5) in [event["uuid"] for event in asked.events] else Reply()
+
+    with serving(answer) as server:
+        outcome = run(directory, server.url)
+    assert (outcome.counts.accepted, outcome.counts.refused) == (7, 1)
+    assert in_ledger(directory, "select uuid, status from refused_events") == [(uuid(5), 413)]
+
+
+def test_a_service_that_refuses_everything_is_soon_left_alone(tmp_path: Path) -> None:
+    """Where all is refused the run stops after max_refused events and few requests, and says so."""
+    directory = planned(tmp_path, 4000, files=1, batch=4000)
+    with serving(scripted(Reply(400, b"failed to parse request"))) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE, max_refused=10))
+        assert len(server.asked) < 60
+    assert isinstance(outcome.problem, Refused)
+    assert outcome.counts.refused == 11
+    assert outcome.counts.in_doubt == 0
+    assert outcome.unsent == 4000 - 11
+    assert balances(outcome, api.load_plan(directory)[0])
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 418])
+def test_a_refusal_of_us_stops_at_once_and_resumes(tmp_path: Path, status: int) -> None:
+    """Nothing more is sent, nothing is in doubt, and the next run sends all of it."""
+    directory = planned(tmp_path, 100)
+    with serving(lambda asked: Reply(status, b"no") if asked.number >= 2 else Reply()) as server:
+        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        assert len(server.asked) == 3
+    assert isinstance(outcome.problem, Refused)
+    assert outcome.problem.status == status
+    assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (20, 0, 80)
+    with serving(scripted(Reply())) as server:
+        _retarget(directory, server.url)
+        outcome = run(directory, server.url)
+        assert sorted(len(batch) for batch in uuids(server.asked)) == [10] * 8
+    assert outcome.balanced
+
+
+def _retarget(directory: Path, url: str) -> None:
+    """The second server of a test has another port."""
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        database.execute("update meta set value = ? where key = 'target'", (url,))
+
+
+def test_a_used_up_quota_stops_and_nothing_of_it_counts_as_accepted(tmp_path: Path) -> None:
+    """A 200 that says quota_limited dropped its events: they are unsent."""
+    directory = planned(tmp_path, 40)
+    reply = Reply(200, b'{"status":"Ok","quota_limited":["events"]}')
+    with serving(scripted(Reply(), reply)) as server:
+        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        assert len(server.asked) == 2
+    assert isinstance(outcome.problem, Refused)
+    assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (10, 0, 30)
+
+
+def test_garbage_is_in_doubt_after_three_tries(tmp_path: Path) -> None:
+    """A 200 that is no JSON is asked for three times with the same bytes; then the run stops, the batch in doubt."""
+    directory = planned(tmp_path, 40)
+    with serving(scripted(Reply(200, b"<html>sign in</html>"))) as server:
+        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        assert len({one.body for one in server.asked}) == 1
+        assert len(server.asked) == 3
+    assert isinstance(outcome.problem, Unfinished)
+    assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (0, 10, 30)
+    assert in_ledger(directory, "select state, tries, status from batches where tries > 0") == [("begun", 3, 200)]
+
+
+ROWS = [
+    ("contract", Reply(200, b'{"status":"Ok"}'), True),
+    ("contract", Reply(202, b'{"status":1}'), True),
+    ("contract", Reply(200, b""), True),
+    ("contract", Reply(200, b"{}"), True),
+    ("contract", Reply(204, b""), False),
+    ("contract", Reply(200, b"null"), False),
+    ("contract", Reply(200, b"[]"), False),
+    ("contract", Reply(200, b'{"status":"Error","error":"nope"}'), False),
+    ("contract", Reply(200, b'{"error":"nope"}'), False),
+    ("posthog", Reply(200, b'{"status":"Ok"}'), True),
+    ("posthog", Reply(201, b'{"status":1}'), True),
+    ("posthog", Reply(200, b""), False),
+    ("posthog", Reply(200, b"{}"), False),
+    ("posthog", Reply(204, b""), False),
+    ("posthog", Reply(200, b'{"status":0}'), False),
+]
+"""What the README says of a 2xx, row by row: the plan's dialect, the answer, whether it settles."""
+
+
+@pytest.mark.parametrize(("dialect", "reply", "settles"), ROWS)
+def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, reply: Reply, settles: bool) -> None:
+    """At any address the plan's own dialect decides; what is in doubt is sent three times, then the run ends with 6."""
+    directory = planned(tmp_path, 10, files=1, dialect=dialect)
+    with serving(scripted(reply)) as server:
+        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        assert len(server.asked) == (1 if settles else 3)
+        assert len({one.body for one in server.asked}) == 1
+    assert outcome.balanced is settles
+    assert (outcome.counts.accepted, outcome.counts.in_doubt) == ((10, 0) if settles else (0, 10))
+    assert (outcome.problem.exit_code if outcome.problem else 0) == (0 if settles else 6)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 0])
+def test_a_passing_failure_is_retried_with_the_same_bytes(tmp_path: Path, status: int) -> None:
+    """The very same request again, until it settles."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(status), Reply(status), Reply())) as server:
+        outcome = run(directory, server.url)
+        assert len(server.asked) == 3
+        assert len({one.body for one in server.asked}) == 1
+    assert (outcome.counts.accepted, outcome.counts.batches_retried, outcome.counts.batches_sent) == (10, 1, 1)
+    assert in_ledger(directory, "select state, tries from batches") == [("settled", 3)]
+
+
+def test_patience_at_its_end_stops_the_run_resumable(tmp_path: Path) -> None:
+    """After retries + 1 requests for one batch the run is unfinished, and the batch in doubt."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(503, b"later"))) as server:
+        outcome = run(directory, server.url, pace=Pace(1, Patience(tries=4, first=0)))
+        assert len(server.asked) == 5
+    assert isinstance(outcome.problem, Unfinished)
+    assert (outcome.counts.in_doubt, outcome.unsent) == (10, 0)
+
+
+def test_a_refused_connection_leaves_nothing_in_doubt(tmp_path: Path) -> None:
+    """Where nobody ever answered, nothing is in doubt and all of it is unsent."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply())) as server:
+        url = server.url
+    outcome = run(directory, url, pace=Pace(1, Patience(tries=1, first=0)))
+    assert isinstance(outcome.problem, Unfinished)
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+def test_doubt_of_an_earlier_run_outlives_a_refusal(tmp_path: Path) -> None:
+    """A batch whose answer was lost stays in doubt when the next run is turned away."""
+    directory = planned(tmp_path, 10, files=1)
+    lost = Receipt(Answer.RETRY, 0, "lost")
+    run_to(directory, CallSink(lambda body: lost), pace=Pace(1, Patience(tries=0, first=0)))
+    outcome = run_to(directory, CallSink(lambda body: Receipt(Answer.STOP, 401, taken=False)))
+    assert (outcome.counts.in_doubt, outcome.unsent) == (10, 0)
+    assert run_to(directory, CallSink(lambda body: OK)).counts.accepted == 10
+
+
+def test_the_key_is_in_request_bodies_only(tmp_path: Path) -> None:
+    """After runs that fail in every way the marked key is in no file, and in no error."""
+    directory = planned(tmp_path, 60)
+    echo = [
+        lambda asked: Reply(400, asked.body and KEY.encode()),
+        lambda asked: Reply(401, b"bad key " + KEY.encode()),
+        lambda asked: Reply(200, b"<p>" + KEY.encode()),
+        lambda asked: Reply(307, b"", {"Location": f"http://elsewhere.invalid/?k={KEY}"}),
+        scripted(Reply()),
+    ]
+    told = []
+    with serving(lambda asked: echo[len(told)](asked)) as server:
+        while len(told) < len(echo):
+            outcome = run(directory, server.url, pace=Pace(2, Patience(tries=0, first=0), max_refused=0))
+            told.append(repr(outcome) + repr(outcome.problem) + str(outcome.problem))
+        assert {json.loads(gzip.decompress(one.body))["api_key"] for one in server.asked} == {KEY}
+        assert not [one for one in server.asked if KEY in f"{one.target} {one.headers}"]
+    assert outcome.balanced
+    assert [KEY in text for text in told] == [False] * 5
+    held = [path.name for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert held == []
+
+
+REPLIES = st.sampled_from(
+    [
+        OK,
+        OK,
+        Receipt(Answer.RETRY, 503),
+        Receipt(Answer.RETRY, 0, taken=False),
+        Receipt(Answer.UNREACHABLE, 0, taken=False),
+        Receipt(Answer.DOUBT, 200),
+        Receipt(Answer.POISON, 400, taken=False),
+        Receipt(Answer.TOO_LARGE, 413),
+        Receipt(Answer.STOP, 401, taken=False),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("scripts"), 40, batch=8, links=True)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=st.lists(REPLIES, max_size=30), concurrency=st.integers(1, 4))
+def test_every_run_balances_and_resumes(small: Path, script: list[Receipt], concurrency: int) -> None:
+    """Whatever a service answers, each run balances; once it answers well everything is settled or refused, once."""
+    plan, _ = api.load_plan(small)
+    forget(small)
+    answers = iter(script)
+    lock = threading.Lock()
+    taken: Counter[str] = Counter()
+
+    def send(body: bytes) -> Receipt:
+        with lock:
+            receipt = next(answers, OK)
+            if receipt.answer is Answer.SETTLED:
+                taken.update(uuids_in(body))
+            return receipt
+
+    for _ in range(40):
+        outcome = run_to(small, CallSink(send), pace=Pace(concurrency, Patience(tries=1, first=0)))
+        assert balances(outcome, plan)
+        if outcome.balanced:
+            break
+    assert outcome.balanced
+    refused = {str(one) for (one,) in in_ledger(small, "select uuid from refused_events")}
+    assert set(taken.values()) <= {1}
+    assert not refused & set(taken)
+    assert len(taken) + len(refused) == plan.events.made

@@ -1,0 +1,495 @@
+"""The four phases go one after the other, each resumable, counted and approved by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline import api
+from pipeline.batcher import unpack
+from pipeline.cli.progress import EVERY, Sending
+from pipeline.config import Secret
+from pipeline.delivery.apply import Counts, Pace
+from pipeline.delivery.outcome import EventCounts
+from pipeline.delivery.retry import Patience
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.errors import UnsafePlan, UsageError
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.keys import Project
+from pipeline.plan.phases import PHASES
+from tests.support.deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    Asked,
+    CallSink,
+    Reply,
+    balances,
+    forget,
+    in_ledger,
+    run,
+    run_to,
+    scripted,
+    serving,
+)
+from tests.support.phased_plans import TYPES, in_order, phase_of, phase_of_body, planned_in_phases
+
+pytestmark = pytest.mark.slow
+
+PLANNED = {"identities": 7, "groups": 12, "events": 40, "persons": 7}
+
+
+def applied(directory: Path, to: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """`backcast apply` as a process."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith("BACKCAST_")}
+    command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", to, "--workers", "0", *words]
+    return subprocess.run(
+        command, env=own | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True, text=True, check=False, timeout=120,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def status(directory: Path, *words: str) -> str:
+    """What `backcast status` prints."""
+    command = [sys.executable, "-m", "pipeline", "status", str(directory), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def afar(url: str) -> str:
+    """The same server under an address that nobody takes for this machine's."""
+    return url.replace("127.0.0.1", "0.0.0.0")
+
+
+def states(directory: Path) -> dict[str, set[str]]:
+    """The states of each phase's batches."""
+    found: dict[str, set[str]] = {}
+    for phase, state in in_ledger(directory, "select distinct phase, state from batches"):
+        found.setdefault(phase, set()).add(state)
+    return found
+
+
+def tell(counts: Counts) -> dict[str, tuple[int, int, int, int]]:
+    """Accepted, refused, in doubt and already settled of each phase."""
+    return {name: (one.accepted, one.refused, one.in_doubt, one.already_settled) for name, one in counts.phases.items()}
+
+
+# -- order --------------------------------------------------------------------------------------------------
+
+
+def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> None:
+    """With many requests in flight none of a later phase leaves while one of an earlier is not settled."""
+    directory = planned_in_phases(tmp_path, batch=2)
+    seen, early = [], []
+    lock = threading.Lock()
+    overtaken = threading.Event()
+
+    def send(body: bytes) -> Receipt:
+        phase = phase_of_body(body)
+        before = states(directory)
+        with lock:
+            seen.append(phase)
+            if len({*seen}) > 1 and seen[-1] != seen[0]:
+                overtaken.set()
+            early.extend(one for one in PHASES[: PHASES.index(phase)] if before.get(one) != {"settled"})
+        if phase == "identities":
+            overtaken.wait(0.05)  # long enough for another phase to overtake, if one may
+        return OK
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE))
+    assert outcome.balanced
+    assert Counter(seen) == {"identities": 4, "groups": 6, "events": 20, "persons": 4}
+    assert early == []
+    assert in_order(seen)
+    assert tell(outcome.counts) == {name: (events, 0, 0, 0) for name, events in PLANNED.items()}
+
+
+def test_a_service_has_the_persons_groups_and_profiles_of_the_plan(tmp_path: Path) -> None:
+    """Devices are one with their users, group types are numbered as the plan says, profiles are filled."""
+    directory = planned_in_phases(tmp_path)
+    with LocalService() as service:
+        outcome = run(directory, service.url, key=service.capture_key, pace=Pace(8, AT_ONCE))
+        persons = service.persons()
+        groups = {(one.index, one.type) for one in service.groups()}
+        ids = sorted(sorted(one.distinct_ids) for one in persons if one.properties.get("plan"))
+    assert outcome.balanced
+    assert outcome.counts.made == 66
+    assert ids == [[f"device-{one}", f"person-{one}"] for one in range(7)]
+    assert groups == set(enumerate(TYPES))
+
+
+@pytest.mark.parametrize("most", [12, 2])
+def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) -> None:
+    """The first groups go alone, also in the halves of a request that is too large; the others follow at once."""
+    directory = planned_in_phases(tmp_path, batch=6)
+    lock = threading.Lock()
+    flying, taken, beside = 0, [], []
+    together = threading.Event()
+
+    def send(body: bytes) -> Receipt:
+        nonlocal flying
+        events = [json.loads(event) for event in unpack(body)]
+        if phase_of(events[0]) != "groups":
+            return OK
+        with lock:
+            flying += 1
+            alone = len(taken) < len(TYPES)
+            beside.extend([flying] if alone else [])
+        if alone:
+            together.wait(0.05)  # long enough for another request to come beside it, if one may
+        with lock:
+            flying -= 1
+            if len(events) > most:
+                return Receipt(Answer.TOO_LARGE, 413)
+            taken.extend(event["properties"]["$group_type"] for event in events)
+            return OK
+
+    assert run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE)).balanced
+    assert tuple(taken[:3]) == TYPES
+    assert set(beside) == {1}
+
+
+def test_a_rehearsal_proves_each_phase_and_the_report_shows_them(tmp_path: Path) -> None:
+    """What landed of all four phases is found again; report.json and report.html have their counts."""
+    directory = planned_in_phases(tmp_path)
+    done = pipeline.rehearse_plan(directory, workers=0)
+    assert (done.verification.proved, done.verification.events["found"]) == (True, 66)
+    told = json.loads((directory / "report.json").read_text("utf-8"))["rehearsal"]["phases"]
+    assert {name: one["accepted"] for name, one in told.items()} == PLANNED
+    page = (directory / "report.html").read_text("utf-8")
+    shown = re.findall(r"<tr><td>(\w+)</td>" + r'<td class="n">(\d+)</td>' * 5, page)
+    assert shown == [(name, str(events), "0", "0", "0", "0") for name, events in PLANNED.items()]
+
+
+# -- some of them -------------------------------------------------------------------------------------------
+
+
+def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
+    """Each run sends its own, ends with 6 while others remain, and the last one with 0; everything lands once."""
+    directory = planned_in_phases(tmp_path)
+    keys = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test_all": frozenset({"*"})})
+    with LocalService(keys=keys) as service:
+        first = applied(directory, service.url, "--phases", "identities", "--json")
+        assert (first.returncode, first.stderr) == (6, "")
+        said = json.loads(first.stdout)
+        assert said["held"] == ["groups", "events", "persons"]
+        assert (said["balanced"], said["events"]["accepted"], said["events"]["unsent"]) == (False, 7, 59)
+        assert said["phases"]["identities"] == {
+            "made": 7, "accepted": 7, "refused": 0, "in_doubt": 0, "already_settled": 0, "unsent": 0,
+        }  # fmt: skip
+        assert said["phases"]["events"] == {
+            "made": 0, "accepted": 0, "refused": 0, "in_doubt": 0, "already_settled": 0, "unsent": 40,
+        }  # fmt: skip
+        assert service.count() == 7
+        second = applied(directory, service.url, "--phases", " events, groups")
+        assert second.returncode == 6
+        assert "Held by --phases: persons, 7 events unsent. Run again without --phases" in second.stdout
+        assert service.count() == 59
+        told = json.loads(status(directory, "--json"))
+        assert (told["state"], told["phases"]["events"]["accepted"]) == ("stopped", 40)
+        assert told["phases"]["persons"]["unsent"] == 7
+        (head,) = [line for line in status(directory).splitlines() if "count" in line]
+        assert head.split() == ["events", "count", *PHASES]
+        last = applied(directory, service.url, "--json")
+        assert last.returncode == 0
+        assert json.loads(last.stdout)["phases"]["persons"]["accepted"] == 7
+        assert json.loads(last.stdout)["events"] == {
+            "made": 66, "accepted": 7, "refused": 0, "in_doubt": 0, "already_settled": 59, "unsent": 0,
+        }  # fmt: skip
+        assert service.select("select count(*) from raw_events") == [(66,)]
+    assert json.loads(status(directory, "--json"))["state"] == "sent"
+
+
+def test_the_order_is_the_plan_s_whatever_was_written(tmp_path: Path) -> None:
+    """`--phases persons,groups,identities,events` goes as ever."""
+    directory = planned_in_phases(tmp_path)
+    with serving(scripted(Reply())) as server:
+        done = applied(directory, server.url, "--phases", "persons,groups,identities,events")
+        assert done.returncode == 0
+        assert in_order([phase_of(one.events[0]) for one in server.asked])
+
+
+@pytest.mark.parametrize(
+    ("phases", "told"),
+    [
+        ("events", "the phase events needs the phase identities, of which 7 events are not settled"),
+        ("identities,events", "the phase events needs the phase groups, of which 12 events are not settled"),
+        ("identities,groups,persons", "the phase persons needs the phase events, of which 40 events are not settled"),
+    ],
+)
+def test_a_phase_asked_for_too_early_is_refused(tmp_path: Path, phases: str, told: str) -> None:
+    """Exit 4 before a byte leaves, and the command that would do; a dry run says the same."""
+    directory = planned_in_phases(tmp_path)
+    with serving(scripted(Reply())) as server:
+        done = applied(directory, server.url, "--phases", phases)
+        dry = applied(directory, server.url, "--phases", phases, "--dry-run")
+        assert server.asked == []
+    lines = done.stderr.splitlines()
+    assert (done.returncode, lines[0]) == (4, f"Error: {told}; nothing was sent")
+    needed = [one for one in PHASES if one in phases.split(",") or one in told.split("needs")[1]]
+    assert lines[1] == f"Try: send it first, or with it: --phases {','.join(needed)}"
+    assert (dry.returncode, dry.stderr) == (done.returncode, done.stderr)
+
+
+def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
+    """Merges whose answers were lost hold events back as unsent ones do; refused ones do not."""
+    directory = planned_in_phases(tmp_path)
+    answers = {"identities": Receipt(Answer.RETRY, 0)}
+
+    def send(body: bytes) -> Receipt:
+        return answers.get(phase_of_body(body), OK)
+
+    patience = Pace(1, Patience(tries=0, first=0))
+    assert run_to(directory, CallSink(send), pace=patience).counts.in_doubt
+    plan, place = api.load_plan(directory)
+    request = api.ApplyRequest("http://127.0.0.1:1", Secret(KEY), phases=("groups", "events"))
+    with pytest.raises(UnsafePlan, match="needs the phase identities, of which 7"):
+        api.check_request(plan, place, request)
+    answers["identities"] = Receipt(Answer.POISON, 400, taken=False)
+    outcome = run_to(directory, CallSink(send), pace=Pace(1, AT_ONCE), phases=["identities"])
+    assert (outcome.counts.phases["identities"].refused, outcome.held) == (7, ("groups", "events", "persons"))
+    api.check_request(plan, place, request)
+
+
+@pytest.mark.parametrize(
+    ("phases", "told"),
+    [
+        ("identites", "not a phase: 'identites'; did you mean 'identities'?"),
+        ("identities,merges", "not a phase: 'merges'"),
+        ("", "not a phase: ''"),
+        ("identities,", "not a phase: ''"),
+    ],
+)
+def test_a_phase_that_is_none_is_a_usage_error(tmp_path: Path, phases: str, told: str) -> None:
+    """Exit 2, with the nearest and all of them."""
+    done = applied(tmp_path, "http://127.0.0.1:1", "--phases", phases)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"Error: {told}", "Try: the phases are identities, groups, events, persons",
+    ]  # fmt: skip
+
+
+# -- approval -------------------------------------------------------------------------------------------------
+
+
+def test_merges_need_their_number_before_anything_is_asked(tmp_path: Path) -> None:
+    """To another machine: none, or another number, is exit 4 and no request; with the number they are sent."""
+    directory = planned_in_phases(tmp_path)
+    with serving(scripted(Reply())) as server:
+        to = afar(server.url)
+        missing = applied(directory, to, "--yes")
+        wrong = applied(directory, to, "--yes", "--approve-merges", "6")
+        assert server.asked == []
+        dry = applied(directory, to, "--dry-run", "--approve-merges", "7")
+        done = applied(directory, to, "--yes", "--approve-merges", "7")
+        assert len({event["uuid"] for one in server.asked for event in one.events}) == 66
+    assert [one.returncode for one in (missing, wrong, dry, done)] == [4, 4, 0, 0]
+    hint = f"Try: look at {directory}/report.html and identities.parquet beside it; then give --approve-merges 7"
+    assert missing.stderr.splitlines() == [
+        "Error: the plan sends 7 merges, which cannot be undone, and nobody approved them; nothing was sent", hint,
+    ]  # fmt: skip
+    assert wrong.stderr.splitlines() == [
+        "Error: --approve-merges says 6, and the plan sends 7 merges; nothing was sent", hint,
+    ]  # fmt: skip
+
+
+def test_merges_that_are_not_sent_now_need_no_approval(tmp_path: Path) -> None:
+    """Neither on this machine, nor in a dry run, nor where they are in already or another phase is sent."""
+    directory = planned_in_phases(tmp_path)
+    with serving(scripted(Reply())) as server:
+        to = afar(server.url)
+        assert applied(directory, to, "--dry-run").returncode == 0
+        assert applied(directory, to, "--yes", "--phases", "groups").returncode == 6
+        assert applied(directory, to, "--yes").returncode == 4
+        assert applied(directory, to, "--yes", "--phases", "identities", "--approve-merges", "7").returncode == 6
+        assert applied(directory, to, "--yes").returncode == 0
+        assert len(server.asked) == len({one.body for one in server.asked})
+    with serving(scripted(Reply())) as server:
+        home = planned_in_phases(tmp_path / "home")
+        assert applied(home, server.url, "--approve-merges", "8").returncode == 4
+        assert applied(home, server.url).returncode == 0
+
+
+def test_what_is_asked_to_be_typed_is_what_this_run_sends(tmp_path: Path) -> None:
+    """The confirmation counts the chosen phases and names them."""
+    directory = planned_in_phases(tmp_path)
+    with serving(scripted(Reply())) as server:
+        said = applied(directory, afar(server.url), "--phases", "identities,groups", "--approve-merges", "7")
+        assert server.asked == []
+    assert said.returncode == 2
+    assert "Phases: identities 7, groups 12." in said.stderr
+    assert "Type the number of events (19) to send them" in said.stderr
+
+
+def test_a_script_chooses_phases_and_approves_merges(tmp_path: Path) -> None:
+    """The library takes what the command does, and leaves a held phase to the caller."""
+    directory = planned_in_phases(tmp_path)
+    with serving(scripted(Reply())) as server:
+        to = afar(server.url)
+        with pytest.raises(UnsafePlan, match="nobody approved them"):
+            pipeline.apply_plan(directory, to, project_key=KEY, workers=0)
+        with pytest.raises(UsageError, match="not a phase: 'people'"):
+            pipeline.apply_plan(directory, to, project_key=KEY, workers=0, phases=["people"])
+        outcome = pipeline.apply_plan(
+            directory, to, project_key=KEY, workers=0, approve_merges=7, phases=["groups", "identities"]
+        )
+        assert (outcome.balanced, outcome.held, outcome.problem) == (False, ("events", "persons"), None)
+        with pytest.raises(pipeline.Unfinished, match="--max-duration"):
+            pipeline.apply_plan(directory, to, project_key=KEY, workers=0, max_duration=0.0)
+        with pytest.raises(UnsafePlan, match="project key is not the one"):
+            pipeline.apply_plan(directory, to, project_key="phc_test_new", workers=0)
+        outcome = pipeline.apply_plan(
+            directory, to, project_key="phc_test_new", workers=0, rotated_key=True, rate=1_000_000
+        )
+    assert outcome.balanced
+
+
+# -- whatever happens -------------------------------------------------------------------------------------------
+
+REPLIES = st.sampled_from(
+    [
+        *[OK] * 6,
+        Receipt(Answer.RETRY, 503),
+        Receipt(Answer.UNREACHABLE, 0, taken=False),
+        Receipt(Answer.DOUBT, 200),
+        Receipt(Answer.POISON, 400, taken=False),
+        Receipt(Answer.TOO_LARGE, 413),
+        Receipt(Answer.STOP, 401, taken=False),
+    ]
+)
+CHOICES = st.lists(st.sampled_from(PHASES), min_size=1, unique=True)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned_in_phases(tmp_path_factory.mktemp("phases"), 16, groups=9, persons=7, batch=3)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=st.lists(REPLIES, max_size=25), choices=st.lists(CHOICES, max_size=4), concurrency=st.integers(1, 4))
+def test_every_run_of_some_phases_balances_and_resumes(
+    small: Path, script: list[Receipt], choices: list[list[str]], concurrency: int
+) -> None:
+    """Whatever a service answers and whatever phases are held: each run balances, by phase too, and all ends once."""
+    plan, place = api.load_plan(small)
+    forget(small)
+    answers = iter(script)
+    lock = threading.Lock()
+    taken: Counter[str] = Counter()
+    arrived: list[str] = []
+
+    def send(body: bytes) -> Receipt:
+        with lock:
+            receipt = next(answers, OK)
+            if receipt.answer is Answer.SETTLED:
+                taken.update(json.loads(event)["uuid"] for event in unpack(body))
+                arrived.append(phase_of_body(body))
+            return receipt
+
+    pace = Pace(concurrency, Patience(tries=1, first=0))
+    for phases in [*choices, *[PHASES] * 40]:
+        request = api.ApplyRequest("http://127.0.0.1:1", Secret(KEY), phases=tuple(phases))
+        try:
+            api.check_request(plan, place, request)
+        except UnsafePlan:
+            continue
+        outcome = run_to(small, CallSink(send), pace=pace, phases=phases)
+        assert balances(outcome, plan)
+        total = EventCounts()
+        for name, one in outcome.counts.phases.items():
+            assert (
+                one.made == one.accepted + one.refused + one.in_doubt + one.already_settled <= plan.events.phases[name]
+            )
+            for field in ("made", "accepted", "refused", "in_doubt", "already_settled"):
+                setattr(total, field, getattr(total, field) + getattr(one, field))
+            assert name in phases or one.accepted == 0
+        assert all(getattr(total, one) == getattr(outcome.counts, one) for one in EventCounts.__struct_fields__)
+        if outcome.balanced:
+            break
+    assert outcome.balanced
+    refused = {uuid for (uuid,) in in_ledger(small, "select uuid from refused_events")}
+    assert set(taken.values()) <= {1}
+    assert len(taken) + len(refused) == plan.events.made
+    assert in_order([one for one in arrived if one != "groups"])
+    assert in_order([one for one in arrived if one in ("groups", "events")])
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_run_killed_in_a_phase_is_finished_by_the_next(tmp_path: Path, phase: str) -> None:
+    """SIGKILL during the second request of each phase: the same events land, and few of them twice."""
+    directory = planned_in_phases(tmp_path, batch=2)
+    process: list[subprocess.Popen[str]] = []
+    begun = threading.Event()
+    seen: Counter[str] = Counter()
+    killed = threading.Event()
+
+    def answer(asked: Asked) -> Reply:
+        assert begun.wait(30)
+        mine = phase_of(asked.events[0])
+        seen[mine] += 1
+        if mine == phase and seen[mine] == 2 and not killed.is_set():
+            killed.set()
+            process[0].kill()
+            return Reply(0)
+        return Reply()
+
+    with serving(answer) as server:
+        command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", server.url, "--workers", "0"]
+        process.append(
+            subprocess.Popen(
+                [*command, "--max-concurrency", "2"],
+                env=os.environ | {"BACKCAST_PROJECT_KEY": KEY},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        begun.set()
+        _, told = process[0].communicate(timeout=60)
+        assert (process[0].returncode, told) == (-9, "")
+        doubtful = states(directory)
+        assert {one for one, found in doubtful.items() if "begun" in found} == {phase}
+        sent = len(server.asked)
+        assert applied(directory, server.url, "--json").returncode == 0
+        arrived = Counter(event["uuid"] for one in server.asked for event in one.events)
+        again = [phase_of(one.events[0]) for one in server.asked[sent:]]
+    assert len(arrived) == 66
+    assert sum(arrived.values()) - 66 <= 2 * 2 * 2
+    assert in_order(again)
+    assert again[0] == phase
+
+
+# -- progress --------------------------------------------------------------------------------------------------
+
+
+def test_the_progress_line_names_the_phase_and_leaves_held_ones_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """The share is of what this run has to do: 7 of 26 merges and groups, while 40 events are held."""
+    now = [100.0]
+    with Sending(66, quiet=False, clock=lambda: now[0]) as progress:
+        progress(Counts(phase="identities", aside=40))
+        now[0] += EVERY
+        progress(Counts(phase="groups", aside=40, accepted=13))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Sending groups 50%: 13 settled")
+    assert "30s left" in line
+
+
+def test_each_look_tells_the_phase_that_is_sent(tmp_path: Path) -> None:
+    """The phase changes with what leaves, and the counts of the others stand still."""
+    directory = planned_in_phases(tmp_path)
+    told: list[Any] = []
+    note: Callable[[Counts], None] = lambda counts: told.append((counts.phase, counts.aside))  # noqa: E731
+    run_to(directory, CallSink(lambda body: OK), phases=["identities", "groups"], progress=note)
+    assert list(dict.fromkeys(told)) == [("identities", 47), ("groups", 47)]

@@ -1,0 +1,187 @@
+"""`apply` looks at its target as `preflight` does before it sends: what it says, and what keeps it from sending."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.local_service import Settings
+from tests.support.deliveries import planned
+from tests.support.management_service import ALL, Asking, asking, key_with
+from tests.support.scripted_api import answering
+from tests.support.scripted_server import Said
+
+pytestmark = pytest.mark.slow
+
+A = "phc_test_a"
+UNPROVED = "The capture key could not be proved: "
+FUNCTION = {"type": "destination", "name": "Hook", "hog": "return event", "enabled": True}
+
+
+def backcast(*words: str, personal: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+    own = {name: text for name, text in os.environ.items() if not name.startswith("BACKCAST_")}
+    keys = {"BACKCAST_PROJECT_KEY": A} | ({"BACKCAST_PERSONAL_KEY": personal} if personal else {})
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", *words],
+        env=own | keys, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+        **{"stdout": subprocess.PIPE} | options,
+    )  # fmt: skip
+
+
+def applied(directory: Path, to: str, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return backcast("apply", str(directory), "--to", to, "--workers", "0", "--yes", *words, **more)
+
+
+def afar(ask: Asking) -> str:
+    """The service by an address that is not plainly this machine's."""
+    return f"http://0.0.0.0:{ask.service.port}"
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+@pytest.mark.parametrize("home", [True, False])
+def test_the_first_line_says_that_nobody_proved_the_key(tmp_path: Path, home: bool, quiet: tuple[str, ...]) -> None:
+    """On every target, on stdout, and also when no progress is wanted."""
+    with asking() as ask:
+        done = applied(planned(tmp_path, 5), ask.service.url if home else afar(ask), *quiet)
+        assert ask.service.count() == 5
+    assert done.returncode == 0
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith(UNPROVED + "no personal key was given")
+    assert not any(line.startswith(UNPROVED) for line in [*rest, *done.stderr.splitlines()])
+
+
+def test_the_line_comes_before_anything_is_sent(tmp_path: Path) -> None:
+    """Where the target stops the run the line has been said, and nothing landed."""
+    with asking() as ask:
+        ask.made(**FUNCTION)
+        done = applied(planned(tmp_path, 5), ask.service.url, "--project", "1", personal=key_with("hog_function:read"))
+        assert ask.service.count() == 0
+    assert done.returncode == 4
+    assert done.stdout.startswith(UNPROVED)
+    assert done.stderr.startswith("Error: the target is not ready: ")
+
+
+@pytest.mark.parametrize(("personal", "proved"), [("", False), (ALL, True)])
+def test_the_object_says_whether_the_key_is_proved(tmp_path: Path, personal: str, proved: bool) -> None:
+    """With --json stdout is one object, and what the first line says is a field of it."""
+    with asking() as ask:
+        done = applied(planned(tmp_path, 5), afar(ask), "--json", personal=personal)
+    found = json.loads(done.stdout)["capture_key"]
+    assert found["proved"] is proved
+    assert found["detail"].startswith("The capture key is that of project A (1)." if proved else UNPROVED)
+    assert found["detail"] in done.stderr.splitlines()[0]
+    assert A not in done.stdout + done.stderr
+
+
+def test_apply_names_the_project_when_it_can(tmp_path: Path) -> None:
+    """With a personal key the first line is whose the capture key is, and what could not be checked follows."""
+    directory = planned(tmp_path, 5)
+    with asking() as ask:
+        asked = backcast("apply", str(directory), "--to", afar(ask), "--workers", "0", personal=ALL)
+        assert ask.service.count() == 0
+        done = applied(directory, afar(ask), personal=ALL)
+        assert ask.service.count() == 5
+    assert (asked.returncode, done.returncode) == (2, 0)
+    assert "project A" in asked.stderr
+    assert done.stdout.splitlines()[0] == "The capture key is that of project A (1)."
+    assert "could not check: paid_plan" in done.stderr
+
+
+@pytest.mark.parametrize("case", ["function", "key", "old"])
+def test_apply_sends_nothing_to_a_target_that_is_not_ready(tmp_path: Path, case: str) -> None:
+    """A function that would fire, a key of another project, a project that drops old events: exit 4, nothing landed."""
+    directory = planned(tmp_path, 5)
+    with asking(Settings(drop_events_older_than=86400 if case == "old" else None)) as ask:
+        if case == "function":
+            ask.made(**FUNCTION)
+        personal = "phx_test_b" if case == "key" else ALL  # it reaches the other project alone
+        done = applied(directory, ask.service.url, personal=personal)
+        dry = applied(directory, ask.service.url, "--dry-run", personal=personal)
+        assert ask.service.count() == 0
+    assert done.returncode == 4
+    lines = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["Error", "Try"]
+    assert "nothing was sent" in lines[0]
+    assert dry.returncode == 0
+
+
+@pytest.mark.parametrize("status", [500, 404, 302])
+def test_apply_goes_on_where_management_does_not_answer(tmp_path: Path, status: int) -> None:
+    """What nobody can tell keeps nobody from sending."""
+    taken, broken = Said(200, b'{"status": "Ok"}'), Said(status, b"{}")
+    with answering(lambda asked: taken if asked.method == "POST" else broken) as service:
+        assert applied(planned(tmp_path, 5), service.url, personal=ALL).returncode == 0
+    assert service.asked[-1].path == "/batch/"
+    assert "/api/projects/" in service.asked[0].path
+
+
+def test_a_host_that_is_away_is_no_stop(tmp_path: Path) -> None:
+    """Nobody there: what could not be checked is said, and the run tries by itself before it gives up."""
+    directory = planned(tmp_path, 5)
+    done = applied(directory, "http://127.0.0.1:1", "--retry-for", "1s", personal=ALL)
+    assert done.returncode == 6
+    assert done.stdout.startswith(UNPROVED)
+    assert "Error: http://127.0.0.1:1 cannot be reached: no connection" in done.stderr
+
+
+def test_a_dry_run_says_nothing_of_the_key(tmp_path: Path) -> None:
+    """It uses none."""
+    directory = planned(tmp_path, 5)
+    done = applied(directory, "http://127.0.0.1:1", "--dry-run", "--json")
+    assert "capture_key" not in json.loads(done.stdout)
+    assert UNPROVED not in applied(directory, "http://127.0.0.1:1", "--dry-run").stdout
+
+
+def test_a_reader_that_is_gone_keeps_nothing_from_being_sent(tmp_path: Path) -> None:
+    """`backcast apply … | true`: the line finds no reader, the events land, and the exit code is the run's."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        with asking() as ask:
+            done = applied(planned(tmp_path, 5), ask.service.url, stdout=writing)
+            assert ask.service.count() == 5
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_project_can_be_named(tmp_path: Path) -> None:
+    """Where the personal key shows no project, its functions are looked at once the project is named."""
+    personal = key_with("hog_function:read")
+    with asking() as ask:
+        ask.made(**FUNCTION)
+        unnamed = applied(planned(tmp_path / "one", 5), ask.service.url, personal=personal)
+        named = applied(planned(tmp_path / "two", 5), ask.service.url, "--project", "1", personal=personal)
+        assert ask.service.count() == 5
+        other = applied(planned(tmp_path / "three", 5), ask.service.url, "--project", "2", personal=ALL)
+        assert ask.service.count() == 5
+    assert [one.returncode for one in (unnamed, named, other)] == [0, 4, 4]
+    assert "destination 'Hook'" in named.stderr
+    assert "the capture key is that of project A (1), not of project B (2)" in other.stderr
+
+
+def test_functions_that_would_fire_can_be_accepted(tmp_path: Path) -> None:
+    """--allow-firing turns the stop into a warning, of apply and of preflight, and lets nothing else through."""
+    directory = planned(tmp_path, 5)
+    with asking() as ask:
+        ask.made(**FUNCTION)
+        stopped = applied(directory, afar(ask), personal=ALL)
+        assert "--allow-firing" in stopped.stderr
+        looked = backcast(
+            "preflight", str(directory), "--to", ask.service.url, "--allow-firing", "--json", personal=ALL
+        )
+        levels = {one["name"]: one["level"] for one in json.loads(looked.stdout)["checks"]}
+        wrong = applied(directory, afar(ask), "--allow-firing", "--project", "2", personal=ALL)
+        assert ask.service.count() == 0
+        done = applied(directory, afar(ask), "--allow-firing", personal=ALL)
+        assert ask.service.count() == 5
+    assert [one.returncode for one in (stopped, looked, wrong, done)] == [4, 0, 4, 0]
+    assert levels["destination"] == "warning"
+    assert "warning: destination: destination 'Hook'" in done.stderr
+    assert "--allow-firing says that it may" in done.stderr

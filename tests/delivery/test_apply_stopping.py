@@ -1,0 +1,106 @@
+"""Apply stops in order: interrupted, or by a defect in its sink; and the next run does the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pipeline.delivery.apply import Pace
+from pipeline.delivery.retry import Patience
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.errors import Interrupted
+from tests.support.deliveries import OK, ONE_AT_A_TIME, CallSink, in_ledger, planned, run_to, uuid, uuids_in
+
+
+def test_a_sink_that_fails_stops_the_run_and_the_rest_is_written_down(tmp_path: Path) -> None:
+    """A defect in a sender thread is raised after what landed was settled, and nothing hangs."""
+    directory = planned(tmp_path, 100)
+    sent = []
+
+    def send(body: bytes) -> Receipt:
+        sent.append(body)
+        if len(sent) == 3:
+            raise ZeroDivisionError("a defect")
+        return OK
+
+    with pytest.raises(ZeroDivisionError):
+        run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+    assert in_ledger(directory, "select state, count(*) from batches where state != 'waiting' group by state") == [
+        ("begun", 1),
+        ("settled", 2),
+    ]
+    assert in_ledger(directory, "select outcome from runs") == [("failed",)]
+    assert run_to(directory, CallSink(lambda body: OK)).balanced
+
+
+def test_an_interrupt_settles_what_is_in_flight_and_begins_nothing_new(tmp_path: Path) -> None:
+    """Asked to stop during the third request, the run settles it and sends no fourth."""
+    directory = planned(tmp_path, 100)
+    interrupted = threading.Event()
+    sent = []
+
+    def send(body: bytes) -> Receipt:
+        sent.append(body)
+        if len(sent) == 3:
+            interrupted.set()
+        return OK
+
+    outcome = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME, interrupted=interrupted)
+    assert isinstance(outcome.problem, Interrupted)
+    assert len(sent) == 3
+    assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (30, 0, 70)
+    assert run_to(directory, CallSink(lambda body: OK)).balanced
+
+
+def test_an_interrupt_ends_a_batch_that_waits_for_its_next_try(tmp_path: Path) -> None:
+    """A batch in a long back-off does not keep the run from ending; it is in doubt, since it was sent."""
+    directory = planned(tmp_path, 10, files=1)
+    interrupted = threading.Event()
+
+    def send(body: bytes) -> Receipt:
+        interrupted.set()
+        return Receipt(Answer.RETRY, 503, retry_after=3000.0)
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(1, Patience(seconds=9000)), interrupted=interrupted)
+    assert isinstance(outcome.problem, Interrupted)
+    assert outcome.counts.in_doubt == 10
+
+
+def test_an_interrupt_after_the_last_batch_is_none(tmp_path: Path) -> None:
+    """A run that had nothing left when it was interrupted is done."""
+    directory = planned(tmp_path, 10, files=1)
+    interrupted = threading.Event()
+
+    def send(body: bytes) -> Receipt:
+        interrupted.set()
+        return OK
+
+    outcome = run_to(directory, CallSink(send), interrupted=interrupted)
+    assert (outcome.problem, outcome.balanced) == (None, True)
+
+
+def test_an_interrupt_inside_a_split_batch_resumes_to_the_same_set(tmp_path: Path) -> None:
+    """Halves that were not sent wait in the ledger and are sent as they stand by the next run."""
+    directory = planned(tmp_path, 64, files=1, batch=64)
+    interrupted = threading.Event()
+    taken: Counter[str] = Counter()
+    sent = []
+
+    def send(body: bytes) -> Receipt:
+        held = uuids_in(body)
+        sent.append(len(held))
+        if len(sent) == 4:
+            interrupted.set()
+        if len(held) > 16:
+            return Receipt(Answer.TOO_LARGE, 413)
+        taken.update(held)
+        return OK
+
+    first = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME, interrupted=interrupted)
+    assert (sent, first.counts.in_doubt, first.counts.accepted) == ([64, 32, 16, 16], 0, 32)
+    second = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+    assert second.balanced
+    assert taken == Counter(uuid(number) for number in range(64))

@@ -1,0 +1,153 @@
+"""Every request ends: whoever drips, reads or writes byte by byte is given up in time, and the batch is in doubt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+
+from pipeline.config import Secret
+from pipeline.delivery.apply import Pace
+from pipeline.delivery.capture import CaptureSink
+from pipeline.delivery.connections import Connections
+from pipeline.delivery.retry import Patience
+from pipeline.delivery.sink import Answer, Receipt
+from tests.support.deliveries import KEY, planned, run
+from tests.support.raw_server import raw, read_request
+
+pytestmark = pytest.mark.slow
+
+DRIP = 0.02
+OK = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status":"Ok"}'
+
+
+@contextlib.contextmanager
+def sink(url: str, timeout: float, ca_file: str | None = None) -> Iterator[CaptureSink]:
+    one = CaptureSink(url, key=Secret(KEY), timeout=timeout, ca_file=ca_file)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def send(url: str, timeout: float, body: bytes = b"{}", ca_file: str | None = None) -> Receipt:
+    with sink(url, timeout, ca_file) as one:
+        return one.send(body)
+
+
+def dripping(start: bytes, drop: bytes = b" ") -> Callable[[socket.socket], None]:
+    """An answer that begins so and then never ends, a byte at a time."""
+
+    def talk(connection: socket.socket) -> None:
+        read_request(connection)
+        with contextlib.suppress(OSError):
+            connection.sendall(start)
+            for _ in range(int(30 / DRIP)):
+                connection.sendall(drop)
+                time.sleep(DRIP)
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"H", b"HTTP/1.1 200 OK\r\nX-Drip: ", b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n",
+    ],
+    ids=["status", "header", "body-without-end", "body"],
+)  # fmt: skip
+def test_an_answer_that_drips_in_any_of_its_parts_is_given_up_in_time(start: bytes) -> None:
+    """However steadily it drips, half a second after the request was sent nobody waits any more; it is in doubt."""
+    with raw(dripping(start, b"T" if start == b"H" else b" ")) as url:
+        began = time.monotonic()
+        receipt = send(url, timeout=0.5)
+        took = time.monotonic() - began
+    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
+    assert "too slow" in receipt.detail
+    assert took < 8
+
+
+def test_a_batch_whose_answer_drips_is_in_doubt(tmp_path: Path) -> None:
+    """The run ends, and the ledger says of the events that they may have landed."""
+    directory = planned(tmp_path, 10, files=1)
+    with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url:
+        outcome = run(directory, url, timeout=0.5, pace=Pace(1, Patience(tries=0, first=0)))
+    assert (outcome.counts.in_doubt, outcome.counts.accepted) == (10, 0)
+
+
+def test_a_drip_through_tls_is_given_up_too(tmp_path: Path) -> None:
+    """The socket is shut below the session, and the sender is told."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    def talk(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secure:
+            dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")(secure)
+
+    with raw(talk) as url:
+        receipt = send(url.replace("http:", "https:"), timeout=0.5, ca_file=str(tmp_path / "authority.pem"))
+    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
+    assert "too slow" in receipt.detail
+
+
+def test_a_slow_line_that_moves_on_is_waited_for() -> None:
+    """Sending takes longer than the time limit of an answer, but every wait is short: the answer counts."""
+    body = os.urandom(6_000_000)
+
+    def talk(connection: socket.socket) -> None:
+        left = len(body)
+        while left > 0:
+            left -= len(connection.recv(100_000))
+            time.sleep(DRIP)
+        connection.sendall(OK)
+
+    with raw(talk, receive=1 << 16) as url:
+        began = time.monotonic()
+        receipt = send(url, timeout=1.0, body=body)
+        took = time.monotonic() - began
+    assert took > 1.0
+    assert receipt.answer is Answer.SETTLED
+
+
+def test_a_request_as_a_whole_has_an_end() -> None:
+    """Also where the time of its answer is not over, as when its bytes leave all the time and far too slowly."""
+    lent = Connections(lambda scheme: httpx.Client(trust_env=False, verify=False), whole=0.4, answer=60)
+    try:
+        with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url, lent.lend("http") as one:
+            began = time.monotonic()
+            with pytest.raises(httpx.TransportError):
+                one.client.post(url, content=b"{}", extensions={"trace": one.heard})
+            took = time.monotonic() - began
+        assert one.late
+        assert took < 8
+    finally:
+        lent.close()
+
+
+def test_the_next_request_after_a_late_one_is_as_any_other() -> None:
+    """A connection that was shut carries nothing more; a new one is made."""
+    seen: list[int] = []
+
+    def talk(connection: socket.socket) -> None:
+        seen.append(1)
+        if len(seen) == 1:
+            dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")(connection)
+        else:
+            read_request(connection)
+            connection.sendall(OK)
+
+    with raw(talk) as url, sink(url, 0.5) as one:
+        assert one.send(b"{}").answer is Answer.RETRY
+        assert one.send(b"{}").answer is Answer.SETTLED
+    assert len(seen) == 2

@@ -1,0 +1,461 @@
+"""Networks and services that fail: what is tried again, for how long, and what the person is told."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pipeline import api
+from pipeline.delivery.apply import Counts, Pace
+from pipeline.delivery.capture import _unanswered
+from pipeline.delivery.retry import KNOCKS, Patience
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.errors import Refused, Unfinished
+from tests.support.deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    Asked,
+    CallSink,
+    Reply,
+    balances,
+    in_ledger,
+    planned,
+    run,
+    run_to,
+    scripted,
+    send,
+    serving,
+)
+from tests.support.raw_server import raw, read_request
+from tests.support.tls_servers import Authority, serving_tls
+
+pytestmark = pytest.mark.slow
+
+
+# -- nobody there ------------------------------------------------------------------------------------------
+
+
+def nobody() -> str:
+    """An address of this machine where nobody listens."""
+    with serving(scripted(Reply())) as server:
+        return server.url
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://backcast-nowhere.invalid", "host backcast-nowhere.invalid"),
+        ("https://backcast-nowhere.invalid", "host backcast-nowhere.invalid"),
+        (None, "refused"),
+    ],
+    ids=["no-name", "no-name-tls", "refused"],
+)
+def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str | None, words: str) -> None:
+    """Where no connection ever stood each batch is tried five times, not for an hour; exit 6, and nothing in doubt."""
+    directory = planned(tmp_path, 10, files=1)
+    outcome = run(directory, url or nobody(), pace=Pace(1, AT_ONCE))
+    assert isinstance(outcome.problem, Unfinished)
+    assert words in str(outcome.problem)
+    assert "cannot be reached" in str(outcome.problem)
+    assert "check the" in outcome.problem.hint
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+    assert in_ledger(directory, "select count(*) from tries") == [(KNOCKS,)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ConnectError("[Errno 113] No route to host"),
+        httpx.ConnectError("[Errno 101] Network is unreachable"),
+        httpx.ConnectTimeout(""),
+        httpx.ProxyError("502 Bad Gateway"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
+    """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
+    receipt = _unanswered(error, "a.example")
+    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.UNREACHABLE, 0, False)
+    assert receipt.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
+
+
+GONE = Receipt(Answer.UNREACHABLE, 0, "no connection: refused", taken=False)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [OK, Receipt(Answer.RETRY, 503), Receipt(Answer.RETRY, 429, taken=False), Receipt(Answer.RETRY, 0)],
+    ids=["settled", "503", "429", "lost"],
+)
+def test_a_host_that_answered_once_is_waited_for(tmp_path: Path, first: Receipt) -> None:
+    """After any answer, and after a request that may have arrived, an outage is waited out until the time is up."""
+    directory = planned(tmp_path, 30, files=1)
+    answers = iter([first, *[GONE] * (KNOCKS * 3)])
+    assert run_to(directory, CallSink(lambda body: next(answers, OK)), pace=Pace(1, AT_ONCE)).balanced
+
+
+def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> None:
+    """The ledger knows that somebody was there, so a run that begins during an outage waits for its end."""
+    directory = planned(tmp_path, 30, files=1)
+    first = iter([OK, Receipt(Answer.STOP, 401, "no such key", taken=False)])
+    assert not run_to(directory, CallSink(lambda body: next(first)), pace=Pace(1, AT_ONCE)).balanced
+    answers = iter([GONE] * (KNOCKS * 3))
+    assert run_to(directory, CallSink(lambda body: next(answers, OK)), pace=Pace(1, AT_ONCE)).balanced
+
+
+def test_a_target_that_took_other_plans_is_waited_for(tmp_path: Path) -> None:
+    """A job whose earlier windows were taken waits in the next one, too, though its ledger is new."""
+    directory = planned(tmp_path, 10, files=1)
+    answers = iter([GONE] * (KNOCKS * 3))
+    sink = CallSink(lambda body: next(answers, OK))
+    assert run_to(directory, sink, pace=Pace(1, AT_ONCE), answered=True).balanced
+
+
+def test_an_untrusted_certificate_stops_at_once(tmp_path: Path) -> None:
+    """One try, exit 5, and the message says which: the certificate; with its authority given the run finishes."""
+    authority = Authority(tmp_path)
+    directory = planned(tmp_path, 10, files=1)
+    with serving_tls(scripted(Reply()), authority) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        assert isinstance(outcome.problem, Refused)
+        assert "its certificate is not trusted" in str(outcome.problem)
+        assert "--ca-file" in outcome.problem.hint
+        assert (server.asked, outcome.counts.in_doubt, outcome.unsent) == ([], 0, 10)
+        assert send(server.url, ca_file=authority.file).answer is Answer.SETTLED
+
+
+def test_ssl_cert_file_names_certificates_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's certificates are trusted, on this machine as well."""
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", authority.file)
+    with serving_tls(scripted(Reply()), authority) as server:
+        assert send(server.url).answer is Answer.SETTLED
+
+
+def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
+    """No TLS there: a few tries, then exit 6 with words about https, nothing in doubt."""
+    directory = planned(tmp_path, 10, files=1)
+    with raw(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)) as url:
+        outcome = run(directory, url.replace("http", "https"), pace=Pace(1, AT_ONCE))
+    assert isinstance(outcome.problem, Unfinished)
+    assert "no TLS" in str(outcome.problem)
+    assert "https" in outcome.problem.hint
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -> None:
+    """It answers, then refuses connections for a while, then answers again: all settles, none in doubt meanwhile."""
+    directory = planned(tmp_path, 40)
+    doubts: list[int] = []
+    limited, refused = threading.Event(), threading.Event()
+
+    def progress(counts: Counts) -> None:
+        doubts.append(counts.in_doubt)
+        if counts.trouble:
+            (refused if "no connection" in counts.trouble else limited).set()
+
+    outcomes = []
+    with serving(scripted(Reply(429, b"slow down"))) as server:
+        url, port = server.url, server.port
+        running = threading.Thread(
+            target=lambda: outcomes.append(run(directory, url, pace=Pace(2, Patience(first=0.02)), progress=progress))
+        )
+        running.start()
+        assert limited.wait(30)
+    assert refused.wait(30)
+    with serving(scripted(Reply(200, b"")), port=port):
+        running.join(60)
+    assert outcomes[0].balanced
+    assert set(doubts) == {0}
+
+
+# -- answers that are no answers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status"',
+        b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"s',
+        b"\x16\x03\x01 what is this",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+    ],
+    ids=["nothing", "cut-status", "cut-body", "cut-chunk", "bytes", "ssh"],
+)
+def test_an_answer_that_breaks_off_is_in_doubt(answer: bytes) -> None:
+    """The request left whole: whatever came back, it may have been taken, and is sent again."""
+
+    def talk(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(answer)
+
+    with raw(talk) as url:
+        receipt = send(url, timeout=10)
+    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.RETRY, 0, True)
+
+
+def test_a_reset_while_sending_is_tried_again(tmp_path: Path) -> None:
+    """A connection reset in the middle of the request body counts as doubtful and settles at the next try."""
+    directory = planned(tmp_path, 40, files=1, batch=40)
+    resets: list[int] = []
+
+    def talk(connection: socket.socket) -> None:
+        if len(resets) < 2:
+            resets.append(1)
+            connection.recv(100)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            return
+        read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with raw(talk) as url:
+        outcome = run(directory, url, pace=Pace(1, AT_ONCE))
+    assert outcome.balanced
+    assert outcome.counts.batches_retried == 1
+
+
+def test_an_answer_that_drips_is_given_up_in_time() -> None:
+    """A body that comes byte by byte is no answer once the time limit is over, however steadily it drips."""
+
+    def talk(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while True:
+            connection.sendall(b" ")
+            time.sleep(0.02)
+
+    with raw(talk) as url:
+        began = time.monotonic()
+        receipt = send(url, timeout=0.5)
+        assert time.monotonic() - began < 5
+    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
+    assert "too slow" in receipt.detail
+
+
+def test_silence_is_given_up_in_time() -> None:
+    """A server that takes the request and says nothing: in doubt after the time limit."""
+    over = threading.Event()
+
+    def talk(connection: socket.socket) -> None:
+        read_request(connection)
+        over.wait(20)
+
+    with raw(talk) as url:
+        receipt = send(url, timeout=0.3)
+        over.set()
+    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
+
+
+# -- how long ------------------------------------------------------------------------------------------------
+
+
+def test_the_budget_counts_from_the_last_thing_that_settled(tmp_path: Path) -> None:
+    """One batch fails for longer than --retry-for while others settle: the run goes on, and the batch settles."""
+    directory = planned(tmp_path, 300, files=1, batch=1)
+    began = time.monotonic()
+    first: list[bytes] = []
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        with lock:
+            first[:] = first or [body]
+        if body == first[0] and time.monotonic() - began < 2.2:
+            return Receipt(Answer.RETRY, 500)
+        time.sleep(0.01)
+        return OK
+
+    pace = Pace(2, Patience(seconds=1.0, first=0.05, most=0.2))
+    outcome = run_to(directory, CallSink(send), pace=pace)
+    assert outcome.balanced
+    assert outcome.problem is None
+
+
+def test_the_run_stops_when_nothing_settled_for_the_budget(tmp_path: Path) -> None:
+    """A service that is down for good: exit 6 soon after the budget, all in doubt or unsent, balanced on paper."""
+    directory = planned(tmp_path, 200)
+    began = time.monotonic()
+    with serving(scripted(Reply(), Reply(), Reply(503, b"maintenance"))) as server:
+        outcome = run(directory, server.url, pace=Pace(4, Patience(seconds=1.0, first=0.05, most=0.2)))
+    assert isinstance(outcome.problem, Unfinished)
+    assert "503: maintenance" in str(outcome.problem)
+    assert time.monotonic() - began < 20
+    assert balances(outcome, api.load_plan(directory)[0])
+
+
+@pytest.mark.parametrize("kind", ["seconds", "date"])
+def test_a_pause_longer_than_the_budget_ends_the_run_at_once(tmp_path: Path, kind: str) -> None:
+    """Who asks to be left alone for a week is left alone: exit 6 now, saying so, not after an hour of waiting."""
+    directory = planned(tmp_path, 10, files=1)
+    week = 7 * 86_400
+    text = str(week) if kind == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=week), True)
+    began = time.monotonic()
+    with serving(scripted(Reply(429, b"slow down", {"Retry-After": text}))) as server:
+        outcome = run(directory, server.url)
+        assert len(server.asked) == 1
+    assert isinstance(outcome.problem, Unfinished)
+    assert "asks to be left alone for 604," in str(outcome.problem)
+    assert time.monotonic() - began < 10
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+def test_a_date_of_retry_after_is_kept(tmp_path: Path) -> None:
+    """A 503 that names a moment two seconds from now is not asked again before it."""
+    directory = planned(tmp_path, 10, files=1)
+    times: list[float] = []
+
+    def answer(asked: Asked) -> Reply:
+        times.append(time.time())
+        if len(times) == 1:
+            return Reply(503, b"", {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=2), True)})
+        return Reply()
+
+    with serving(answer) as server:
+        assert run(directory, server.url, pace=Pace(1, AT_ONCE)).balanced
+    # A date has whole seconds, so the wait is between one and two.
+    assert times[1] - times[0] > 0.9
+
+
+def test_the_run_ends_in_order_when_its_time_is_over(tmp_path: Path) -> None:
+    """--max-duration: nothing new begins, what is in flight settles, exit 6; another run does the rest, once."""
+    directory = planned(tmp_path, 400, files=1, batch=1)
+    sent: list[bytes] = []
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        with lock:
+            sent.append(body)
+        time.sleep(0.02)
+        return OK
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(2, AT_ONCE, max_seconds=0.5))
+    assert isinstance(outcome.problem, Unfinished)
+    assert "--max-duration" in str(outcome.problem)
+    assert outcome.counts.in_doubt == 0
+    assert 0 < outcome.counts.accepted == len(sent) < 400
+    assert run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE)).balanced
+    assert len(sent) == len(set(sent)) == 400
+
+
+def test_a_run_that_was_done_when_its_time_was_over_is_done(tmp_path: Path) -> None:
+    """The last answer came after the time: everything settled, so nothing is unfinished."""
+    directory = planned(tmp_path, 10, files=1)
+
+    def send(body: bytes) -> Receipt:
+        time.sleep(0.3)
+        return OK
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(1, AT_ONCE, max_seconds=0.1))
+    assert (outcome.balanced, outcome.problem) == (True, None)
+
+
+def test_the_time_of_a_run_ends_a_long_wait(tmp_path: Path) -> None:
+    """A pause that the service asked for does not outlast --max-duration."""
+    directory = planned(tmp_path, 10, files=1)
+    began = time.monotonic()
+    held = Receipt(Answer.RETRY, 429, "", 600.0, False)
+    outcome = run_to(directory, CallSink(lambda body: held), pace=Pace(1, Patience(), max_seconds=0.5))
+    assert time.monotonic() - began < 10
+    assert isinstance(outcome.problem, Unfinished)
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+# -- what is written down and said ---------------------------------------------------------------------------
+
+
+def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
+    """Status, number, time and words of each, in order; a batch that settles at once leaves none."""
+    directory = planned(tmp_path, 20, files=1)
+    replies = scripted(Reply(503, b"busy"), Reply(0), Reply(429, b"slow"), Reply())
+    with serving(replies) as server:
+        run(directory, server.url, pace=Pace(1, AT_ONCE))
+    found = in_ledger(directory, "select first, last, run, try, status, detail, seconds from tries")
+    times = [at for (at,) in in_ledger(directory, "select at from tries")]
+    assert [row[:5] for row in found] == [(0, 9, 1, 1, 503), (0, 9, 1, 2, None), (0, 9, 1, 3, 429)]
+    assert [row[5] for row in found][::2] == ["busy", "slow"]
+    assert all(0 <= row[6] < 60 for row in found)
+    assert times == sorted(times)
+    assert times[0][-1] == "Z"
+
+
+def test_tries_are_seen_while_the_outage_lasts(tmp_path: Path) -> None:
+    """Another connection reads the failures of a batch that is still being tried."""
+    directory = planned(tmp_path, 10, files=1)
+    seen: list[int] = []
+
+    def answer(asked: Asked) -> Reply:
+        ((tries,),) = in_ledger(directory, "select count(*) from tries")
+        seen.append(tries)
+        return Reply() if seen[-1] >= 2 else Reply(503)
+
+    with serving(answer) as server:
+        patience = Patience(seconds=60, first=0.05, most=0.2)
+        assert run(directory, server.url, pace=Pace(1, patience)).balanced
+    assert seen[-1] >= 2
+
+
+@pytest.mark.parametrize("status", [404, 405, 415, 418, 451])
+def test_any_other_status_shows_address_and_body(tmp_path: Path, status: int) -> None:
+    """Exit 5 with what answered and what it said, the key blotted out."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(status, b"you sent " + KEY.encode() + b", who are you?"))) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        assert len(server.asked) == 1
+        assert isinstance(outcome.problem, Refused)
+        assert str(outcome.problem) == f"{server.url} answered {status}: you sent ***, who are you?"
+    assert outcome.problem.exit_code == 5
+    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_named_by_its_variable(tmp_path: Path, status: int) -> None:
+    """The hint says which key and which host, never the key."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(status, b"API key is not valid"))) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        assert server.url in str(outcome.problem)
+    assert outcome.problem is not None
+    assert "BACKCAST_PROJECT_KEY" in outcome.problem.hint
+    assert KEY not in outcome.problem.hint + str(outcome.problem)
+
+
+@pytest.mark.parametrize(
+    ("option", "rows", "code"),
+    [(("--max-duration", "1s"), 60, 6), (("--rate", "100"), 30, 0)],
+    ids=["duration", "rate"],
+)
+def test_the_command_line_bounds_a_run(tmp_path: Path, option: tuple[str, str], rows: int, code: int) -> None:
+    """--max-duration ends a slow run with exit 6 and two lines; --rate slows it down and lets it finish."""
+    directory = planned(tmp_path, rows, files=1, batch=2)
+    times: list[float] = []
+
+    def answer(asked: Asked) -> Reply:
+        times.append(time.monotonic())
+        if code:
+            time.sleep(0.2)
+        return Reply()
+
+    with serving(answer) as server:
+        words = ["apply", str(directory), "--to", server.url, "--quiet", "--workers", "0", "--max-concurrency", "1"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *words, *option],
+            env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == code
+    if code:
+        assert done.stderr.startswith("Error: the run lasted as long as it may (--max-duration, 1 s)")
+        assert len(done.stderr.splitlines()) == 2
+    else:
+        assert times[-1] - times[0] > (rows - 2) / 100 - 0.15

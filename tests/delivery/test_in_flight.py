@@ -1,0 +1,211 @@
+"""What a crash can leave in doubt: at no moment more than what is in flight, over any crashes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline import api
+from pipeline.delivery.apply import Apply, Counts, Outcome, Pace
+from pipeline.delivery.retry import Patience
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.ledger import Ledger
+from pipeline.transform.workers import Workers
+from tests.support.deliveries import AT_ONCE, KEY, OK, CallSink, in_ledger, planned, uuid, uuids_in
+
+BEGUN = "select count(*) from batches where state = 'begun'"
+ROWS = 60
+ANSWERS = st.sampled_from(
+    [
+        *[OK] * 5,
+        Receipt(Answer.RETRY, 503),
+        Receipt(Answer.RETRY, 429, taken=False),
+        Receipt(Answer.DOUBT, 200),
+        Receipt(Answer.POISON, 400, taken=False),
+        Receipt(Answer.TOO_LARGE, 413),
+    ]
+)
+
+
+class Commits:
+    """Looks at the ledger after each commit of a run, and keeps what lies on disk after one of them."""
+
+    def __init__(self, directory: Path, at: int = -1) -> None:
+        self.begun: list[int] = []
+        self.steps: list[Sequence[str]] = []
+        self.seen = threading.Condition()
+        self.ledger = Ledger(directory / "ledger.sqlite", self._watch)
+        self._directory = directory
+        self._at = at
+
+    def _watch(self, stage: str, steps: Sequence[str]) -> None:
+        if stage == "before":
+            return
+        with self.seen:
+            self.begun.append(self.ledger._db.execute(BEGUN).fetchone()[0])
+            self.steps.append(steps)
+            if len(self.begun) == self._at:
+                for name in ("ledger.sqlite", "ledger.sqlite-wal"):
+                    copy(self._directory / name, self._directory / f"at-{name}")
+            self.seen.notify_all()
+
+    def run(
+        self, send: Callable[[bytes], Receipt], pace: Pace, workers: Workers | None = None, **asked: Any
+    ) -> Outcome:
+        plan, place = api.load_plan(self._directory)
+        sink = CallSink(send)
+        self.ledger.open(plan.digest, "test", sink.address)
+        try:
+            return Apply(
+                plan, place, api.recipe_for(plan, place), sink, self.ledger, project_key=KEY,
+                workers=workers or Workers(0), pace=pace, **asked,
+            ).run()  # fmt: skip
+        finally:
+            self.ledger.close()
+
+    def crash(self) -> None:
+        """Let the directory be as it was after that commit; as it is where there were fewer."""
+        kept = [self._directory / f"at-{name}" for name in ("ledger.sqlite", "ledger.sqlite-wal")]
+        if kept[0].exists():
+            for leftover in self._directory.glob("ledger.sqlite*"):
+                leftover.unlink()
+            for path in kept:
+                path.rename(self._directory / path.name.removeprefix("at-"))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("in-flight"), ROWS, batch=4)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    script=st.lists(ANSWERS, max_size=60),
+    concurrency=st.integers(1, 5),
+    crashes=st.lists(st.integers(2, 40), min_size=1, max_size=3),
+)
+def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
+    source: Path, script: list[Receipt], concurrency: int, crashes: list[int]
+) -> None:
+    """Whatever the service answers, and wherever run after run is killed; the last one finishes the set."""
+    for leftover in source.glob("*ledger.sqlite*"):
+        leftover.unlink()
+    answers = iter(script)
+    lock = threading.Lock()
+    taken: set[str] = set()
+
+    def send(body: bytes) -> Receipt:
+        with lock:
+            receipt = next(answers, OK)
+            if receipt.answer is Answer.SETTLED:
+                taken.update(uuids_in(body))
+            return receipt
+
+    patience = Patience(tries=1, first=0)
+    for at in [*crashes, -1]:
+        commits = Commits(source, at)
+        outcome = commits.run(send, Pace(concurrency, patience))
+        assert max(commits.begun) <= concurrency
+        commits.crash()
+    for _ in range(20):
+        if outcome.balanced:
+            break
+        outcome = Commits(source).run(send, Pace(concurrency, patience))
+    assert outcome.balanced
+    refused = {str(one) for (one,) in in_ledger(source, "select uuid from refused_events")}
+    assert taken | refused == {uuid(number) for number in range(ROWS)}
+
+
+def test_a_batch_that_the_rate_holds_back_is_not_begun(tmp_path: Path) -> None:
+    """While `--rate` lets one batch leave, the ledger holds that one."""
+    directory = planned(tmp_path, 80, files=1)
+    interrupted = threading.Event()
+
+    def send(body: bytes) -> Receipt:
+        interrupted.set()
+        return OK
+
+    commits = Commits(directory)
+    commits.run(send, Pace(8, AT_ONCE, rate=0.001), interrupted=interrupted)
+    assert max(commits.begun) == 1
+    assert in_ledger(directory, "select count(*) from batches") == [(1,)]
+
+
+def test_a_batch_that_the_service_holds_back_is_not_begun(tmp_path: Path) -> None:
+    """Two are in flight, one asks for a pause, the other settles: nothing takes its place before the pause is over."""
+    directory = planned(tmp_path, 80, files=1)
+    both = threading.Barrier(2)
+    paused, interrupted = threading.Event(), threading.Event()
+
+    def send(body: bytes) -> Receipt:
+        if both.wait(30):
+            return Receipt(Answer.RETRY, 429, "", 3000.0, taken=False)
+        assert paused.wait(30)
+        return OK
+
+    def progress(counts: Counts) -> None:
+        if counts.held:
+            paused.set()
+        if counts.accepted:
+            interrupted.set()
+
+    commits = Commits(directory)
+    commits.run(send, Pace(2, Patience(seconds=9000)), interrupted=interrupted, progress=progress)
+    assert max(commits.begun) == 2
+    assert in_ledger(directory, "select count(*) from batches") == [(2,)]
+
+
+def test_an_answer_is_settled_when_it_comes(tmp_path: Path) -> None:
+    """Also while the next block is still being made, however long that takes."""
+    directory = planned(tmp_path, 40, files=2)
+    commits = Commits(directory)
+
+    class Slow(Workers):
+        """Makes the second block only after what was sent of the first is settled."""
+
+        def walk(self, function: Callable[..., Any], tasks: Iterable[Any]) -> Iterator[Any]:
+            for number, made in enumerate(super().walk(function, tasks)):
+                with commits.seen:
+                    assert not number or commits.seen.wait_for(self._settled, 30)
+                yield made
+
+        @staticmethod
+        def _settled() -> bool:
+            return sum(steps.count("settle") for steps in commits.steps) == 2
+
+    assert commits.run(lambda body: OK, Pace(4, AT_ONCE), Slow(0)).balanced
+
+
+def test_what_is_in_doubt_is_sent_before_all_others(tmp_path: Path) -> None:
+    """A run killed with later batches in doubt and earlier ones waiting begins with the doubt, in blocks and across."""
+    directory = planned(tmp_path, 40, files=2, batch=5)
+    commits = Commits(directory, at=2)
+    commits.run(lambda body: OK, Pace(1, AT_ONCE))
+    commits.crash()
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        database.execute("delete from batches")
+        database.executemany(
+            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
+            " values ('events', ?, ?, ?, ?, 1, 1, '')",
+            [(0, 0, 4, "waiting"), (0, 10, 14, "begun"), (1, 5, 9, "begun")],
+        )
+    sent: list[str] = []
+
+    def send(body: bytes) -> Receipt:
+        sent.append(uuids_in(body)[0])
+        return OK
+
+    assert Commits(directory).run(send, Pace(1, AT_ONCE)).balanced
+    # A file holds every second row.
+    assert sent[:3] == [uuid(20), uuid(11), uuid(0)]
+    assert len(sent) == 8

@@ -1,0 +1,219 @@
+"""Progress is one line that can be trusted: live on a terminal, every 30 s elsewhere, none when quiet."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.progress import EVERY, Sending
+from pipeline.delivery.outcome import Counts, Pace
+from pipeline.delivery.retry import Patience
+from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, planned, run, serving
+
+pytestmark = pytest.mark.slow
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def counted(**counts: object) -> Counts:
+    return Counts(limit=8, **counts)  # type: ignore[arg-type]
+
+
+def test_a_plain_line_comes_every_thirty_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ninety looks a second apart are three lines, however often it is told."""
+    clock = Clock()
+    with Sending(1_000, quiet=False, clock=clock) as progress:
+        for second in range(1, 92):
+            clock.now = 100.0 + second
+            progress(counted(accepted=second * 5))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["Sending 15%", "Sending 30%", "Sending 45%"]
+    assert EVERY == 30.0
+
+
+def test_the_line_says_everything_with_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    """What ended and how, both rates, bytes, retries, the limit, the time left, what the service asks and says."""
+    clock = Clock()
+    with Sending(10_000, quiet=False, clock=clock) as progress:
+        progress(counted(already_settled=1_000, refused=2))
+        clock.now = 120.0
+        progress(counted(already_settled=1_000, refused=2, accepted=2_000))
+        clock.now = 130.0
+        progress(
+            counted(
+                already_settled=1_000, accepted=2_998, refused=4, in_doubt=30, bytes_sent=12_345_678, in_flight=3,
+                batches_retried=7, held=12.4, trouble="429 slow \x1b[31mdown",
+            )
+        )  # fmt: skip
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "Sending 40%: 3,998 settled, 4 refused, 30 in doubt, 100/s now, 100/s on average, 12.3 MB, 7 retried,"
+        " 3 in flight, limit 8, 59s left, waits 12s as asked, last failure: 429 slow \\x1b[31mdown"
+    )
+
+
+def test_the_rate_of_now_is_not_the_average(capsys: pytest.CaptureFixture[str]) -> None:
+    """After a fast hour a minute of silence reads 0/s now, and the average still counts it."""
+    clock = Clock()
+    with Sending(10_000_000, quiet=False, clock=clock) as progress:
+        for second in range(0, 3601, 10):
+            clock.now = 100.0 + second
+            progress(counted(accepted=second * 1_000))
+        for second in range(1, 61):
+            clock.now = 3700.0 + second
+            progress(counted(accepted=3_600_000, trouble="503 maintenance"))
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "0/s now, 984/s on average" in last
+    assert "1h48m left" in last
+    assert last.endswith("last failure: 503 maintenance")
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """No line, however long it takes."""
+    clock = Clock()
+    with Sending(10, quiet=True, clock=clock) as progress:
+        clock.now += 1_000
+        progress(counted(accepted=5))
+    assert capsys.readouterr().err == ""
+
+
+def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    """After ten seconds of nothing but failures one line says why and until when; another comes ten minutes later."""
+    clock = Clock()
+    trouble = "no connection: [Errno 111] Connection refused \x1b[31m"
+    with Sending(10, quiet=True, clock=clock) as progress:
+        for second in range(1_300):
+            clock.now = 100.0 + second
+            progress(counted(trouble=trouble, idle=float(second), patience=3600.0 - second))
+        first, *others = capsys.readouterr().err.splitlines()
+        progress(counted(idle=4_000.0))
+        progress(counted(trouble=trouble, accepted=5, idle=1.0))
+    assert re.fullmatch(
+        r"Nothing settled for 10s; last failure: no connection: \[Errno 111\] Connection refused \\x1b\[31m\."
+        r" Trying on until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \(--retry-for\)",
+        first,
+    )
+    assert [line.split(";")[0] for line in others] == ["Nothing settled for 10m10s", "Nothing settled for 20m10s"]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
+    """What progress is told: the failure, the seconds without anything, and those that are left of the budget."""
+    seen: list[tuple[str, float, float]] = []
+    pace = Pace(2, Patience(seconds=1.0, first=0.05, most=0.1))
+    directory = planned(tmp_path, 10, files=1)
+    run(
+        directory, "http://127.0.0.1:1", pace=pace, answered=True,
+        progress=lambda counts: seen.append((counts.trouble, counts.idle, counts.patience)),
+    )  # fmt: skip
+    failing = [(idle, patience) for trouble, idle, patience in seen if trouble]
+    assert failing
+    assert all("no connection" in trouble for trouble, _, _ in seen if trouble)
+    assert max(idle for idle, _ in failing) > 0.3
+    assert all(abs(idle + patience - 1.0) < 0.01 for idle, patience in failing if idle < 1)
+
+
+def test_in_flight_never_exceeds_the_limit(tmp_path: Path) -> None:
+    """Batches that wait for a free sender are not in flight."""
+    seen: list[tuple[int, int]] = []
+    directory = planned(tmp_path, 200, files=1, batch=2)
+
+    def slow(asked: Asked) -> Reply:
+        time.sleep(0.01)
+        return Reply()
+
+    with serving(slow) as server:
+        run(
+            directory, server.url, pace=Pace(3, AT_ONCE),
+            progress=lambda counts: seen.append((counts.in_flight, counts.limit)),
+        )  # fmt: skip
+    assert max(flying for flying, _ in seen) > 1
+    assert all(flying <= limit for flying, limit in seen)
+
+
+class Slow:
+    """A service that answers one request after another, each after a while, the tenth with a 503 for two seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __call__(self, asked: Asked) -> Reply:
+        with self._lock:
+            time.sleep(0.05)
+        return Reply(503, b"busy now", {"Retry-After": "2"}) if asked.number == 9 else Reply()
+
+
+def words(directory: Path, url: str, *more: str) -> list[str]:
+    command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", url, "--workers", "0"]
+    return [*command, "--max-concurrency", "2", *more]
+
+
+def on_a_terminal(command: list[str]) -> tuple[int, str]:
+    """Run a command with a terminal of 100 columns as its stderr; its exit code and all that was written there."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"BACKCAST_PROJECT_KEY": KEY, "COLUMNS": "100", "TERM": "xterm"}
+    process = subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment)
+    os.close(theirs)
+    said = b""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                piece = os.read(ours, 65_536)
+            except OSError:
+                break
+            if not piece:
+                break
+            said += piece
+    os.close(ours)
+    return process.wait(30), said.decode(errors="replace")
+
+
+def test_a_terminal_shows_it_live_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The line is drawn over and over with growing counts, and is gone at the end."""
+    directory = planned(tmp_path, 40, files=1, batch=2)
+    with serving(Slow()) as server:
+        code, said = on_a_terminal(words(directory, server.url))
+    assert code == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
+    settled = [int(found) for found in re.findall(r"(\d+) settled", plain)]
+    assert len(set(settled)) > 2
+    assert settled == sorted(settled)
+    for text in ("/s now", "on average", "in doubt", ", limit ", " left", "last failure: 503 busy now"):
+        assert text in " ".join(plain.split())
+    assert said.rstrip().endswith("\x1b[2K")
+
+
+def test_quiet_on_a_terminal_writes_nothing(tmp_path: Path) -> None:
+    """--quiet leaves the terminal alone."""
+    directory = planned(tmp_path, 10, files=1, batch=2)
+    with serving(lambda asked: Reply()) as server:
+        assert on_a_terminal(words(directory, server.url, "--quiet")) == (0, "")
+
+
+def test_a_short_run_elsewhere_writes_nothing(tmp_path: Path) -> None:
+    """No terminal and under 30 s: not a byte on stderr, so cron sends no mail."""
+    directory = planned(tmp_path, 20, files=1, batch=2)
+    with serving(Slow()) as server:
+        done = subprocess.run(
+            words(directory, server.url), env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True,
+            text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,125 @@
+"""Redirects: method and body go on, but never down to http, never far, and never with the key to another host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import api
+from pipeline.delivery.apply import Pace
+from pipeline.delivery.sink import Answer
+from pipeline.errors import Refused
+from tests.support.deliveries import AT_ONCE, BODY, Asked, Reply, identities, planned, run, scripted, send, serving
+from tests.support.tls_servers import Authority, serving_tls
+
+STATUSES = [301, 302, 303, 307, 308]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def to(address: str, status: int = 307) -> Callable[[Asked], Reply]:
+    return scripted(Reply(status, b"", {"Location": address}))
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_https_is_redirected_to_https_with_method_and_body(authority: Authority, status: int) -> None:
+    """A second TLS server on another port of the host gets the POST with the same bytes and headers."""
+    with serving_tls(scripted(Reply()), authority) as second:
+        with serving_tls(to(f"{second.url}/onward", status), authority) as first:
+            receipt = send(first.url, ca_file=authority.file)
+            assert [one.body for one in first.asked] == [BODY]
+        assert receipt.answer is Answer.SETTLED
+        assert [(one.target, one.body, one.headers["content-encoding"]) for one in second.asked] == [
+            ("/onward", BODY, "gzip")
+        ]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_https_is_never_redirected_down_to_http(authority: Authority, status: int) -> None:
+    """The plain server is never asked, on the same host and when its host was allowed by name neither."""
+    with serving(scripted(Reply())) as plain, serving_tls(to(plain.url + "/batch/", status), authority) as first:
+        receipt = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1", "localhost"))
+        assert (receipt.answer, receipt.status, receipt.taken) == (Answer.STOP, status, False)
+        assert receipt.detail == f"a redirect from https to http: {plain.url}/batch/"
+        assert plain.asked == []
+
+
+def test_http_is_redirected_up_to_https(authority: Authority) -> None:
+    """The way up is taken, with the certificate checked as anywhere."""
+    with serving_tls(scripted(Reply()), authority) as second, serving(to(second.url + "/batch/")) as first:
+        assert send(first.url, ca_file=authority.file).answer is Answer.SETTLED
+        untrusted = send(first.url)
+        assert (untrusted.answer, untrusted.taken) == (Answer.STOP, False)
+        assert "certificate is not trusted" in untrusted.detail
+        assert len(second.asked) == 1
+
+
+def test_a_chain_may_not_end_below_where_it_began(authority: Authority) -> None:
+    """From http up to https and down again: the last step is refused."""
+    with serving(scripted(Reply())) as plain, serving_tls(to(plain.url), authority) as middle:
+        with serving(to(middle.url)) as first:
+            receipt = send(first.url, ca_file=authority.file)
+        assert "from https to http" in receipt.detail
+        assert plain.asked == []
+
+
+def test_an_allowed_host_may_not_send_on_to_another_one() -> None:
+    """Only the named host: where that one redirects to a third, the third is not asked."""
+    with serving(scripted(Reply())) as third, serving(to(f"http://127.0.0.2:{third.port}/")) as second:
+        with serving(to(f"http://localhost:{second.port}/batch/")) as first:
+            receipt = send(first.url, redirect_hosts=("localhost",))
+        assert (receipt.answer, len(second.asked), third.asked) == (Answer.STOP, 1, [])
+        assert "--allow-redirect-host 127.0.0.2" in receipt.detail
+
+
+def test_a_certificate_of_another_name_is_not_trusted(authority: Authority) -> None:
+    """A redirect to a server whose certificate is another host's ends there."""
+    with serving_tls(scripted(Reply()), authority, "other.example") as second:
+        with serving_tls(to(second.url), authority) as first:
+            receipt = send(first.url, ca_file=authority.file)
+        assert "its certificate is not trusted" in receipt.detail
+        assert second.asked == []
+
+
+def test_a_whole_run_goes_through_a_redirect(tmp_path: Path) -> None:
+    """Every batch is sent on, and everything settles."""
+    directory = planned(tmp_path, 60)
+    landed: set[tuple[str, str, str, str]] = set()
+
+    def take(asked: Asked) -> Reply:
+        for event in asked.events:
+            landed.add((event["uuid"], event["event"], event["properties"]["distinct_id"], event["timestamp"]))
+        return Reply()
+
+    with serving(take) as second, serving(to(second.url + "/batch/", 302)) as first:
+        outcome = run(directory, first.url)
+    assert outcome.balanced
+    assert len(landed) == len(identities(60)) == 60
+
+
+def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> None:
+    """The run stops with the option that would allow it, nothing in doubt; given that option, it finishes."""
+    directory = planned(tmp_path, 20)
+    with serving(scripted(Reply())) as second, serving(to(f"http://localhost:{second.port}/batch/")) as first:
+        outcome = run(directory, first.url, pace=Pace(1, AT_ONCE))
+        assert isinstance(outcome.problem, Refused)
+        assert "--allow-redirect-host localhost" in str(outcome.problem)
+        assert (outcome.problem.exit_code, outcome.counts.in_doubt, outcome.unsent) == (5, 0, 20)
+        assert second.asked == []
+        assert run(directory, first.url, redirect_hosts=("localhost",)).balanced
+    assert api.status(*api.load_plan(directory)).state == "sent"
+
+
+def test_a_redirect_loop_is_exit_5(tmp_path: Path) -> None:
+    """Two servers that send each other the request: five hops, then the run stops."""
+    directory = planned(tmp_path, 5, files=1)
+    with serving(lambda asked: Reply(307, b"", {"Location": f"/{asked.number}"})) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        assert len(server.asked) == 6
+    assert isinstance(outcome.problem, Refused)
+    assert "more than 5 redirects" in str(outcome.problem)

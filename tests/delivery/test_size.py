@@ -1,0 +1,260 @@
+"""A smaller request size is learned from a 413 only when both halves then settle, and kept over runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import api
+from pipeline.batcher import ENVELOPE_ROOM, Envelope, cuts, even_cuts, pack, seal_batch, unpack
+from pipeline.delivery.apply import Pace
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.size import RequestSize, cut, halve
+from pipeline.ledger import Place
+from pipeline.models import Limits
+from tests.support.deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    ONE_AT_A_TIME,
+    Asked,
+    CallSink,
+    Reply,
+    balances,
+    in_ledger,
+    planned,
+    run,
+    run_to,
+    serving,
+    uuid,
+    uuids,
+)
+
+TOO_LARGE = Receipt(Answer.TOO_LARGE, 413)
+ENVELOPE = Envelope(KEY)
+
+
+def learned(directory: Path) -> int | None:
+    found = in_ledger(directory, "select value from meta where key = 'batch_bytes'")
+    return int(found[0][0]) if found else None
+
+
+def at_most(bytes_: int, sizes: list[int]) -> Callable[[bytes], Receipt]:
+    """A service that takes requests of so many bytes before gzip; remembers the sizes it was sent."""
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        size = len(ENVELOPE.seal(unpack(body)))
+        with lock:
+            sizes.append(size)
+        return TOO_LARGE if size > bytes_ else OK
+
+    return send
+
+
+def test_later_batches_are_cut_to_the_size_that_was_learned(tmp_path: Path) -> None:
+    """After a 413 whose halves settle, only batches begun by then are refused for their size; all of it settles."""
+    directory = planned(tmp_path, 320, files=4, batch=20)
+    sizes: list[int] = []
+    outcome = run_to(directory, CallSink(at_most(4_000, sizes)), pace=ONE_AT_A_TIME)
+    refused = [number for number, size in enumerate(sizes) if size > 4_000]
+    assert outcome.balanced
+    assert len(refused) <= 3
+    assert learned(directory) == max(size for size in sizes if size <= 4_000)
+    assert balances(outcome, api.load_plan(directory)[0])
+
+
+@pytest.mark.parametrize("limit", [2_100, 3_900, 4_000, 4_100])
+def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
+    """Later blocks go out in as few requests as the learned size allows, of about equal size: none of a few events."""
+    directory = planned(tmp_path, 640, files=8, batch=20)
+    sizes: list[int] = []
+    assert run_to(directory, CallSink(at_most(limit, sizes)), pace=ONE_AT_A_TIME).balanced
+    size = learned(directory)
+    assert size is not None
+    cut = "select block, count(*), sum(bytes), min(bytes) from batches where state = 'settled' and block > 1 group by 1"
+    for _, requests, total, smallest in in_ledger(directory, cut):
+        assert requests <= -(-total // size) + 1
+        assert smallest > size / 2
+    assert in_ledger(directory, "select count(*) from batches where block > 1 and state = 'split'") == [(0,)]
+
+
+def test_a_larger_request_that_settles_raises_what_was_learned() -> None:
+    """What was begun before is sent as it stands: where it settles, that size is proved, below what was refused."""
+    size = RequestSize(None)
+    halves = [(Place("events", 0, 0, 4), None), (Place("events", 0, 5, 9), None)]
+    size.refused(1_000, halves)  # type: ignore[arg-type]
+    assert [size.settled(place, 500) for place, _ in halves] == [None, 500]
+    assert [size.settled(Place("events", 1, 0, 0), bytes_) for bytes_ in (400, 700, 600, 1_000, 1_200)] == [
+        None, 700, None, None, None,
+    ]  # fmt: skip
+    assert size.learned == 700
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(2, 400), min_size=1, max_size=60), st.integers(600, 4000))
+def test_even_cuts_are_as_few_and_evener(sizes: list[int], most: int) -> None:
+    """As many batches as the greedy cut makes, all within the limit, the largest no larger than there."""
+    limits = Limits(40, 5_000)
+    most = max(most, ENVELOPE.length + 2)
+    even = even_cuts(sizes, ENVELOPE, limits, most)
+    greedy = list(cuts(sizes, Limits(40, most + 1 - ENVELOPE.length + ENVELOPE_ROOM)))
+    assert len(even) == len(greedy)
+    assert [number for first, last in even for number in range(first, last + 1)] == list(range(len(sizes)))
+
+    def largest(ranges: list[tuple[int, int]]) -> int:
+        return max(sum(sizes[first : last + 1]) + last - first for first, last in ranges)
+
+    assert largest(even) <= largest(greedy)
+    assert all(
+        ENVELOPE.length + sum(sizes[first : last + 1]) + last - first <= most or first == last for first, last in even
+    )
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_what_is_left_of_a_block_is_cut_by_itself(data: st.DataObject) -> None:
+    """Whatever was begun under other limits: it comes again as it was, what ended never, and the rest once."""
+    events = [b'{"n":%d}' % number for number in range(data.draw(st.integers(1, 40)))]
+    edges = sorted(data.draw(st.sets(st.integers(1, len(events)), max_size=8)) | {0, len(events)})
+    ranges = [(first, last - 1) for first, last in pairwise(edges)]
+    kinds = data.draw(st.lists(st.sampled_from("ebf"), min_size=len(ranges), max_size=len(ranges)))
+    ended, again = ([one for one, kind in zip(ranges, kinds, strict=True) if kind == own] for own in "eb")
+    most = data.draw(st.none() | st.integers(100, 300))
+    limits = Limits(data.draw(st.integers(1, 10)), 500)
+    batches = list(pack(events, ENVELOPE, limits, ended, again, most=most))
+    places = [(batch.first, batch.last) for batch in batches]
+    assert places == sorted(places)
+    assert set(again) <= set(places)
+    sent = [number for first, last in places for number in range(first, last + 1)]
+    over = {number for first, last in ended for number in range(first, last + 1)}
+    assert sorted([*sent, *over]) == list(range(len(events)))
+
+
+@pytest.mark.parametrize("at", [8, 9, 10, 11])
+def test_a_resumed_run_knows_the_size(tmp_path: Path, at: int) -> None:
+    """The next run sends nothing new that is too large; batches that were cut and not sent are sent in pieces."""
+    directory = planned(tmp_path, 320, files=4, batch=20)
+    sizes: list[int] = []
+    taken: Counter[str] = Counter()
+    interrupted = threading.Event()
+    limited = at_most(4_000, sizes)
+
+    def send(body: bytes) -> Receipt:
+        receipt = limited(body)
+        if receipt is OK:
+            taken.update(json.loads(event)["uuid"] for event in unpack(body))
+        if len(sizes) == at:
+            interrupted.set()
+        return receipt
+
+    first = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME, interrupted=interrupted)
+    assert not first.balanced
+    assert learned(directory) is not None
+    before = len(sizes)
+    again = "select count(*) from batches where state in ('begun', 'waiting') and bytes > 4000"
+    ((begun_before,),) = in_ledger(directory, again)
+    second = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+    assert second.balanced
+    # What was begun before the size was known is sent again as it was; nothing else may be too large.
+    assert sum(size > 4_000 for size in sizes[before:]) == begun_before < 4
+    assert len(sizes) > before + 10
+    assert taken == Counter(uuid(number) for number in range(320))
+
+
+def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
+    """Where one event is refused, its neighbours' requests stay as large as they were."""
+    directory = planned(tmp_path, 80, files=1, batch=16)
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(413) if uuid(3) in [event["uuid"] for event in asked.events] else Reply()
+
+    with serving(answer) as server:
+        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        sizes = Counter(len(batch) for batch in uuids(server.asked))
+    assert outcome.counts.refused == 1
+    assert learned(directory) is None
+    assert sizes[16] == 5
+
+
+def test_an_outage_between_the_halves_teaches_all_the_same(tmp_path: Path) -> None:
+    """A half that settles after a retry settled unsplit."""
+    directory = planned(tmp_path, 40, files=1, batch=20)
+    sent: list[int] = []
+
+    def send(body: bytes) -> Receipt:
+        sent.append(len(unpack(body)))
+        return {1: TOO_LARGE, 3: Receipt(Answer.RETRY, 503)}.get(len(sent), OK)
+
+    assert run_to(directory, CallSink(send), pace=ONE_AT_A_TIME).balanced
+    assert learned(directory) is not None
+    assert sorted(sent) == [10, 10, 10, 10, 10, 20]  # a half is sent twice; the second batch is cut before it leaves
+
+
+def test_the_first_of_two_halves_is_no_proof() -> None:
+    """One half that settles and one that is split again teach nothing."""
+    size = RequestSize(None)
+    whole = Place("events", 0, 0, 9)
+    halves = halve(whole, seal_batch([b'{"a":%d}' % n for n in range(10)], 0, ENVELOPE), ENVELOPE)
+    size.refused(1000, halves)
+    assert size.settled(halves[0][0], halves[0][1].bytes) is None
+    size.ended(halves[1][0])
+    assert size.settled(halves[1][0], halves[1][1].bytes) is None
+    assert size.learned is None
+
+
+def test_the_largest_request_that_settled_is_the_size() -> None:
+    """What settled before counts, where it is smaller than what was refused; a larger one is no counter-proof."""
+    for before, expected in ((900, 900), (1_200, 500)):
+        size = RequestSize(None)
+        size.settled(Place("events", 9, 0, 0), before)
+        halves = [(Place("events", 0, 0, 4), None), (Place("events", 0, 5, 9), None)]
+        size.refused(1_000, halves)  # type: ignore[arg-type]
+        assert size.settled(halves[0][0], 480) is None
+        assert size.settled(halves[1][0], 500) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(2, 400), min_size=2, max_size=40), st.integers(0, 3000), st.integers(0, 1000))
+def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int], most: int, first: int) -> None:
+    """Pieces follow each other, hold every event once and in order, and fit unless a single event does not."""
+    events = [b'"' + b"x" * (length - 2) + b'"' for length in lengths]
+    batch = seal_batch(events, first, ENVELOPE)
+    place = Place("events", 3, batch.first, batch.last)
+    most = min(most, batch.bytes - 1)
+    pieces = cut(place, batch, most, ENVELOPE)
+    assert len(pieces) > 1
+    assert [event for _, piece in pieces for event in unpack(piece.body)] == events
+    assert [place.first for place, _ in pieces][1:] == [place.last + 1 for place, _ in pieces][:-1]
+    assert (pieces[0][0].first, pieces[-1][0].last) == (place.first, place.last)
+    assert all(piece.bytes <= most or piece.events == 1 for _, piece in pieces)
+    assert all((piece.first, piece.last) == (own.first, own.last) for own, piece in pieces)
+
+
+@pytest.mark.parametrize("limit", [1_000, 2_500, 6_000])
+def test_every_event_lands_once_whatever_the_size(tmp_path: Path, limit: int) -> None:
+    """With eight requests in flight, in every order of answers, each event is taken once."""
+    directory = planned(tmp_path, 300, files=2, batch=50)
+    taken: Counter[str] = Counter()
+    limited = at_most(limit, [])
+    lock = threading.Lock()
+
+    def send(body: bytes) -> Receipt:
+        receipt = limited(body)
+        if receipt is OK:
+            with lock:
+                taken.update(json.loads(event)["uuid"] for event in unpack(body))
+        return receipt
+
+    outcome = run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE))
+    assert outcome.balanced
+    assert taken == Counter(uuid(number) for number in range(300))
+    assert in_ledger(directory, "select count(*) from batches") == [(outcome.counts.batches_made,)]

@@ -1,0 +1,169 @@
+"""Events written a run at a time are the events written one by one."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.batcher import ENVELOPE_ROOM, Envelope, pack, pack_runs, unpack
+from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, SECONDS, Texts, cut
+from pipeline.encoder.event import Encoder
+from pipeline.extractors.jsonl import JsonlRows
+from pipeline.extractors.line_index import LinePlaces, pieces
+from pipeline.extractors.scan import is_utf8
+from pipeline.models import Limits, Options
+from pipeline.timestamps import DAY, format_utc
+from pipeline.transform.rows import make_events
+from pipeline.uuids import Hasher, namespace
+from pipeline.validator.rules import Rules
+from tests.support.tiny_tool import AS_OF, THEN, TinyMapper
+
+HASHER = Hasher(namespace("tiny"))
+OWN = "0187b0c7-7c9f-7e4d-bf5e-2a0f1d3c4b5a"
+TIMES = st.integers(0, 80_000 * DAY).map(lambda us: us - us % random.Random(us).choice((1, 1_000, 1_000_000)))
+
+
+def written(times: list[int], *, run: int = 3) -> Texts:
+    """Texts of events `{"n":N,"t":"…`, every fourth with a uuid of its own, `run` events in a run."""
+    texts = Texts(HASHER, digest_each=True)
+    for number, time in enumerate(times):
+        texts.open += b'{"n":%d,"t":"' % number
+        texts.open += SECONDS if not time % 1_000_000 else MILLISECONDS if not time % 1_000 else MICROSECONDS
+        if number % 4 == 3:
+            texts.own[len(texts.ends)] = OWN
+        texts.ends.append(len(texts.open))
+        texts.keys.append("" if number % 4 == 3 else f"key {number}")
+        texts.times.append(time)
+        if number % run == run - 1:
+            texts.close_run()
+    texts.close_run()
+    return texts
+
+
+@given(st.lists(TIMES, max_size=12), st.integers(1, 5))
+def test_time_and_uuid_are_those_of_the_slow_way(times: list[int], run: int) -> None:
+    """What is filled in at the end of a run is format_utc and the key's uuid, whatever the times have in common."""
+    texts = written(times, run=run)
+    assert cut(texts.runs, texts.sizes) == [
+        f'{{"n":{number},"t":"{format_utc(time)}","uuid":"'.encode()
+        + (OWN if number % 4 == 3 else HASHER(f"key {number}")).encode()
+        + b'"}'
+        for number, time in enumerate(times)
+    ]
+
+
+def test_a_seal_does_not_depend_on_where_runs_end() -> None:
+    """The same events in other runs have the same seal, and other events another."""
+    times = [number * 1_000_000 for number in range(9)]
+    assert written(times, run=2).seal == written(times, run=7).seal
+    assert written(times).seal != written(times[:-1]).seal
+
+
+def test_cutting_back_leaves_the_events_before() -> None:
+    """A row that falls takes its own events out of the open run, and no other."""
+    texts = written([0, 1, 2], run=9)
+    whole = cut(texts.runs, texts.sizes)
+    again = Texts(HASHER, digest_each=False)
+    for number in range(4):
+        again.open += b'{"n":%d,"t":"' % min(number, 3)
+        again.open += SECONDS if number == 0 else MICROSECONDS
+        again.ends.append(len(again.open))
+        again.keys.append(f"key {number}")
+        again.times.append(number)
+        if number == 3:
+            again.own[3] = OWN
+    again.cut_back(3)
+    again.close_run()
+    assert (cut(again.runs, again.sizes), again.count) == (whole, 3)
+
+
+@given(
+    st.lists(st.binary(max_size=40).map(lambda raw: b'"%s"' % raw.hex().encode()), max_size=30),
+    st.integers(1, 9),
+    st.integers(60, 400),
+)
+def test_runs_are_packed_like_events(events: list[bytes], most: int, size: int) -> None:
+    """Batches made of runs are those made of the events: same ranges, same sizes, same events."""
+    envelope = Envelope("phc_test")
+    limits = Limits(batch_events=most, batch_bytes=size + ENVELOPE_ROOM)
+    middle = len(events) // 2
+    runs = [b"".join(event + b"," for event in half) for half in (events[:middle], events[middle:]) if half]
+    sizes = np.array([len(event) for event in events], np.int64)
+    one = [(b.first, b.last, b.bytes, unpack(b.body)) for b in pack(events, envelope, limits)]
+    other = [(b.first, b.last, b.bytes, unpack(b.body)) for b in pack_runs(runs, sizes, envelope, limits)]
+    assert other == one
+
+
+@given(st.binary(max_size=60) | st.text(max_size=30).map(str.encode), st.binary(max_size=3))
+def test_utf8_is_what_the_decoder_takes(text: bytes, added: bytes) -> None:
+    """The vector passes agree with the decoder on every run of bytes."""
+    try:
+        (text + added).decode()
+        expected = True
+    except UnicodeDecodeError:
+        expected = False
+    assert is_utf8(text + added) == expected
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf0\x80\x80\x80"]
+)
+def test_forbidden_spellings_are_no_utf8(text: bytes) -> None:
+    """Characters spelled too long, surrogates, and what lies beyond the last character."""
+    assert not is_utf8(text)
+
+
+@given(st.lists(st.sampled_from([b"", b" ", b"{}", b'{"a":1}', b"\t\r", b"x" * 30])), st.integers(1, 50))
+def test_rows_are_the_lines_that_are_not_blank(lines: list[bytes], size: int) -> None:
+    """Pieces hold whole lines and nothing is lost; starts and numbers of rows pass over blank lines."""
+    data = b"\n".join(lines)
+    assert b"".join(pieces(data, size)) == data
+    assert all(piece.endswith(b"\n") for piece in list(pieces(data, size))[:-1])
+    places = LinePlaces(data)
+    if data:
+        edges = [0]
+        for line in lines:
+            edges.append(edges[-1] + len(line) + 1)
+        starts = [start for start, end in pairwise(edges) if data[start : end - 1].strip()]
+        assert places.row_starts() == starts
+        numbers = [number for number, line in enumerate(lines) if line.strip()]
+        assert [places.row(number) for number in numbers] == list(range(len(numbers)))
+        assert [places.line(number) for number in numbers] == [lines[number] for number in numbers]
+
+
+def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
+    """The row, place in its row and text of each event that the tiny mapper makes."""
+    options = Options(as_of=AS_OF)
+    mapper = TinyMapper(options)
+    found = make_events(
+        JsonlRows(b"\n".join(rows)), mapper, Encoder("tiny", options), Rules.of(options, Limits()), observe=True
+    )
+    return found.row_of, found.nth, found.events
+
+
+ONE = b'{"event":"e","id":"u","at":%d,"key":"k%d"%s}'
+
+
+def test_rows_of_one_and_of_many_events_are_numbered_alike() -> None:
+    """A row of several events leaves the numbers of the rows after it alone."""
+    one = [ONE % (THEN, number, b"") for number in range(5)]
+    many = b'{"many":[' + ONE % (THEN, 8, b"") + b"," + ONE % (THEN, 9, b"") + b"]}"
+    row_of, nth, events = made_of(one[0], one[1], many, one[2], many, one[3])
+    assert (row_of, nth) == ([0, 1, 2, 2, 3, 4, 4, 5], [0, 0, 0, 1, 0, 0, 1, 0])
+    assert len(events) == 8
+
+
+@pytest.mark.parametrize(
+    "own", [b"", b',"$ip":"1.2.3.4"', b',"$ip":null', b',"$ip":"1.2.3.4","$geoip_disable":false', b',"import_name":1']
+)
+def test_a_repeated_event_is_written_like_a_first_one(own: bytes) -> None:
+    """The usual case, written out in the walk, gives what the encoder gives (the first of a name goes that way)."""
+    row = ONE % (THEN, 1, b',"p":1.10' + own)
+    _, _, events = made_of(row, row, row)
+    assert events == [events[0]] * 3
+    assert (b'"$ip":"1.2.3.4"' if b"1.2.3.4" in own else b'"$ip":"127.0.0.1"') in events[0]

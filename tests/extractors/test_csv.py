@@ -1,0 +1,346 @@
+"""Delimited text: every cell is text, blocks end where records end, and only broken rows are lost."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import extractors
+from pipeline.errors import UnreadableExport
+from pipeline.extractors import csv_blocks, csv_records, delimited
+from pipeline.models import BrokenRow, Dialect, Part
+from pipeline.values import canonical
+
+
+def part_of(path: Path, content: bytes) -> Part:
+    path.write_bytes(content)
+    (part,) = extractors.open_source([str(path)]).parts
+    return part
+
+
+def read(part: Part, size: int = 1 << 22) -> list[list[str] | str]:
+    """Each row's cells in the header's order, or the code of a broken one."""
+    found: list[list[str] | str] = []
+    for block in extractors.blocks(part, block_bytes=size):
+        for row in extractors.rows(part, block, blanks=True):
+            found.append(row.code if isinstance(row, BrokenRow) else [str(row[name]) for name in part.dialect.header])
+    return found
+
+
+def written(header: list[str], table: list[list[str]], delimiter: str, newline: str) -> bytes:
+    target = io.StringIO(newline="")
+    if newline == "\n":  # the writer would leave a carriage return unquoted
+        writer = csv.writer(target, delimiter=delimiter, lineterminator=newline, quoting=csv.QUOTE_ALL)
+    else:
+        writer = csv.writer(target, delimiter=delimiter, lineterminator=newline)
+    writer.writerows([header, *table])
+    return target.getvalue().encode()
+
+
+cells = st.text(st.sampled_from('ab,;"\n\r\t é\u2028\x00'), max_size=8)
+tables = st.integers(2, 4).flatmap(
+    lambda width: st.lists(st.lists(cells, min_size=width, max_size=width), min_size=1, max_size=20)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables, st.sampled_from(",;\t|"), st.sampled_from(["\n", "\r\n"]), st.integers(1, 90), st.booleans())
+def test_what_was_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory,
+    table: list[list[str]],
+    delimiter: str,
+    newline: str,
+    size: int,
+    packed: bool,
+) -> None:
+    """Any table, with quotes, delimiters and newlines in its cells, comes back for any size of block."""
+    header = [f"column_{at}" for at in range(len(table[0]))]
+    content = written(header, table, delimiter, newline)
+    part = part_of(tmp_path_factory.mktemp("table") / "a", gzip.compress(content) if packed else content)
+    assert part.dialect == Dialect(delimiter=delimiter, header=tuple(header))
+    assert read(part, size) == table
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from('a,"\n\r'), max_size=60), st.booleans())
+def test_counting_quotes_agrees_with_the_reader(text: str, final: bool) -> None:
+    """Where counting quotes claims to know the record ends of any text, the csv reader finds the same."""
+    data = text.encode()
+    known = data if final else data[: data.rfind(b"\n") + 1]
+    counted = csv_blocks._regular_ends(known, Dialect(), final=final) if known else None
+    if counted is not None:
+        ends = counted.tolist()
+        if final and (not ends or ends[-1] < len(known)):
+            ends.append(len(known))
+        assert ends == csv_blocks._read_ends(known, Dialect(), final=final)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(st.sampled_from('a,"\n\r\\é\udcff'), max_size=80),
+    st.integers(1, 40),
+    st.sampled_from(["", "\\"]),
+    st.sampled_from([(10_000, 1 << 22), (3, 1 << 22), (10_000, 12)]),
+)
+def test_boundaries_do_not_depend_on_the_pieces(
+    tmp_path_factory: pytest.TempPathFactory, text: str, size: int, escape: str, limits: tuple[int, int]
+) -> None:
+    """Broken quoting too is cut the same in small pieces as in one, whatever the limits: the rows and their offsets
+    are equal, and every character is in a row."""
+    path = tmp_path_factory.mktemp("pieces") / "a"
+    path.write_bytes(b"x,y\n" + text.encode("utf-8", "surrogateescape"))
+    dialect = Dialect(escape=escape, header=("x", "y"))
+    (found,) = extractors.open_source([str(path)]).parts
+    part = Part(0, "a", str(path), "", (), found.format, dialect, 0, 0)
+
+    def located(size: int) -> list[tuple[int, object, str]]:
+        found = []
+        for block in extractors.blocks(part, block_bytes=size):
+            rows = delimited.DelimitedRows(path.read_bytes()[block.offset :][: block.length], block.offset, dialect)
+            read = list(rows)
+            assert len(read) == len(rows._places())
+            found += [(rows.offset(at), row, rows.text(at)) for at, row in enumerate(read)]
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_records, "MAX_LINES", limits[0])
+        patch.setattr(csv_records, "MAX_BYTES", limits[1])
+        whole = located(1 << 20)
+        assert located(size) == whole
+    kept = "".join(shown for _, _, shown in whole).replace("\\xff", "")
+    assert [kept.count(one) for one in "a,\\"] == [text.count(one) for one in "a,\\"]
+
+
+def test_a_block_ends_at_the_first_record_end_after_its_size(tmp_path: Path) -> None:
+    """A block holds the records that start in its range, the header none."""
+    part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5"\n6,7\n8,9\n')
+    assert [(block.offset, block.length) for block in extractors.blocks(part, block_bytes=8)] == [
+        (4, 4),
+        (8, 8),
+        (16, 8),
+    ]
+    assert {block.content for block in extractors.blocks(part)} == {None}
+
+
+def test_every_cell_is_text(tmp_path: Path) -> None:
+    """Zip codes keep their zeros, large numbers their digits, and words for nothing are words."""
+    part = part_of(tmp_path / "a", b"a,b,c\n00001,12345678901234567890,\\N\n1.10,true,NaN\nNULL, ,-\n")
+    assert read(part) == [["00001", "12345678901234567890", "\\N"], ["1.10", "true", "NaN"], ["NULL", " ", "-"]]
+
+
+@pytest.mark.parametrize("broken", [b"", b"1,2\r3,4\n"], ids=["fast", "slow"])
+def test_a_blank_cell_is_missing(tmp_path: Path, broken: bytes) -> None:
+    """A cell without a character, in quotes or not, is no member of its record, unless blanks are values; the content
+    that a uuid is made of is the same."""
+    part = part_of(tmp_path / "a", b"a,b,c\n" + broken + b'1,,""\n,"",\n')
+    (block,) = extractors.blocks(part)
+
+    def taken(blanks: bool) -> tuple[list[object], list[bytes]]:
+        rows = extractors.rows(part, block, blanks=blanks)
+        found = [(row, rows.canonical(at)) for at, row in enumerate(rows) if isinstance(row, dict)]
+        return [row for row, _ in found], [content for _, content in found]
+
+    missing, content = taken(False)
+    values, same = taken(True)
+    assert missing == [{"a": "1"}, {}]
+    assert values == [{"a": "1", "b": "", "c": ""}, {"a": "", "b": "", "c": ""}]
+    assert content == same == [canonical(row) for row in values]  # type: ignore[arg-type]
+
+
+ROWS = {
+    "too few cells": (b"1", "bad_csv_row"),
+    "too many cells": (b"1,2,3", "bad_csv_row"),
+    "text after a quote": (b'"1"x,2', "bad_csv_row"),
+    "bare carriage return": (b"1\rx,2", "bad_csv_row"),
+    "invalid UTF-8": (b"\xff,2", "bad_utf8"),
+    "quote inside a cell": (b'1",2', ['1"', "2"]),
+    "NUL": (b"\x00,2", ["\x00", "2"]),
+    "U+2028": ("\u2028,\x85".encode(), ["\u2028", "\x85"]),
+    "newlines in quotes": (b'"1\r\n\n2",3', ["1\r\n\n2", "3"]),
+    "carriage return at the end": (b"1,2\r", ["1", "2"]),
+    "1 MB": (b"1," + b"x" * 1_000_000, ["1", "x" * 1_000_000]),
+    "JSON": (b'"{""a"": ""b\\""c""}",2', ['{"a": "b\\"c"}', "2"]),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name: str) -> None:
+    """A broken row is a reject with its code, offset and text; the rows beside it are untouched."""
+    row, outcome = ROWS[name]
+    part = part_of(tmp_path / "a", b"a,b\n" + b"3,4\n" * 3 + row + b"\n\n5,6\n")
+    assert read(part) == [["3", "4"]] * 3 + [outcome, ["5", "6"]]
+    (block,) = extractors.blocks(part)
+    rows = extractors.rows(part, block)
+    assert rows.offset(3) == 16
+    assert rows.text(3) == row.removesuffix(b"\r").decode("utf-8", "backslashreplace")
+    assert rows.offset(4) == 16 + len(row) + 2
+
+
+def test_an_unclosed_quote_takes_no_other_row_with_it(tmp_path: Path) -> None:
+    """A quote that nothing closes up to the end of the file breaks the row of its own line alone."""
+    part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5,6\n7,8\n')
+    assert read(part) == [["1", "2"], "bad_csv_row", ["5", "6"], ["7", "8"]]
+    (block,) = extractors.blocks(part)
+    rows = extractors.rows(part, block)
+    assert (rows.offset(1), rows.text(1), rows.offset(2)) == (8, '3,"4', 13)
+    assert [row.detail for row in rows if isinstance(row, BrokenRow)] == [csv_records.UNCLOSED]
+
+
+def test_an_unclosed_quote_that_another_opens_takes_no_other_row_with_it(tmp_path: Path) -> None:
+    """Where the next quote of the file opens a cell, the rows before that one are read too."""
+    part = part_of(tmp_path / "a", b'a,b\n1,"2\n3,4\n5,6\n7,"8"\n9,0\n')
+    assert read(part) == ["bad_csv_row", ["3", "4"], ["5", "6"], ["7", "8"], ["9", "0"]]
+
+
+def test_a_cell_that_closes_properly_is_left_whole(tmp_path: Path) -> None:
+    """A fault after the end of a cell of many lines breaks that one row, and none is made of the cell's lines."""
+    part = part_of(tmp_path / "a", b'a,b,c\n1,"2,x,y\nz,z,z\n",3"\n1,"2\n,,\n","3"4\n5,6,7\n')
+    assert read(part) == [["1", "2,x,y\nz,z,z\n", '3"'], "bad_csv_row", ["5", "6", "7"]]
+
+
+def test_too_few_cells_over_many_lines_say_so(tmp_path: Path) -> None:
+    """A row that holds lines of the file in a cell says how many it runs over."""
+    part = part_of(tmp_path / "a", b'a,b,c\n1,"2\n3\n4"\n5,6,7\n')
+    (block,) = extractors.blocks(part)
+    found = [row.detail for row in extractors.rows(part, block) if isinstance(row, BrokenRow)]
+    assert found == ["2 cells over 3 lines; the header has 3"]
+
+
+@pytest.mark.parametrize("size", [100, 1 << 22])
+@pytest.mark.parametrize(("lines", "wide"), [(10_001, 1), (5_000, 2_000)])
+def test_a_quote_is_given_up_at_the_limit(tmp_path: Path, size: int, lines: int, wide: int) -> None:
+    """A quote that is closed beyond the limit of lines or of bytes is unclosed, whatever the size of a block."""
+    rows = [[str(at), "x" * wide] for at in range(lines)]
+    between = "".join(f"{one},{other}\n" for one, other in rows)
+    part = part_of(tmp_path / "a", f'a,b\n1,"2\n{between}3,4"\n5,6\n'.encode())
+    assert read(part, size) == ["bad_csv_row", *rows, ["3", '4"'], ["5", "6"]]
+
+
+def test_a_line_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line beyond the limit is not gathered in memory: the file is named with the byte."""
+    monkeypatch.setattr(csv_blocks, "MAX_RECORD_BYTES", 10_000)
+    part = part_of(tmp_path / "a", b"a,b\n1,2\n3," + b"4" * 20_000)
+    with pytest.raises(UnreadableExport, match="at byte 8"):
+        list(extractors.blocks(part, block_bytes=1000))
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 22])
+def test_a_cell_of_many_pieces_is_read(tmp_path: Path, size: int) -> None:
+    """A quoted cell may be longer than a block, and of as many lines as the limit says."""
+    cell = "x\n" * (csv_records.MAX_LINES - 1)
+    part = part_of(tmp_path / "a", f'a,b\n1,"{cell}"\n3,4\n'.encode())
+    assert read(part, size) == [["1", cell], ["3", "4"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "dialect"),
+    [
+        (b"a;b\n1,5;2\n", Dialect(delimiter=";", header=("a", "b"))),
+        (b"a\tb\n1,5\t2\n", Dialect(delimiter="\t", header=("a", "b"))),
+        (b"a|b\n1,5|2\n", Dialect(delimiter="|", header=("a", "b"))),
+        (b'a,b\n"{\\"k\\": 1}",2\n', Dialect(escape="\\", header=("a", "b"))),
+        (b"\xef\xbb\xbfa,b\n1,2\n", Dialect(bom=True, header=("a", "b"))),
+        ("a,b\n1,2\n".encode("utf-16"), Dialect(encoding="utf-16", bom=True, header=("a", "b"))),
+        ("a,b\n1,2\n".encode("utf-16-le"), Dialect(encoding="utf-16-le", header=("a", "b"))),
+        ("a,b\né,2\nü,3\n".encode("cp1252"), Dialect(encoding="cp1252", header=("a", "b"))),
+        ("größe,b\n1,2\n".encode("cp1252"), Dialect(encoding="cp1252", header=("größe", "b"))),
+        (b"a,b\n\xe9\x81,2\n\xfc,3\n", Dialect(encoding="iso-8859-1", header=("a", "b"))),
+        (b"a,b\n", Dialect(header=("a", "b"))),
+    ],
+)
+def test_the_dialect_is_sniffed(tmp_path: Path, content: bytes, dialect: Dialect) -> None:
+    """Delimiter, escape, encoding and byte order mark are found from the content."""
+    assert part_of(tmp_path / "a", content).dialect == dialect
+
+
+def test_a_byte_order_mark_belongs_to_no_cell(tmp_path: Path) -> None:
+    """The mark is neither in the first column's name nor in a block, and offsets count it."""
+    part = part_of(tmp_path / "a", b'\xef\xbb\xbf"a",b\n1,2\n3,4\n')
+    assert read(part) == [["1", "2"], ["3", "4"]]
+    assert [(block.offset, block.length) for block in extractors.blocks(part, block_bytes=13)] == [(9, 4), (13, 4)]
+
+
+def test_an_unusual_dialect_is_told(tmp_path: Path) -> None:
+    """A person reads what was guessed, for each file that is not plain."""
+    (tmp_path / "a").write_bytes(b"a;b\n\xe9;2\n\xfc;3\n")
+    source = extractors.open_source([str(tmp_path / "a")])
+    assert [(note.code, note.detail) for note in source.notes] == [
+        ("dialect", 'read with delimiter ";", cp1252'),
+        ("encoding", "not UTF-8: read as cp1252; check a name with an accent"),
+    ]
+
+
+def test_a_plain_dialect_is_not_told(tmp_path: Path) -> None:
+    """Comma, double quote and UTF-8 need no notice."""
+    (tmp_path / "a").write_bytes("a,b\né,2\n".encode())
+    assert extractors.open_source([str(tmp_path / "a")]).notes == ()
+
+
+def test_mostly_utf8_stays_utf8(tmp_path: Path) -> None:
+    """Broken rows among good UTF-8 are rejected; the good ones keep their letters."""
+    part = part_of(tmp_path / "a", "a,b\né,1\nö,2\n".encode() + b"\xe9,3\n\xfc,4\n")
+    assert read(part) == [["é", "1"], ["ö", "2"], "bad_utf8", "bad_utf8"]
+
+
+def test_a_late_letter_decides_on_the_encoding(tmp_path: Path) -> None:
+    """A table may be ASCII for its first 100 KB; its first letters beyond still say what it is."""
+    part = part_of(tmp_path / "a", b"a,b\n" + b"x,1\n" * 25_000 + b"\xe9,2\n\xfc,3\n")
+    assert read(part)[-2:] == [["é", "2"], ["ü", "3"]]
+
+
+def test_utf16_is_read(tmp_path: Path) -> None:
+    """UTF-16 with newlines in quotes is read; a lone surrogate rejects its row alone."""
+    text = 'a\tb\r\n"é\n1"\t2\r\n\ud800\t3\r\n4\t5\r\n'
+    part = part_of(tmp_path / "a", b"\xff\xfe" + text.encode("utf-16-le", "surrogatepass"))
+    assert read(part, 5) == [["é\n1", "2"], "bad_utf8", ["4", "5"]]
+
+
+def test_cp1252_is_read(tmp_path: Path) -> None:
+    """The letters of an old encoding arrive as what they are, from a worker's own reading too."""
+    part = part_of(tmp_path / "a", "a,b\nné,2\n“ü”,€\n".encode("cp1252"))
+    assert read(part) == [["né", "2"], ["“ü”", "€"]]
+
+
+def test_column_names_are_told_apart(tmp_path: Path) -> None:
+    """A second column of one name and a column without one get names of their own, and a notice."""
+    (tmp_path / "a").write_bytes(b"name,name,,name__2,name\n1,2,3,4,5\n")
+    source = extractors.open_source([str(tmp_path / "a")])
+    (part,) = source.parts
+    assert part.dialect.header == ("name", "name__3", "column_3", "name__2", "name__4")
+    assert [note.code for note in source.notes] == ["duplicate_column", "blank_column", "duplicate_column"]
+    assert read(part) == [["1", "2", "3", "4", "5"]]
+
+
+def test_blank_lines_before_the_header_are_passed(tmp_path: Path) -> None:
+    """The first line that is not blank is the header."""
+    part = part_of(tmp_path / "a", b"\n\r\na,b\n\n1,2\n   \n3,4\n")
+    assert read(part, 3) == [["1", "2"], ["3", "4"]]
+
+
+def test_content_is_given_back_whatever_was_done_to_the_record(tmp_path: Path) -> None:
+    """The canonical text is of the row as read, for the row just read and for any other."""
+    part = part_of(tmp_path / "a", b"b,a\n1,2\n3,\n")
+    (block,) = extractors.blocks(part)
+    rows = extractors.rows(part, block)
+    found = []
+    for number, row in enumerate(rows):
+        assert not isinstance(row, BrokenRow)
+        row.clear()
+        found.append(rows.canonical(number))
+    assert found == [canonical({"b": "1", "a": "2"}), canonical({"b": "3", "a": ""})]
+    assert rows.canonical(0) == found[0]
+
+
+def test_the_fast_path_is_taken_for_ordinary_quoting() -> None:
+    """Well-formed quotes need no row-by-row reading."""
+    data = b'a,"b ""c""\n\r\n",d\r\n"",""\n"""",x\n'
+    ends = csv_blocks._regular_ends(data, Dialect(), final=True)
+    assert ends is not None
+    assert np.array_equal(ends, [18, 24, 31])

@@ -1,0 +1,313 @@
+"""Parquet: each type by the one table, row groups streamed, and what JSON cannot hold rejected."""
+
+from __future__ import annotations
+
+import decimal
+import gzip
+import io
+import json
+import math
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec import Raw
+
+from pipeline import extractors
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.parquet_values import Columns
+from pipeline.extractors.rows import Rows
+from pipeline.models import BrokenRow, Format, Part
+from pipeline.values import canonical
+
+D = decimal.Decimal
+
+
+def part_of(path: Path, table: pa.Table, **options: Any) -> Part:
+    pq.write_table(table, path, **options)
+    (part,) = extractors.open_source([str(path)]).parts
+    return part
+
+
+def all_rows(part: Part, size: int = 5000) -> list[Rows]:
+    return [extractors.rows(part, block) for block in extractors.blocks(part, block_rows=size)]
+
+
+def values(path: Path, column: pa.Array) -> list[Any]:
+    """The column's values as a record has them: JSON texts as ("json", text), broken rows as their code."""
+    found: list[Any] = []
+    for rows in all_rows(part_of(path, pa.table({"x": column}))):
+        for row in rows:
+            if isinstance(row, BrokenRow):
+                found.append(row.code)
+            else:
+                value = row["x"]
+                found.append(("json", bytes(value).decode()) if isinstance(value, Raw) else value)
+    return found
+
+
+TABLE: dict[str, tuple[pa.Array, list[Any]]] = {
+    "bool": (pa.array([True, None, False]), [True, None, False]),
+    "int64": (pa.array([2**63 - 1, None, -(2**63)]), [2**63 - 1, None, -(2**63)]),
+    "uint64": (pa.array([2**64 - 1, None], pa.uint64()), [2**64 - 1, None]),
+    "int8": (pa.array([-128, None], pa.int8()), [-128, None]),
+    "double": (pa.array([0.1, -0.0, 1e300, None]), [0.1, -0.0, 1e300, None]),
+    "float": (pa.array([0.1, None], pa.float32()), [0.10000000149011612, None]),
+    "half float": (pa.array([0.5, None], pa.float16()), [0.5, None]),
+    "infinity": (pa.array([math.inf, 1.0, -math.inf]), ["bad_value", 1.0, "bad_value"]),
+    "string": (pa.array(["é\u2028", "", None]), ["é\u2028", "", None]),
+    "large string": (pa.array(["a", None], pa.large_string()), ["a", None]),
+    "dictionary": (pa.array(["a", "b", None, "a"]).dictionary_encode(), ["a", "b", None, "a"]),
+    "decimal": (
+        pa.array([D("1.10"), D("-12345678901234567890.12"), None, D(0)], pa.decimal128(38, 2)),
+        [("json", "1.10"), ("json", "-12345678901234567890.12"), None, ("json", "0.00")],
+    ),
+    "small decimal": (
+        pa.array([D("0.0000000001"), D(0)], pa.decimal128(20, 10)),
+        [("json", "0.0000000001"), ("json", "0.0000000000")],
+    ),
+    "large decimal": (pa.array([D(10) ** 60], pa.decimal256(76, 0)), [("json", "1" + "0" * 60)]),
+    "timestamp ms": (
+        pa.array([0, -1, None], pa.timestamp("ms")),
+        ["1970-01-01T00:00:00.000", "1969-12-31T23:59:59.999", None],
+    ),
+    "timestamp us in a zone": (
+        pa.array([1_710_055_800_123_456, None], pa.timestamp("us", "America/New_York")),
+        ["2024-03-10T07:30:00.123456Z", None],
+    ),
+    "timestamp ns": (pa.array([1, None], pa.timestamp("ns")), ["1970-01-01T00:00:00.000000001", None]),
+    "timestamp ns in UTC": (pa.array([1], pa.timestamp("ns", "UTC")), ["1970-01-01T00:00:00.000000001Z"]),
+    "timestamps at the ends of years": (
+        pa.array(
+            [-62_135_596_800_000, 253_402_300_799_999, 253_402_300_800_000, -62_135_596_800_001], pa.timestamp("ms")
+        ),
+        ["0001-01-01T00:00:00.000", "9999-12-31T23:59:59.999", "bad_value", "bad_value"],
+    ),
+    "date": (pa.array([0, 19_792, None], pa.date32()), ["1970-01-01", "2024-03-10", None]),
+    "timestamps beyond year 9999 and none, in a zone": (
+        pa.array([None, 2**62, 0, -(2**62), None], pa.timestamp("us", "UTC")),
+        [None, "bad_value", "1970-01-01T00:00:00.000000Z", "bad_value", None],
+    ),
+    "years beyond 9999 alone": (pa.array([2**50, None], pa.timestamp("s")), ["bad_value", None]),
+    "years beyond 9999 inside": (
+        pa.array([[0], [2**50, None], None], pa.list_(pa.timestamp("s"))),
+        [("json", '["1970-01-01T00:00:00.000"]'), "bad_value", None],
+    ),
+    "date beyond year 9999": (pa.array([2_932_897, 2_932_896], pa.date32()), ["bad_value", "9999-12-31"]),
+    "time ms": (pa.array([1, None], pa.time32("ms")), ["00:00:00.001", None]),
+    "time us": (pa.array([86_399_999_999], pa.time64("us")), ["23:59:59.999999"]),
+    "time outside a day": (
+        pa.array([-1, 86_399_999, None, 86_400_000], pa.time32("ms")),
+        ["bad_value", "23:59:59.999", None, "bad_value"],
+    ),
+    "time ns outside a day": (pa.array([2**62, 1], pa.time64("ns")), ["bad_value", "00:00:00.000000001"]),
+    "duration": (pa.array([5, None], pa.duration("us")), [5, None]),
+    "binary": (pa.array(["é".encode(), b"", None, b"\xff"]), ["é", "", None, "bad_utf8"]),
+    "uuid": (pa.array([bytes(range(16)), None], pa.binary(16)), ["00010203-0405-0607-0809-0a0b0c0d0e0f", None]),
+    "fixed-size binary": (pa.array([b"\x00\xff", None], pa.binary(2)), ["00ff", None]),
+    "null": (pa.array([None, None]), [None, None]),
+    "list": (pa.array([[1, None], [], None]), [("json", "[1,null]"), ("json", "[]"), None]),
+    "struct": (
+        pa.array([{"b": 1, "a": None}, None], pa.struct([("b", pa.int64()), ("a", pa.string())])),
+        [("json", '{"b":1,"a":null}'), None],
+    ),
+    "map": (
+        pa.array([[("k", 1), ("l", None)], [], None], pa.map_(pa.string(), pa.int64())),
+        [("json", '{"k":1,"l":null}'), ("json", "{}"), None],
+    ),
+    "map with numbers as keys": (
+        pa.array([[(5, True)]], pa.map_(pa.int32(), pa.bool_())),
+        [("json", '{"5":true}')],
+    ),
+    "list of structs of decimals and times": (
+        pa.array(
+            [[{"d": D("1.10"), "t": 0}], None, [{"d": None, "t": None}, None]],
+            pa.list_(pa.struct([("d", pa.decimal128(5, 2)), ("t", pa.timestamp("us", "UTC"))])),
+        ),
+        [
+            ("json", '[{"d":1.10,"t":"1970-01-01T00:00:00.000000Z"}]'),
+            None,
+            ("json", '[{"d":null,"t":null},null]'),
+        ],
+    ),
+    "map of lists": (
+        pa.array([[("k", ["a", None])], [("k", None), ("l", [])]], pa.map_(pa.string(), pa.list_(pa.string()))),
+        [("json", '{"k":["a",null]}'), ("json", '{"k":null,"l":[]}')],
+    ),
+    "infinity inside": (pa.array([[1.0], [math.inf], [2.0]]), [("json", "[1.0]"), "bad_value", ("json", "[2.0]")]),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_type_becomes_its_value(tmp_path: Path, name: str) -> None:
+    """Each type follows the table of `pipeline.extractors.parquet_values`, exactly."""
+    column, expected = TABLE[name]
+    found = values(tmp_path / "a", column)
+    assert found == expected
+    assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+LEAVES_PANDAS_OUT = """
+import sys
+from pipeline import extractors
+source = extractors.open_source(sys.argv[1:])
+count = sum(1 for part in source.parts for block in extractors.blocks(part) for row in extractors.rows(part, block))
+print(count, "pandas" in sys.modules)
+"""
+
+
+def test_reading_leaves_pandas_out(tmp_path: Path) -> None:
+    """Arrow imports pandas to make numpy arrays, and to take Python values: 25 MB and half a second a process."""
+    for number, (column, _) in enumerate(TABLE.values()):
+        pq.write_table(pa.table({"x": column}), tmp_path / str(number))
+    count = sum(len(column) for column, _ in TABLE.values())
+    command = [sys.executable, "-c", LEAVES_PANDAS_OUT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{count} False\n"
+
+
+def test_nested_twenty_levels(tmp_path: Path) -> None:
+    """Deep nesting becomes deep JSON."""
+    kind: pa.DataType = pa.int64()
+    value: Any = 1
+    for _ in range(20):
+        kind, value = pa.list_(kind), [value]
+    assert values(tmp_path / "a", pa.array([value], kind)) == [("json", "[" * 20 + "1" + "]" * 20)]
+
+
+def test_nan_is_absent_and_warned_of(tmp_path: Path) -> None:
+    """NaN is no JSON number: it is read as absent, with a warning that names row and column."""
+    table = pa.table({"x": [1.0, math.nan, None], "y": pa.array([[1.0], [2.0, 3.0], [math.nan, 4.0]])})
+    (rows,) = all_rows(part_of(tmp_path / "a", table))
+    records = [row for row in rows if not isinstance(row, BrokenRow)]
+    assert [row["x"] for row in records] == [1.0, None, None]
+    assert records[2]["y"] == Raw(b"[null,4.0]")
+    assert [(row, code) for row, code, _ in rows.warnings] == [(1, "nan_value"), (2, "nan_value")]
+
+
+def test_a_repeated_map_key_is_warned_of(tmp_path: Path) -> None:
+    """An object has each key once: the last value wins, with a warning."""
+    column = pa.array([[("a", 1)], [("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
+    (rows,) = all_rows(part_of(tmp_path / "a", pa.table({"x": column})))
+    records = [row for row in rows if not isinstance(row, BrokenRow)]
+    assert records[1]["x"] == Raw(b'{"k":2}')
+    assert [(row, code) for row, code, _ in rows.warnings] == [(1, "duplicate_key")]
+
+
+def test_text_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
+    """A text column with invalid bytes loses that row alone."""
+    broken = pa.Array.from_buffers(
+        pa.string(),
+        2,
+        [None, pa.py_buffer(b"\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"), pa.py_buffer(b"a\xff")],
+    )
+    assert values(tmp_path / "a", broken) == ["a", "bad_utf8"]
+
+
+def test_blocks_are_rows_of_one_row_group(tmp_path: Path) -> None:
+    """A block is at most so many rows of one row group; offsets count rows of the part."""
+    part = part_of(tmp_path / "a", pa.table({"x": list(range(25))}), row_group_size=10)
+    blocks = list(extractors.blocks(part, block_rows=4))
+    assert [(block.index, block.offset, block.length) for block in blocks] == [
+        (0, 0, 4),
+        (1, 4, 4),
+        (2, 8, 2),
+        (3, 10, 4),
+        (4, 14, 4),
+        (5, 18, 2),
+        (6, 20, 4),
+        (7, 24, 1),
+    ]
+    found = [row["x"] for block in blocks for row in extractors.rows(part, block) if not isinstance(row, BrokenRow)]
+    assert found == list(range(25))
+    assert extractors.rows(part, blocks[3]).offset(2) == 12
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zip"])
+def test_a_packed_parquet_file_is_read(tmp_path: Path, kind: str) -> None:
+    """Parquet inside a container gives the blocks of the plain file."""
+    target = io.BytesIO()
+    pq.write_table(pa.table({"x": [1, 2, 3]}), target)
+    if kind == "gzip":
+        (tmp_path / "a").write_bytes(gzip.compress(target.getvalue()))
+    else:
+        with zipfile.ZipFile(tmp_path / "a", "w") as archive:
+            archive.writestr("x.parquet", target.getvalue())
+    (part,) = extractors.open_source([str(tmp_path / "a")]).parts
+    assert (part.format, part.codecs) == (Format.PARQUET, (kind,))
+    assert [row for rows in all_rows(part) for row in rows] == [{"x": 1}, {"x": 2}, {"x": 3}]
+
+
+def test_a_truncated_parquet_file_is_told(tmp_path: Path) -> None:
+    """A file without its end is found when the source is opened."""
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a")
+    whole = (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_bytes(whole[:-20])
+    with pytest.raises(UnreadableExport, match="a is not a whole Parquet file"):
+        extractors.open_source([str(tmp_path / "a")])
+
+
+def test_a_damaged_page_is_told(tmp_path: Path) -> None:
+    """Damage in the middle of a file is an unreadable export, also halfway."""
+    pq.write_table(
+        pa.table({"x": [str(n) * 50 for n in range(2000)]}), tmp_path / "a", compression="gzip", use_dictionary=False
+    )
+    (part,) = extractors.open_source([str(tmp_path / "a")]).parts
+    damaged = bytearray((tmp_path / "a").read_bytes())
+    for at in range(200, 260):
+        damaged[at] ^= 0xFF
+    (tmp_path / "a").write_bytes(damaged)
+    with pytest.raises(UnreadableExport, match="not a whole Parquet file"):
+        list(extractors.blocks(part))
+
+
+def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """A second column of one name is read under another, with a notice."""
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    pq.write_table(table, tmp_path / "a")
+    source = extractors.open_source([str(tmp_path / "a")])
+    assert [note.code for note in source.notes] == ["duplicate_column"]
+    assert [row for rows in all_rows(source.parts[0]) for row in rows] == [{"x": 1, "x__2": 2}]
+
+
+def test_a_row_as_text_and_as_content(tmp_path: Path) -> None:
+    """A reject shows the row as JSON; its content does not change with what was done to the record."""
+    table = pa.table({"b": pa.array([D("1.10"), None], pa.decimal128(5, 2)), "a": ["x", "y"]})
+    (rows,) = all_rows(part_of(tmp_path / "a", table))
+    for row in rows:
+        assert not isinstance(row, BrokenRow)
+        row.clear()
+    assert rows.text(0) == '{"b":1.10,"a":"x"}'
+    assert json.loads(rows.text(1)) == {"b": None, "a": "y"}
+    assert rows.canonical(0) == canonical({"a": "x", "b": Raw(b"1.10")})
+
+
+@pytest.mark.parametrize("name", ["list", "struct", "map", "fixed-size list", "double"])
+def test_a_slice_of_a_column_is_its_rows(name: str) -> None:
+    """A column that does not begin at its buffers' beginning gives its own rows, warnings included."""
+    column = {
+        "list": pa.array([[9.0], [1.0, math.nan], None, [2.0]]),
+        "struct": pa.array([{"a": 9.0}, {"a": math.nan}, None, {"a": 2.0}]),
+        "map": pa.array([[("k", 9.0)], [("k", math.nan)], None, []], pa.map_(pa.string(), pa.float64())),
+        "fixed-size list": pa.array([[9.0], [math.nan], None, [2.0]], pa.list_(pa.float64(), 1)),
+        "double": pa.array([9.0, math.nan, None, 2.0]),
+    }[name]
+    whole, part = Columns(), Columns()
+    assert part.values("x", column.slice(1, 3)) == whole.values("x", column)[1:]
+    assert [(row + 1, code, said) for row, code, said in part.warnings] == whole.warnings != []
+
+
+def test_a_sliced_batch_is_read_like_a_whole_one(tmp_path: Path) -> None:
+    """Nested columns are right at every cut, not only at the first."""
+    lists = [[n] * (n % 4) for n in range(50)]
+    maps = [[(str(n), [n])] for n in range(50)]
+    table = pa.table({"l": lists, "m": pa.array(maps, pa.map_(pa.string(), pa.list_(pa.int64())))})
+    part = part_of(tmp_path / "a", table)
+    found = [row for rows in all_rows(part, 7) for row in rows if not isinstance(row, BrokenRow)]
+    assert [json.loads(bytes(row["l"])) for row in found if isinstance(row["l"], Raw)] == lists
+    assert [json.loads(bytes(row["m"])) for row in found if isinstance(row["m"], Raw)] == [dict(m) for m in maps]

@@ -1,0 +1,163 @@
+"""Damaged Parquet files: what the footer states agrees with what is read, or the export cannot be read."""
+
+from __future__ import annotations
+
+import decimal
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import extractors
+from pipeline.errors import UnreadableExport
+
+ROWS = 40
+FEW, MANY = 40, 600
+"""Damaged footers of each file in the fast suite and in the whole one."""
+
+PLAIN = pa.table({"id": list(range(ROWS)), "s": [f"s{number % 7}" for number in range(ROWS)]})
+NESTED = pa.table(
+    {
+        "id": list(range(ROWS)),
+        "t": pa.array(range(ROWS), pa.timestamp("us", "America/New_York")),
+        "l": [[number] * (number % 3) for number in range(ROWS)],
+        "m": pa.array([[("k", number)] for number in range(ROWS)], pa.map_(pa.string(), pa.int64())),
+        "st": [{"a": number, "b": None} for number in range(ROWS)],
+        "d": pa.array([decimal.Decimal("1.10")] * ROWS, pa.decimal128(10, 2)),
+        "c": pa.array([f"s{number % 3}" for number in range(ROWS)]).dictionary_encode(),
+        "u": pa.array([bytes(range(16))] * ROWS, pa.binary(16)),
+    }
+)
+FILES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
+    "uncompressed": (PLAIN, {"compression": "none"}),
+    "with indexes": (PLAIN, {"write_page_index": True}),
+    "second version": (PLAIN, {"compression": "gzip", "data_page_version": "2.0", "store_schema": False}),
+    "nested": (NESTED, {"compression": "zstd"}),
+    "nested, without its Arrow schema": (NESTED, {"store_schema": False}),
+}
+
+
+def written(name: str) -> bytes:
+    table, options = FILES[name]
+    target = io.BytesIO()
+    pq.write_table(table, target, row_group_size=12, **options)
+    return target.getvalue()
+
+
+def footer_of(whole: bytes) -> int:
+    """Where the footer begins."""
+    return len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+
+
+def ids(path: Path) -> list[str]:
+    (part,) = extractors.open_source([str(path)]).parts
+    found = []
+    for block in extractors.blocks(part, block_rows=5):
+        rows = extractors.rows(part, block)
+        found += [rows.text(number).split(",")[0] for number, _ in enumerate(rows)]
+    return found
+
+
+RIGHT = [f'{{"id":{number}' for number in range(ROWS)]
+
+
+def check(name: str, path: Path, seed: int, count: int) -> None:
+    whole = written(name)
+    chance = random.Random(seed)
+    for _ in range(count):
+        at, flip = chance.randrange(footer_of(whole), len(whole)), chance.randrange(1, 256)
+        path.write_bytes(bytes([*whole[:at], whole[at] ^ flip, *whole[at + 1 :]]))
+        try:
+            found = ids(path)
+        except UnreadableExport as error:
+            found = RIGHT if error.path == path.name and error.hint else []
+        assert found == RIGHT, f"{name}, byte {at} ^ {flip}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_one_damaged_byte_of_a_footer_loses_no_row(tmp_path: Path, name: str) -> None:
+    """Every row is read, or the file is named as damaged; nothing else is raised."""
+    check(name, tmp_path / "a.parquet", 1, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_more_damaged_bytes_of_a_footer_lose_no_row(tmp_path: Path, name: str) -> None:
+    """The same, many times."""
+    check(name, tmp_path / "a.parquet", 2, MANY)
+
+
+def damaged(path: Path, whole: bytes, cause: str) -> None:
+    path.write_bytes(whole)
+    with pytest.raises(UnreadableExport, match=f"a.parquet is not a whole Parquet file: .*{cause}") as raised:
+        ids(path)
+    assert raised.value.path == "a.parquet"
+
+
+def test_row_groups_that_a_footer_lost_are_missed(tmp_path: Path) -> None:
+    """The rows of the file and those of its row groups are stated apart."""
+    whole = written("uncompressed")
+    found = set()
+    for at in range(footer_of(whole), footer_of(whole) + 60):  # the schema, then the number of rows
+        (tmp_path / "a.parquet").write_bytes(bytes([*whole[:at], whole[at] ^ 32, *whole[at + 1 :]]))
+        try:
+            assert ids(tmp_path / "a.parquet") == RIGHT
+        except UnreadableExport as error:
+            found.add(error.message.rpartition(": ")[2])
+    assert "its footer states 56 rows, and 40 in its row groups" in found
+
+
+def test_a_name_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
+    """Python's own error for it is not an error of ours."""
+    whole = written("uncompressed")
+    at = whole.index(b"id", footer_of(whole))
+    damaged(tmp_path / "a.parquet", whole[:at] + b"\xff\xff" + whole[at + 2 :], "can't decode")
+
+
+def test_a_column_has_one_name(tmp_path: Path) -> None:
+    """A damaged name in the schema would leave every event without that property."""
+    whole = written("uncompressed")
+    at = whole.index(b"id", footer_of(whole))
+    damaged(tmp_path / "a.parquet", whole[:at] + b"ie" + whole[at + 2 :], "column 'ie', row group 1 'id'")
+
+
+def test_pages_that_a_footer_does_not_name_are_missed(tmp_path: Path) -> None:
+    """A footer that agrees with itself but leaves out a row group that lies in the file."""
+    short, long = io.BytesIO(), io.BytesIO()
+    pq.write_table(PLAIN.slice(0, 24), short, row_group_size=12)
+    pq.write_table(PLAIN.slice(0, 36), long, row_group_size=12)
+    first, second = short.getvalue(), long.getvalue()
+    assert second.startswith(first[: footer_of(first)])
+    lost = second[: footer_of(second)] + first[footer_of(first) :]
+    damaged(tmp_path / "a.parquet", lost, f"no column that has the page at byte {footer_of(first):,}")
+
+
+def test_bytes_of_a_footer_beyond_its_content_are_damage(tmp_path: Path) -> None:
+    """Its length is stated at the end of the file."""
+    whole = written("uncompressed")
+    length = len(whole) - 8 - footer_of(whole)
+    longer = whole[:-8] + b"more" + (length + 4).to_bytes(4, "little") + b"PAR1"
+    damaged(tmp_path / "a.parquet", longer, f"its footer has {length + 4:,} bytes and ends after {length:,}")
+
+
+def test_a_page_with_a_checksum_is_checked(tmp_path: Path) -> None:
+    """Where the writer kept checksums, a damaged value is damage of the file."""
+    target = io.BytesIO()
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(PLAIN, target, **options)
+    whole = target.getvalue()
+    at = whole.index(b"s5")
+    damaged(tmp_path / "a.parquet", whole[:at] + b"t" + whole[at + 1 :], "")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_whole_file_contradicts_nothing(tmp_path: Path, name: str) -> None:
+    """Page indexes lie between the columns and the footer; an empty table has no page."""
+    (tmp_path / "a.parquet").write_bytes(written(name))
+    assert ids(tmp_path / "a.parquet") == RIGHT
+    pq.write_table(FILES[name][0].slice(0, 0), tmp_path / "b.parquet", **FILES[name][1])
+    assert ids(tmp_path / "b.parquet") == []

@@ -1,0 +1,273 @@
+"""Finding the parts of an export: what is taken, in which order, and what is left out and told."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipeline import extractors
+from pipeline.errors import UnreadableExport, UsageError
+from pipeline.models import Dialect, Format, Notice, Source
+
+ROW = b'{"event":"a"}\n'
+
+
+def rows_like(number: int) -> bytes:
+    """A row that no other file of the test has."""
+    return b'{"event":"a","n":%d}\n' % number
+
+
+def write(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def paths(source: Source) -> list[str]:
+    return [part.path for part in source.parts]
+
+
+def codes(source: Source) -> list[tuple[str, str]]:
+    return [(note.code, note.where) for note in source.notes]
+
+
+def test_numbers_in_names_count_as_numbers(tmp_path: Path) -> None:
+    """A folder is read in natural order, so hour 9 comes before hour 10."""
+    names = ["7_2024-1-1_10#1.json", "7_2024-1-1_9#1.json", "7_2024-1-1_9#12.json", "7_2024-1-1_9#2.json"]
+    write(tmp_path, {name: rows_like(at) for at, name in enumerate(names)})
+    assert paths(extractors.open_source([str(tmp_path)])) == [names[1], names[3], names[2], names[0]]
+
+
+def test_folders_are_walked_to_the_bottom(tmp_path: Path) -> None:
+    """Files of folders within folders are parts, with paths relative to the folder that was named."""
+    write(tmp_path, {"b/2/x.json": rows_like(1), "b/10/x.json": rows_like(2), "a.json": rows_like(3)})
+    source = extractors.open_source([str(tmp_path)])
+    assert paths(source) == ["a.json", "b/2/x.json", "b/10/x.json"]
+    assert [part.index for part in source.parts] == [0, 1, 2]
+
+
+def test_a_glob_selects(tmp_path: Path) -> None:
+    """A pattern takes the files it matches and no others."""
+    write(tmp_path, {"1/a.json": rows_like(1), "1/b.txt": rows_like(2), "2/a.json": rows_like(3)})
+    assert paths(extractors.open_source([str(tmp_path / "*" / "*.json")])) == ["1/a.json", "2/a.json"]
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path: Path) -> None:
+    """A file that exists is taken by its name, brackets and all."""
+    write(tmp_path, {"a[1].json": ROW})
+    assert paths(extractors.open_source([str(tmp_path / "a[1].json")])) == ["a[1].json"]
+
+
+def test_a_single_file_shows_its_name(tmp_path: Path) -> None:
+    """A part knows the file's name, place, size and time."""
+    write(tmp_path, {"a.json": ROW})
+    (part,) = extractors.open_source([str(tmp_path / "a.json")]).parts
+    status = (tmp_path / "a.json").stat()
+    assert (part.path, part.file, part.member) == ("a.json", str(tmp_path / "a.json"), "")
+    assert (part.bytes, part.mtime_ns, part.digest) == (len(ROW), status.st_mtime_ns, "")
+    assert (part.format, part.codecs, part.dialect) == (Format.JSONL, (), Dialect())
+
+
+def test_standard_input_is_kept_beside_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-` spools what is piped in, so that the plan can read it again."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(ROW))))
+    (part,) = extractors.open_source(["-"], spool=tmp_path / "plan").parts
+    assert (part.path, part.codecs) == ("stdin", ("gzip",))
+    assert gzip.decompress((tmp_path / "plan" / "stdin").read_bytes()) == ROW
+    assert [path.name for path in (tmp_path / "plan").iterdir()] == ["stdin"]
+
+
+def test_nothing_named_is_a_usage_error() -> None:
+    """No path at all is a mistake in the command."""
+    with pytest.raises(UsageError):
+        extractors.open_source([])
+
+
+def test_an_empty_folder_is_a_usage_error(tmp_path: Path) -> None:
+    """A folder without a single file is not an export of zero rows."""
+    with pytest.raises(UsageError):
+        extractors.open_source([str(tmp_path)])
+
+
+def test_a_pattern_without_a_match_is_a_usage_error(tmp_path: Path) -> None:
+    """A pattern that matches nothing is a mistake in the command."""
+    with pytest.raises(UsageError):
+        extractors.open_source([str(tmp_path / "*.json")])
+
+
+def test_a_missing_file_is_an_unreadable_export(tmp_path: Path) -> None:
+    """A path that is not there is exit 3, with the path and what to do."""
+    with pytest.raises(UnreadableExport) as raised:
+        extractors.open_source([str(tmp_path / "gone.json")])
+    assert raised.value.path == str(tmp_path / "gone.json")
+    assert raised.value.hint
+
+
+def test_an_empty_file_is_told_and_no_error(tmp_path: Path) -> None:
+    """A day without events is an empty file: no part, and a notice."""
+    write(tmp_path, {"a.json": b"", "b.json.gz": gzip.compress(b""), "c.json": b"\n \r\n", "d.json": b"\xef\xbb\xbf"})
+    source = extractors.open_source([str(tmp_path)])
+    assert source.parts == ()
+    assert codes(source) == [("empty_file", name) for name in ("a.json", "b.json.gz", "c.json", "d.json")]
+
+
+def test_a_file_given_twice_is_read_once(tmp_path: Path) -> None:
+    """The same path again, as a file or in its folder, is left out with a notice."""
+    write(tmp_path, {"a.json": ROW})
+    source = extractors.open_source([str(tmp_path), str(tmp_path / "a.json")])
+    assert paths(source) == ["a.json"]
+    assert source.notes == (Notice("same_file", "a.json", "given twice; read once"),)
+
+
+def test_a_copy_of_a_file_is_read_once(tmp_path: Path) -> None:
+    """Two files of the same bytes are one part; files of one size with other bytes are two."""
+    write(tmp_path, {"a.json": rows_like(1), "b.json": rows_like(1), "c.json": rows_like(2)})
+    source = extractors.open_source([str(tmp_path)])
+    assert paths(source) == ["a.json", "c.json"]
+    assert codes(source) == [("same_file", "b.json")]
+    assert source.parts[0].digest == extractors.digest_of(source.parts[0])
+
+
+def test_a_file_and_its_copy_in_an_archive_are_read_once(tmp_path: Path) -> None:
+    """An archive's member with the bytes of a plain file is a copy of it."""
+    write(tmp_path, {"a.json": ROW})
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("a.json", ROW)
+    source = extractors.open_source([str(tmp_path)])
+    assert paths(source) == ["a.json"]
+    assert codes(source) == [("same_file", "b.zip!a.json")]
+
+
+def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
+    """What a writer or a desktop leaves beside an export is no part of it."""
+    left_out = [".DS_Store", ".git/config", "_SUCCESS", "7_2024-01-01_complete", "a.json.crc"]
+    write(tmp_path, dict.fromkeys(left_out, b"x") | {"a.json": ROW})
+    source = extractors.open_source([str(tmp_path)])
+    assert paths(source) == ["a.json"]
+    assert {code for code, _ in codes(source)} == {"ignored_file"}
+    assert len(source.notes) == 5
+
+
+def test_a_large_file_named_like_a_marker_is_read(tmp_path: Path) -> None:
+    """A name alone never hides an export: `events_complete` with a megabyte of rows is a part."""
+    write(tmp_path, {"events_complete": ROW * 10_000})
+    assert paths(extractors.open_source([str(tmp_path)])) == ["events_complete"]
+
+
+@pytest.mark.parametrize("content", [b"# Export\n\nSee the wiki, please.\n", b"\x89PNG\r\n\x1a\n0000", b"%PDF-1.7\n"])
+def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: bytes) -> None:
+    """A read-me, a picture or a document beside the export is told and passed."""
+    write(tmp_path, {"a.json": ROW, "other": content})
+    source = extractors.open_source([str(tmp_path)])
+    assert paths(source) == ["a.json"]
+    assert codes(source) == [("ignored_file", "other")]
+
+
+def test_a_folder_of_nothing_but_other_files_is_a_usage_error(tmp_path: Path) -> None:
+    """When all was left out, the message says what and why."""
+    write(tmp_path, {"README": b"# Export\n\nSee the wiki, please.\n"})
+    with pytest.raises(UsageError, match="README: a text"):
+        extractors.open_source([str(tmp_path)])
+
+
+def test_what_cannot_hold_rows_is_an_error_when_it_is_named(tmp_path: Path) -> None:
+    """A file that a person names is never passed over."""
+    write(tmp_path, {"notes": b"# Export\n\nSee the wiki, please.\n"})
+    with pytest.raises(UnreadableExport, match="neither JSON lines nor a table"):
+        extractors.open_source([str(tmp_path / "notes")])
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b"Obj\x01\x04\x14avro.codec", "Avro"),
+        (b"ORC\x08\x03", "ORC"),
+        (b"ARROW1\x00\x00", "Arrow"),
+        (b"SQLite format 3\x00", "SQLite"),
+        (b"PARE1234", "encrypted Parquet"),
+        (b"\x04\x22\x4d\x18dd", "lz4"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
+        (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "HTML or XML"),
+        (b"<!DOCTYPE html><html></html>", "HTML or XML"),
+        (bytes(range(1, 32)) * 40, "binary"),
+        (b"\x00" * 5000, "zero bytes"),
+        (b'[{"event":"a"},{"event":"b"}]', "JSON list"),
+        (b'[\n  {"event":"a"},\n  {"event":"b"}\n]\n', "JSON list"),
+        (b'{\n  "event": "a",\n  "properties": {}\n}\n', "JSON document"),
+        (b"event,time\ra,1\rb,2\r", "carriage returns"),
+    ],
+)
+def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes, name: str) -> None:
+    """What may hold rows but cannot be read stops the run, even in a folder: it would be lost otherwise."""
+    write(tmp_path, {"a.json": ROW, "b.json": content})
+    with pytest.raises(UnreadableExport, match=name) as raised:
+        extractors.open_source([str(tmp_path)])
+    assert raised.value.path == "b.json"
+    assert raised.value.exit_code == 3
+    assert raised.value.hint
+
+
+def test_an_excel_workbook_is_named(tmp_path: Path) -> None:
+    """A workbook is a zip, and is not taken for an archive of exports."""
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(UnreadableExport, match="Excel"):
+        extractors.open_source([str(tmp_path / "a.xlsx")])
+
+
+def test_a_delta_table_is_refused(tmp_path: Path) -> None:
+    """The files of a Delta table hold deleted rows too, so they are not read as they lie."""
+    write(tmp_path, {"t/_delta_log/0.json": ROW, "t/a.parquet": b"PAR1"})
+    with pytest.raises(UnreadableExport, match="Delta"):
+        extractors.open_source([str(tmp_path)])
+
+
+def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
+    """Names say nothing: JSON lines called .csv, a table called .json, a gzip called .txt."""
+    write(tmp_path, {"a.csv": ROW, "b.json": b"event,time\na,1\n", "c.txt": gzip.compress(rows_like(1))})
+    parts = extractors.open_source([str(tmp_path)]).parts
+    assert [(part.format, part.codecs) for part in parts] == [
+        (Format.JSONL, ()),
+        (Format.CSV, ()),
+        (Format.JSONL, ("gzip",)),
+    ]
+
+
+def test_lines_with_a_broken_first_one_are_lines(tmp_path: Path) -> None:
+    """A broken first row does not change what the file is."""
+    write(tmp_path, {"a.json": b"oops\n" + ROW * 3})
+    (part,) = extractors.open_source([str(tmp_path / "a.json")]).parts
+    assert part.format is Format.JSONL
+
+
+def test_reports_describe_a_part(tmp_path: Path) -> None:
+    """One line says the format, what is unusual about it, and its containers."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a", gzip.compress("event;time\na;1\n".encode("utf-16")))
+    (part,) = extractors.open_source([str(tmp_path / "a.zip")]).parts
+    expected = 'CSV, 2 columns, delimiter ";", utf-16, byte order mark, in gzip in zip'
+    assert extractors.describe(part) == expected
+
+
+def test_links_that_go_round_end(tmp_path: Path) -> None:
+    """A link to a folder above is followed once."""
+    write(tmp_path, {"x/a.json": ROW})
+    (tmp_path / "x" / "up").symlink_to(tmp_path, target_is_directory=True)
+    assert paths(extractors.open_source([str(tmp_path)])) == ["x/a.json"]
+
+
+def test_importing_the_room_is_cheap() -> None:
+    """No library of a format is imported before a part of it is read."""
+    script = (
+        "import sys, pipeline.extractors as e; print(sorted({'numpy','pyarrow','isal','zstandard'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,97 @@
+"""Ids with more events than the service processes in a minute are found exactly, in bounded memory, and named."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.identity.aggregate import PLACE_SHIFT
+from pipeline.identity.event_ids import AT_ONCE, IdFold
+from pipeline.identity.hot_ids import A_MINUTE, HotIds, hot_ids
+from tests.support.identity_pairs import SeenId, id_columns
+
+
+def seen(*ids: tuple[int, int]) -> list[SeenId]:
+    """So many events of each id, spread over blocks of 1,000."""
+    made: list[SeenId] = []
+    for one, count in ids:
+        numbers = range(len(made), len(made) + count)
+        made += [SeenId(one, place=(number // 1000 << PLACE_SHIFT) + number % 1000) for number in numbers]
+    return made
+
+
+def hot(*pieces: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
+    with TemporaryDirectory() as folder:
+        ids = IdFold(Path(folder) / "ids", at_once)
+        for piece in pieces:
+            ids.add(id_columns(piece))
+        return hot_ids(ids.folded())
+
+
+def test_the_limit_itself_is_not_above_it() -> None:
+    """5,000 events of one id are none too many; one more is."""
+    assert hot(seen((7, A_MINUTE))) is None
+    assert hot(seen((7, A_MINUTE + 1))) == HotIds(1, A_MINUTE + 1, 0, 0)
+
+
+def test_ids_are_told_apart() -> None:
+    """Many ids whose hashes begin alike, each below the limit, are not taken for one hot id."""
+    assert hot(seen(*((7 + number, 900) for number in range(20)))) is None
+    assert hot(seen(*((7 + number, 900) for number in range(20)), (99, 6000))) == HotIds(1, 6000, 18, 0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 12_000), max_size=6),
+    cut=st.integers(1, 9_999),
+    seed=st.integers(0, 9),
+)
+def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int) -> None:
+    """However the records are cut up and shuffled, the same ids are found."""
+    whole = seen(*((number << 40, count) for number, count in enumerate(counts)))
+    shuffled = random.Random(seed).sample(whole, len(whole))
+    found = hot(*(shuffled[start : start + cut] for start in range(0, len(shuffled), cut)), at_once=2)
+    above = [count for count in counts if count > A_MINUTE]
+    assert (found is None) == (not above)
+    if found is not None:
+        assert (found.ids, found.events) == (len(above), max(above))
+        assert found == hot(whole)
+
+
+def test_the_rate_keeps_the_hottest_id_at_the_limit() -> None:
+    """An id with half of all events allows twice the limit a minute."""
+    assert HotIds(1, 6_000, 0, 0).rate(12_000) == A_MINUTE * 2 // 60
+    assert HotIds(1, 10_000_000, 0, 0).rate(10_000_000) == 83
+
+
+@pytest.mark.parametrize("limit", [A_MINUTE, A_MINUTE + 1])
+def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> None:
+    """The warning counts ids, and its example names the first row of the one with most and a rate that suits."""
+    rows = [("quiet", 3), ("busy", limit), ("quiet", 10)]
+    lines, second = [], 0
+    for name, count in rows:
+        for _ in range(count):
+            second += 1
+            time = f"2021-01-{1 + second // 3600:02d}T03:{second // 60 % 60:02d}:{second % 60:02d}Z"
+            row = {"event": "Step", "distinct_id": name, "timestamp": time}
+            lines.append(json.dumps(row))
+    (tmp_path / "export.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    plan = pipeline.plan_export(
+        tmp_path / "export.jsonl", tmp_path / "plan", mapping="generic", workers=0,
+        settings={name: name for name in ("event", "distinct_id", "timestamp")},
+    )  # fmt: skip
+    if limit == A_MINUTE:
+        assert "hot_distinct_id" not in plan.warnings
+        return
+    assert plan.warnings["hot_distinct_id"] == 1
+    example = plan.examples["hot_distinct_id"]
+    assert (example.part, example.row) == ("export.jsonl", 4)
+    assert example.detail == "5,001 of 5,014 events are of one id; at --rate 83 it stays below"
+    assert plan.ready

@@ -1,0 +1,473 @@
+"""Who is who: pairs of ids become links that the service takes, whatever the order, and no two people are welded."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import UsageError
+from pipeline.identity.observed import EarlierLink
+from pipeline.identity.pair_file import read_pairs
+from pipeline.uuids import event_uuid, namespace
+from pipeline.validator.rules import WITHOUT_TIME
+from tests.support.identity_pairs import AS_OF, MergingService, Resolved, Seen, resolved
+
+pytestmark = pytest.mark.slow
+
+
+def one_block(*pairs: Seen, **more: object) -> Resolved:
+    """All pairs in one block."""
+    return resolved([pairs], **more)  # type: ignore[arg-type]
+
+
+# -- each tool's ways ----------------------------------------------------------------------------------
+
+
+def test_a_device_and_its_user_become_one_link_before_the_first_event_of_either() -> None:
+    """Dated one millisecond before, with a uuid made of kind and ids alone, spelled as the events spell them."""
+    found = one_block(Seen("Dev-1 ", "User@Example.com", 9_000), events={"Dev-1 ": 5_000, "User@Example.com": 7_000})
+    (link,) = found.links
+    assert (link.kind, link.distinct_id, link.other) == ("identify", "User@Example.com", "Dev-1 ")
+    assert (link.time, link.rows) == (4_000, 1)
+    assert link.uuid == event_uuid(namespace("tiny"), "link\x1fidentify\x1fUser@Example.com\x1fDev-1 ")
+    assert found.decision("Dev-1 ", "User@Example.com") == ("merge", "same_row")
+
+
+def test_a_user_that_comes_before_the_device_dates_the_link() -> None:
+    """The user signed up elsewhere, years before the device was first seen."""
+    found = one_block(Seen("d", "u", 9_000_000), events={"u": 1_000_000, "d": 8_000_000})
+    assert [link.time for link in found.links] == [999_000]
+
+
+def test_a_shared_device_goes_to_its_first_user_alone() -> None:
+    """Segment's anonymousId outlives a logout; the second user stays apart and the pair is shown as a conflict."""
+    found = one_block(Seen("tablet", "ann", 10), Seen("tablet", "bob", 20), Seen("phone", "bob", 5))
+    assert found.star() == {("ann", "tablet"), ("bob", "phone")}
+    assert found.decision("tablet", "ann") == ("first_user", "first_user")
+    assert found.decision("tablet", "bob") == ("conflict", "other_user")
+    assert found.canonical == {"tablet": "ann", "ann": "ann", "bob": "bob", "phone": "bob"}
+
+
+def test_two_users_at_one_instant_fall_the_same_way_always() -> None:
+    """The lesser id, whatever the order of rows."""
+    for pairs in ([Seen("d", "b"), Seen("d", "a")], [Seen("d", "a"), Seen("d", "b")]):
+        assert one_block(*pairs).star() == {("a", "d")}
+
+
+def test_a_device_that_became_an_email_is_never_merged() -> None:
+    """Mixpanel's older libraries wrote the user's id into $device_id."""
+    found = one_block(Seen("ann@example.com", "1001"), Seen("ann@example.com", "ann@example.com"))
+    assert found.links == []
+    assert found.decision("ann@example.com", "1001") == ("refused", "email_as_device")
+    assert found.decision("ann@example.com", "ann@example.com") == ("refused", "self_pair")
+
+
+def test_an_email_that_a_record_calls_another_id_of_a_user_is_followed() -> None:
+    """Segment's alias from an e-mail to a database id is no mistake of a tracker."""
+    found = one_block(Seen("ann@example.com", "1001", kind="alias"), users=["1001", "ann@example.com"])
+    assert found.star() == {("1001", "ann@example.com")}
+
+
+def test_numeric_user_ids_are_users_and_not_devices() -> None:
+    """A user's number in the device's place would weld two users; as a user's id it is as good as any."""
+    found = one_block(Seen("324172", "346298"), Seen("dev", "324172"), users=["324172"])
+    assert found.decision("324172", "346298") == ("refused", "user_as_device")
+    assert found.star() == {("324172", "dev")}
+
+
+@pytest.mark.parametrize("label", ["225CC746-2B1F", "10be417a-cd8e-4b2e", "$device:d791b834"])
+def test_the_label_of_a_mixpanel_cluster_joins_the_user_whatever_its_case(label: str) -> None:
+    """The canonical id may be any old device's; the user's own id is the one that is kept, and the spelling stays."""
+    found = one_block(Seen(label, "346298"), Seen("d791b834", "346298"), events={label: 5, "346298": 6, "d791b834": 7})
+    assert found.star() == {("346298", label), ("346298", "d791b834")}
+
+
+def test_an_id_that_changes_with_every_call_is_left_alone() -> None:
+    """A server sends the user with a random device each time: no such id has an event of its own."""
+    calls = [Seen(f"call-{number}", "u") for number in range(500)]
+    found = one_block(*calls, Seen("d", "u"), events={"u": 1, "d": 2})
+    assert found.star() == {("u", "d")}
+    assert found.blast.decisions == {("merge", "same_row"): 1, ("refused", "never_alone"): 500}
+
+
+def test_one_user_of_too_many_devices_and_one_device_of_too_many_users_are_refused() -> None:
+    """A service account or a kiosk; nothing of either is merged, and others are not touched."""
+    many = [Seen(f"d{number}", "bot") for number in range(4)]
+    kiosk = [Seen("kiosk", f"u{number}") for number in range(4)]
+    found = one_block(*many, *kiosk, Seen("phone", "u1"), most=3)
+    assert found.star() == {("u1", "phone")}
+    assert found.decision("d0", "bot") == ("refused", "too_many_ids")
+    assert found.decision("kiosk", "u0") == ("refused", "too_many_users")
+    assert len(one_block(*many, most=4).links) == 4
+
+
+def test_a_chain_is_a_star() -> None:
+    """The service refuses a chain at its second link, so every id is linked straight to the last one."""
+    found = one_block(Seen("a", "b", 5, "identify"), Seen("b", "c", 9, "identify"))
+    assert found.star() == {("c", "a"), ("c", "b")}
+    assert {found.decision(*pair) for pair in (("a", "b"), ("b", "c"))} == {("merge", "stated")}
+    service = MergingService()
+    for link in found.links:
+        service.merge(link.distinct_id, link.other)
+    assert (service.persons(), service.refused) == ({frozenset("abc")}, [])
+
+
+def test_a_cycle_is_one_person_whose_earliest_id_is_kept() -> None:
+    """Kept by its first event, since the records absorb every id."""
+    found = one_block(
+        Seen("a", "b", kind="alias"), Seen("b", "c", kind="alias"), Seen("c", "a", kind="alias"),
+        events={"a": 30, "b": 10, "c": 20},
+    )  # fmt: skip
+    assert found.star() == {("b", "a"), ("b", "c")}
+    assert {link.kind for link in found.links} == {"alias"}
+
+
+def test_merges_of_merges_without_users_are_aliases_of_the_tools_canonical_id() -> None:
+    """Amplitude's merged ids: each id names the one it went into, and that one may go on into another."""
+    found = one_block(
+        Seen("1", "2", kind="alias"), Seen("3", "4", kind="alias"), Seen("2", "5", kind="alias"),
+        Seen("4", "5", kind="alias"), events={"1": 1, "5": 99},
+    )  # fmt: skip
+    assert found.star() == {("5", "1"), ("5", "2"), ("5", "3"), ("5", "4")}
+
+
+def test_a_user_is_kept_over_the_id_that_the_tool_keeps() -> None:
+    """Mixpanel's $create_alias keeps the device's id; the user's survives all the same."""
+    found = one_block(Seen("u-1", "device", kind="alias"), users=["u-1"])
+    assert [(link.kind, *found.star()) for link in found.links] == [("identify", ("u-1", "device"))]
+
+
+def test_two_users_of_devices_that_a_tool_merged_stay_two() -> None:
+    """Only a record that names both users joins them."""
+    pairs = [Seen("d1", "ann", 1), Seen("d2", "bob", 2), Seen("d1", "d2", 3, "merge")]
+    found = one_block(*pairs)
+    assert found.star() == {("ann", "d1"), ("bob", "d2")}
+    assert found.decision("d1", "d2") == ("conflict", "other_user")
+    found = one_block(*pairs, Seen("ann", "bob", 4, "alias"))
+    assert found.star() == {("bob", "d1"), ("bob", "d2"), ("bob", "ann")}
+
+
+def test_an_id_that_two_records_absorb_goes_to_the_first_and_a_merge_without_order_to_both() -> None:
+    """An alias names the one id it belongs to; Mixpanel's $merge says that ids are equal."""
+    found = one_block(Seen("x", "a", 9, "alias"), Seen("x", "b", 8, "alias"))
+    assert found.star() == {("b", "x")}
+    assert found.decision("x", "a") == ("conflict", "other_user")
+    found = one_block(Seen("x", "a", 9, "merge"), Seen("x", "b", 8, "merge"), events={"a": 1})
+    assert found.star() == {("a", "x"), ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "user", "reason"),
+    [
+        ("null", "u", "junk_id"),
+        ("d", "undefined", "junk_id"),
+        ("", "u", "junk_id"),
+        ("00000000-0000-0000-0000-000000000000", "u", "junk_id"),
+        ("x" * 201, "u", "long_id"),
+        ("d", "u\0", "long_id"),
+        ("d", "d", "self_pair"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["row", "identify", "alias", "merge"])
+def test_what_the_service_refuses_is_refused_here(anonymous: str, user: str, reason: str, kind: str) -> None:
+    """Whoever says it, and it stands in the table with its reason."""
+    found = one_block(Seen(anonymous, user, kind=kind))
+    assert (found.links, found.decision(anonymous, user)) == ([], ("refused", reason))
+
+
+# -- the table and the summary -------------------------------------------------------------------------
+
+
+def test_the_table_says_where_each_pair_was_met_first_and_how_often() -> None:
+    """The earliest row counts; times are empty where no row has one."""
+    found = resolved(
+        [
+            [Seen("d", "u", 20, events=3, row=7), Seen("x", "y", None, "alias", row=4)],
+            [Seen("d", "u", 10, events=2, row=9)],
+        ]
+    )
+    first, second = found.table
+    assert [str(first[name]) for name in ("first_seen", "last_seen")] == [
+        "1970-01-01 00:00:00.000010+00:00", "1970-01-01 00:00:00.000020+00:00"
+    ]  # fmt: skip
+    assert (first["events"], first["where"]) == (5, "part-1:9")
+    assert (second["first_seen"], second["last_seen"], second["where"]) == (None, None, "part-0:4")
+    assert list(first) == [
+        "anonymous_id", "user_id", "first_seen", "last_seen", "events", "where", "decision", "reason"
+    ]  # fmt: skip
+
+
+def test_links_of_ids_without_events_are_dated_by_their_rows_and_never_young() -> None:
+    """A merge is never in the future, never under 49 hours old."""
+    found = one_block(
+        Seen("a", "b", 70_000, "identify"),
+        Seen("c", "d", None, "identify"),
+        Seen("e", "f", AS_OF, "identify"),
+        events={},
+    )
+    young = AS_OF - WITHOUT_TIME - 1_000
+    assert [link.time for link in found.links] == [69_000, young, young]
+
+
+def test_the_summary_shows_the_largest_persons_and_the_busiest_ids() -> None:
+    """What a person looks at before anything is merged for good."""
+    found = one_block(
+        *(Seen(f"d{number}", "ann", events=2) for number in range(3)), Seen("d0", "bob", 999), Seen("e", "bob"), most=9
+    )
+    assert (found.blast.links, found.blast.persons) == (4, 2)
+    (largest,) = found.blast.largest
+    assert (largest.canonical, largest.ids, largest.some) == ("ann", 4, ("d0", "d1", "d2"))
+    assert [(one.id, one.partners, one.events) for one in found.blast.shared] == [("d0", 2, 3)]
+    assert [(one.id, one.partners, one.events) for one in found.blast.crowded] == [("ann", 3, 6), ("bob", 2, 2)]
+
+
+def test_users_and_whoever_joins_them_are_identified() -> None:
+    """A device that stays alone, and one whose pair is refused, is not."""
+    found = one_block(Seen("d", "u"), Seen("null", "v"), Seen("x", "y", kind="alias"), Seen("lost", "u", 99), most=9,
+                      events={"d": 1, "u": 1})  # fmt: skip
+    assert found.identified == {"d", "u", "x", "y"}
+
+
+# -- earlier plans and the operator --------------------------------------------------------------------
+
+
+def settled(kept: str, other: str, state: str = "settled") -> EarlierLink:
+    """A link of an earlier plan."""
+    return EarlierLink(kept, other, "identify", 40, state)
+
+
+def test_a_link_that_an_earlier_plan_settled_is_not_sent_again() -> None:
+    """Nor does it stand in the table where no row of this source shows it."""
+    found = one_block(Seen("d", "u"), Seen("e", "u"), earlier=[settled("u", "d"), settled("v", "old")])
+    assert found.star() == {("u", "e")}
+    assert found.decision("d", "u") == ("merge", "settled")
+    assert len(found.table) == 2
+
+
+def test_a_settled_pair_stands_where_this_source_shows_it() -> None:
+    """Also where no row of it has a time."""
+    found = resolved([[], [Seen("d", "u", None, "identify", row=8)]], earlier=[settled("u", "d")])
+    assert [(row["where"], row["reason"]) for row in found.table] == [("part-1:8", "settled")]
+
+
+def test_one_in_doubt_keeps_its_date_and_one_unsent_is_planned_anew() -> None:
+    """The service collapses copies only of the same day, so what may have landed is sent as it was."""
+    pairs = [Seen("d", "u", 9_000), Seen("e", "u", 9_000)]
+    found = one_block(
+        *pairs,
+        earlier=[settled("u", "d", "in_doubt"), settled("u", "e", "unsent")],
+        events={"u": 7_000, "d": 7_000, "e": 7_000},
+    )
+    assert [(link.other, link.time) for link in found.links] == [("d", 40), ("e", 6_000)]
+
+
+def test_the_id_that_earlier_plans_kept_goes_on_being_kept() -> None:
+    """The service would refuse to absorb it, since it is identified by now."""
+    found = one_block(Seen("u", "v", kind="alias"), Seen("e", "v"), users=["u", "v"], earlier=[settled("u", "d")])
+    assert found.star() == {("u", "v"), ("u", "e")}
+    service = MergingService()
+    service.merge("u", "d")
+    for link in found.links:
+        service.merge(link.distinct_id, link.other)
+    assert (service.persons(), service.refused) == ({frozenset({"u", "d", "v", "e"})}, [])
+
+
+def test_two_persons_of_earlier_plans_are_never_joined() -> None:
+    """The service refuses it, so it is shown instead of sent."""
+    found = one_block(Seen("u", "v", kind="merge"), earlier=[settled("u", "d"), settled("v", "e")])
+    assert (found.links, found.decision("u", "v")) == ([], ("conflict", "settled_apart"))
+
+
+def write(path: Path, text: str) -> Path:
+    """A file of pairs."""
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_the_operators_pairs_override_the_rules(tmp_path: Path) -> None:
+    """A pair named by hand comes before the first user, and may have an e-mail as its anonymous id."""
+    named = write(tmp_path / "p.csv", "\ufeffuser_id,anonymous_id\r\nbob,tablet\r\n\r\n1001,ann@example.com\r\n")
+    found = one_block(Seen("tablet", "ann", 1), Seen("tablet", "bob", 9), Seen("ann@example.com", "1001"), named=named)
+    assert found.star() == {("bob", "tablet"), ("1001", "ann@example.com")}
+    assert found.decision("tablet", "ann") == ("conflict", "other_user")
+    assert found.decision("ann@example.com", "1001") == ("merge", "named")
+    assert [row["where"] for row in found.table] == ["part-0:1", "part-0:1", "part-0:1"]
+
+
+def test_a_named_pair_that_no_row_shows_is_merged_and_located_in_its_file(tmp_path: Path) -> None:
+    """JSON lines, ids kept to the last space."""
+    named = write(
+        tmp_path / "p.jsonl", '{"anonymous_id": " d", "user_id": "u"}\n\n{"user_id": "v", "anonymous_id": "e"}\n'
+    )
+    found = one_block(named=named, events={"u": 9_000})
+    assert {(link.distinct_id, link.other, link.time) for link in found.links} == {
+        ("u", " d", 8_000), ("v", "e", AS_OF - WITHOUT_TIME - 1_000)
+    }  # fmt: skip
+    assert [(row["where"], row["reason"]) for row in found.table] == [
+        ("named.csv:1", "named"),
+        ("named.csv:3", "named"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("anonymous_id,user_id\nd,u\nx,y\nd,v\n", 4, "claimed again, after line 2"),
+        ("anonymous_id,user_id\nd,u\nd,u\n", 3, "claimed again, after line 2"),
+        ("anonymous_id,user_id\na,b\nb,c\n", 3, "anonymous id here and a user's in line 2"),
+        ("anonymous_id,user_id\na,null\n", 2, "names nobody"),
+        ("anonymous_id,user_id\na,a\n", 2, "paired with itself"),
+        ("anonymous_id,user_id\na," + "x" * 201 + "\n", 2, "201 characters"),
+        ("anonymous_id,user_id\na\n", 2, "1 cells"),
+        ('anonymous_id,user_id\n"a\nb",u\n"c"x,u\n', 4, "not CSV"),
+        ("anonymous,user\na,b\n", 1, "names no anonymous_id"),
+        ("anonymous_id,user_id,x\na,b,c\n", 1, "other columns"),
+        ("", 1, "names no anonymous_id"),
+        ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": 3, "user_id": "b"}\n', 2, "not a pair"),
+        ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": "c", "usr": "b"}\n', 2, "not a pair"),
+        ('{"anonymous_id": "a", "x": ' + "[" * 9000 + "]" * 9000 + ', "user_id": "b"}\n', 1, "not a pair"),
+    ],
+)
+def test_a_file_of_pairs_that_contradicts_itself_stops_the_plan(
+    tmp_path: Path, text: str, line: int, problem: str
+) -> None:
+    """By file and line; nothing that is written by hand is guessed at."""
+    named = write(tmp_path / "pairs", text)
+    with pytest.raises(UsageError, match=problem) as raised:
+        one_block(Seen("q", "r"), named=named)
+    assert str(raised.value).endswith(f"at {named}:{line}")
+    assert raised.value.hint
+
+
+def test_a_file_of_pairs_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    """Two lines, no traceback."""
+    with pytest.raises(UsageError, match="cannot read"):
+        list(read_pairs(tmp_path / "none.csv"))
+
+
+# -- any order, any cut --------------------------------------------------------------------------------
+
+IDS = ["d1", "d2", "d3", "d4", "u1", "u2", "u3", "x@y.zz", "null"]
+SEEN = st.builds(
+    Seen,
+    st.sampled_from(IDS),
+    st.sampled_from(IDS),
+    st.one_of(st.none(), st.integers(0, 6)),
+    st.sampled_from(["row", "row", "identify", "alias", "merge"]),
+    st.integers(1, 3),
+    st.integers(1, 9),
+)
+EVENTS = st.dictionaries(st.sampled_from(IDS), st.integers(0, 6))
+
+
+def content(found: Resolved) -> object:
+    """Everything but the place of the row, which moves with the row."""
+    return [{**row, "where": None} for row in found.table], found.links, found.canonical, found.blast, found.identified
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(SEEN, max_size=14), EVENTS, st.sets(st.sampled_from(IDS)), st.integers(1, 6), st.randoms())
+def test_any_order_and_any_cut_into_blocks_gives_the_same(
+    pairs: list[Seen], events: dict[str, int], users: set[str], most: int, chance: random.Random
+) -> None:
+    """The same table, links, persons and summary."""
+    ids = {one for seen in pairs for one in seen[:2]}
+    events = {one: at for one, at in events.items() if one in ids}
+    before = resolved([pairs], events, users=users, most=most)
+    shuffled = chance.sample(pairs, len(pairs))
+    cut = chance.randint(0, len(pairs))
+    turned = dict(reversed(events.items()))
+    after = resolved([shuffled[:cut], shuffled[cut:]], turned, users=users, most=most)
+    assert content(before) == content(after)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(SEEN, max_size=14), EVENTS, st.sets(st.sampled_from(IDS)), st.integers(1, 6), st.randoms())
+def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_plan(
+    pairs: list[Seen], events: dict[str, int], users: set[str], most: int, chance: random.Random
+) -> None:
+    """No link is refused, none is a chain, no person has more ids than may be, and refused pairs join nobody."""
+    found = resolved([pairs], events, users=users, most=most)
+    service = MergingService()
+    for link in chance.sample(found.links, len(found.links)):
+        service.merge(link.distinct_id, link.other)
+    assert service.refused == []
+    persons: dict[str, set[str]] = {}
+    for one, kept in found.canonical.items():
+        persons.setdefault(kept, set()).add(one)
+    assert service.persons() == {frozenset(ids) for ids in persons.values() if len(ids) > 1}
+    assert max((len(ids) for ids in persons.values()), default=1) <= most + 1
+    for row in found.table:
+        together = found.canonical[row["anonymous_id"]] == found.canonical[row["user_id"]]
+        if row["decision"] in ("merge", "first_user"):
+            assert together
+        if row["decision"] == "conflict":
+            assert not together
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(SEEN, max_size=14), EVENTS)
+def test_two_users_are_one_person_only_where_a_record_names_both(pairs: list[Seen], events: dict[str, int]) -> None:
+    """Whatever devices they share: joined users are connected by records between users alone."""
+    found = resolved([pairs], events)
+    users = {
+        row["user_id"] for row in found.table if row["reason"] not in ("self_pair", "junk_id", "long_id")
+        if any(one.kind in ("row", "identify") and one[:2] == (row["anonymous_id"], row["user_id"]) for one in pairs)
+    }  # fmt: skip
+    near = {one: {one} for one in users}
+    for seen in pairs:
+        if seen.kind != "row" and {seen.anonymous, seen.user} <= users:
+            joined = near[seen.anonymous] | near[seen.user]
+            for one in joined:
+                near[one] = joined
+    for one in users:
+        for other in users:
+            if found.canonical[one] == found.canonical[other]:
+                assert other in near[one]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(SEEN, max_size=10), st.lists(SEEN, max_size=10), EVENTS)
+def test_a_second_plan_sends_nothing_twice_and_is_not_refused(
+    first: list[Seen], second: list[Seen], events: dict[str, int]
+) -> None:
+    """The links of both runs together: each id absorbed once, and the service refuses none."""
+    before = resolved([first], events)
+    settled = [EarlierLink(link.distinct_id, link.other, link.kind, link.time, "settled") for link in before.links]
+    after = resolved([first, second], events, earlier=settled)
+    service = MergingService()
+    for link in [*before.links, *after.links]:
+        service.merge(link.distinct_id, link.other)
+    assert service.refused == []
+    assert not {link.other for link in before.links} & {link.other for link in after.links}
+    again = resolved([first], events, earlier=settled)
+    assert again.links == []
+
+
+def test_memory_does_not_grow_with_the_people_of_an_export(tmp_path: Path) -> None:
+    """A tenth of a million ids more cost a few tens of bytes each; `make soak` measures five million."""
+    peaks = []
+    for ids in (20_000, 140_000):
+        (tmp_path / str(ids)).mkdir()
+        command = [sys.executable, "-m", "tests.soak.soak_identities", "leaf", str(ids), str(tmp_path / str(ids))]
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent.parent
+        )
+        found = json.loads(ran.stdout)
+        assert found["links"] == found["rows"] == ids * 4 // 5
+        peaks.append(found["grown"])
+    assert peaks[1] - peaks[0] < 150
+    assert peaks[1] < 400
+
+
+def test_ids_are_kept_as_they_are_spelled() -> None:
+    """Also those of several bytes a character, and those that merely look alike."""
+    found = one_block(Seen("é", "ü\u2603"), Seen("e\u0301", "U"), Seen("\U0001f600", "z"))
+    assert found.star() == {("ü\u2603", "é"), ("U", "e\u0301"), ("z", "\U0001f600")}

@@ -1,0 +1,265 @@
+"""Profiles, persons and groups that tools export beside their events: who is who at the local service."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.plan.manifest import Plan
+from tests.support.deliveries import run
+from tests.support.rehearsal import NOW, Room, fresh
+
+pytestmark = pytest.mark.slow
+
+AS_OF = datetime.fromtimestamp(NOW // 1_000_000, UTC)
+Rows = Sequence[dict[str, Any]]
+
+
+def planned(place: Path, mapping: str, *files: Rows, **asked: Any) -> Plan:
+    """A plan of rows in files of JSON lines, in `place`/plan."""
+    (place / "export").mkdir(parents=True)
+    for number, rows in enumerate(files):
+        (place / "export" / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return pipeline.plan_export(
+        place / "export", place / "plan", mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked
+    )
+
+
+def sent(place: Path, mapping: str, *files: Rows, **asked: Any) -> Room:
+    """The project of the local service that such a plan was sent to; the service had nothing to say against it."""
+    planned(place, mapping, *files, **asked)
+    room = fresh()
+    assert run(place / "plan", room.url, key=room.key()).balanced
+    assert room.warnings() == []
+    return room
+
+
+def people(room: Room) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Each person's properties by its ids, without the persons of groups."""
+    return {
+        one.distinct_ids: one.properties for one in room.persons() if not one.distinct_ids[0].startswith("$company_")
+    }
+
+
+# -- Mixpanel ------------------------------------------------------------------------------------------------
+
+
+def mixpanel(at: int, distinct_id: str, **more: Any) -> dict[str, Any]:
+    """An event's row; of the properties' names `_x` stands for `$x`."""
+    named = {f"${key[1:]}" if key.startswith("_") else key: value for key, value in more.items()}
+    time = 1_672_531_200 + at
+    return {"event": "Seen", "properties": {"time": time, "distinct_id": distinct_id, "$insert_id": f"i{at}"} | named}
+
+
+def profile(distinct_id: Any, **more: Any) -> dict[str, Any]:
+    """A profile of the Engage API."""
+    return {"$distinct_id": distinct_id, "$properties": more}
+
+
+def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_bear_its_label(tmp_path: Path) -> None:
+    """No event is sent under the label, so nothing is merged and no second person is made; the profile is the user's.
+
+    Of a label that two users share it is the first one's; of one that events bear alone, the merged person's.
+    """
+    events = [
+        mixpanel(1, "label", _user_id="324172"),
+        mixpanel(2, "tablet", _user_id="bob"),
+        mixpanel(3, "tablet", _user_id="ann"),
+        mixpanel(4, "phone"),
+        mixpanel(5, "phone", _user_id="eve"),
+    ]
+    page = {"page": 0, "results": [profile("label", plan="pro"), profile("tablet", n=1), profile("phone", n=2)]}
+    room = sent(tmp_path, "mixpanel", events, [page, profile("later", n=3)])
+    assert people(room) == {
+        ("324172",): {"plan": "pro"},
+        ("bob",): {"n": 1},
+        ("ann",): {},
+        ("eve", "phone"): {"n": 2},
+        ("later",): {"n": 3},
+    }
+
+
+def test_a_profile_of_nobody_takes_no_other_of_its_page_along(tmp_path: Path) -> None:
+    """It is told as a warning with its id; a page of thousands stays."""
+    long = "x" * 201
+    page = {"results": [profile("null", n=0), profile("u-1", n=1), profile(long, n=2), profile("u-2", n=3)]}
+    plan = planned(tmp_path / "plan", "mixpanel", [page])
+    assert (plan.rows.rejected, plan.events.phases["persons"]) == (0, 2)
+    assert plan.warnings["left_out_profile"] == 2
+    assert "null" in plan.examples["left_out_profile"].detail
+
+
+# -- the service's own export ----------------------------------------------------------------------------------
+
+
+def own(at: int, distinct_id: str, name: str = "Seen", **properties: Any) -> dict[str, Any]:
+    """An event's row; of the properties' names `_x` stands for `$x`."""
+    named = {f"${key[1:]}" if key.startswith("_") else key: value for key, value in properties.items()}
+    uuid = f"018a4b2c-0000-7000-8000-{at:012d}"
+    time = f"2023-01-02T03:04:{at:02d}Z"
+    return {"uuid": uuid, "event": name, "distinct_id": distinct_id, "timestamp": time, "properties": named}
+
+
+def person(distinct_id: str, number: int, version: int = 0, id_version: int = 0, **properties: Any) -> dict[str, Any]:
+    """A row of the persons export."""
+    return {
+        "team_id": 1,
+        "distinct_id": distinct_id,
+        "person_id": f"0187a000-0000-4000-8000-{number:012d}",
+        "properties": properties,
+        "person_distinct_id_version": id_version,
+        "person_version": version,
+        "created_at": "2023-01-01T00:00:00Z",
+        "is_deleted": False,
+    }
+
+
+def test_ids_with_one_person_are_one_person_and_its_number_is_no_id(tmp_path: Path) -> None:
+    """Merges that only the persons export knows are made, of two users too; a person of one id needs none."""
+    events = [
+        own(1, "a-1"),
+        own(2, "u-1", "$identify", _anon_distinct_id="a-1"),
+        own(3, "a-2"),
+        own(4, "u-2", "$identify", _anon_distinct_id="a-2"),
+        own(5, "crm-1"),
+    ]
+    persons = [person("u-1", 1, plan="pro"), person("u-2", 1, plan="pro"), person("crm-1", 1), person("quiet", 2, n=1)]
+    assert people(sent(tmp_path, "posthog", events, persons)) == {
+        ("a-1", "a-2", "crm-1", "u-1", "u-2"): {"plan": "pro"},
+        ("quiet",): {"n": 1},
+    }
+
+
+ROWS = [
+    person("u-1", 1, 1, n=1),
+    person("u-1", 1, 3, n=3),
+    person("u-1", 1, 2, n=2),
+    # An id that was somebody else's before, whose person had more versions than the one that has it now.
+    person("kiosk", 2, 50, 9, n=50),
+    person("kiosk", 1, 4, 10, n=4),
+    person("u-2", 2, 51, n=51),
+]
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_latest_version_of_a_person_and_of_an_id_counts_in_any_order(shuffle: random.Random) -> None:
+    """Exports append a row for each change, and neither their order nor the files they fall into matters."""
+    rows = shuffle.sample(ROWS, len(ROWS))
+    cut = shuffle.randrange(len(rows) + 1)
+    with TemporaryDirectory() as folder:
+        room = sent(Path(folder), "posthog", rows[:cut], [own(1, "u-1"), own(2, "kiosk")], rows[cut:])
+    found = people(room)
+    assert set(found) == {("kiosk", "u-1"), ("u-2",)}
+    assert found["kiosk", "u-1"]["n"] == 4
+    assert found["u-2",]["n"] == 51
+
+
+def test_a_deleted_person_is_counted_and_not_brought_back(tmp_path: Path) -> None:
+    """Its row says nothing that could be set, and is told under a code of its own."""
+    gone = person("gone", 9, 101, 101) | {"is_deleted": True}
+    plan = planned(tmp_path, "posthog", [own(1, "u-1")], [gone, person("u-1", 1, n=1)])
+    assert (plan.skips, plan.events.phases["persons"]) == ({"deleted_person": 1}, 1)
+
+
+def in_groups(at: int, **groups: Any) -> dict[str, Any]:
+    """An event of these groups, with the numbers that the source's project gave to types."""
+    numbers = {f"_group_{number}": key for number, key in enumerate(groups.values())}
+    return own(at, "u-1", _groups=groups, **dict(list(numbers.items())[:5]))
+
+
+def test_types_that_were_not_chosen_are_cut_from_the_events_and_told(tmp_path: Path) -> None:
+    """The service would number them for good, and a sixth it would ignore without a word: the plan's choice holds, in
+    its order, the keys of the others stay as properties, and no event claims a group by the old project's numbers."""
+    six = {f"t{number}": f"k{number}" for number in range(6)}
+    rows = [in_groups(1, **six), in_groups(2, t3="k3"), in_groups(3, t0=7, t5="x")]
+    room = sent(tmp_path, "posthog", rows, group_types=["t5", "t0"])
+    assert [(one.index, one.type, one.key) for one in room.groups()] == [
+        (0, "t5", "k5"),
+        (0, "t5", "x"),
+        (1, "t0", "7"),
+        (1, "t0", "k0"),
+    ]
+    landed = [
+        json.loads(text)
+        for (text,) in room.select("select properties from events where event = 'Seen' order by timestamp")
+    ]
+    assert [one.get("$groups") for one in landed] == [{"t0": "k0", "t5": "k5"}, None, {"t0": 7, "t5": "x"}]
+    assert [one.get("t3_ids") for one in landed] == ["k3", "k3", None]
+    assert [one.get("posthog_$group_0") for one in landed] == ["k0", "k3", 7]
+    assert not any(f"$group_{number}" in one for one in landed for number in range(5))
+    plan = planned(tmp_path / "again", "posthog", rows, group_types=["t5", "t0"])
+    assert plan.warnings["left_out_group"] == 2
+    assert plan.examples["left_out_group"].detail == "of no type that was chosen: t1, t2, t3, t4"
+
+
+def test_six_types_without_a_choice_stop_the_plan(tmp_path: Path) -> None:
+    """As for any tool: nothing is chosen for the operator."""
+    plan = planned(tmp_path, "posthog", [in_groups(1, **{f"t{number}": "k" for number in range(6)})])
+    assert [gate.name for gate in plan.gates if gate.level == "stop"] == ["group_types"]
+
+
+# -- Amplitude ---------------------------------------------------------------------------------------------
+
+
+def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
+    """The latest row that has a property of a group decides, whatever its event; a group that cannot be sent costs no
+    event, and neither does an object of another shape."""
+
+    def row(at: int, kind: str, **groups: Any) -> dict[str, Any]:
+        own = {"$insert_id": f"i{at}", "event_type": kind, "event_time": f"2023-01-02 03:04:{at:02d}"}
+        return own | {"device_id": "d-1", "group_properties": groups}
+
+    rows = [
+        row(1, "Played", company={"acme": {"plan": "free", "seats": 1}}),
+        row(3, "Played", company={"acme": {"plan": "pro"}, "x" * 201: {"plan": "pro"}}),
+        row(2, "$groupidentify", company={"acme": {"plan": "none", "name": "Acme"}}),
+        row(4, "Stopped", company="acme"),
+    ]
+    room = sent(tmp_path, "amplitude", rows)
+    assert room.select("SELECT event FROM events WHERE event NOT LIKE '$%' ORDER BY timestamp") == [
+        ("Played",), ("Played",), ("Stopped",)
+    ]  # fmt: skip
+    (acme,) = room.groups()
+    assert (acme.key, acme.properties) == ("acme", {"plan": "pro", "seats": 1, "name": "Acme"})
+    plan = planned(tmp_path / "again", "amplitude", rows)
+    assert (plan.rows.mapped, plan.rows.rejected, plan.warnings["bad_value"]) == (4, 0, 2)
+
+
+# -- Segment and RudderStack --------------------------------------------------------------------------------------
+
+
+def call(at: int, kind: str, user: str | None, anonymous: str | None, **more: Any) -> dict[str, Any]:
+    """A message."""
+    when = f"2023-01-02T03:04:{at:02d}Z"
+    name = {"event": "Seen"} if kind == "track" else {}
+    return (
+        {"type": kind, "messageId": f"m-{at}", "timestamp": when, "userId": user, "anonymousId": anonymous}
+        | name
+        | more
+    )
+
+
+@pytest.mark.parametrize("tool", ["segment", "rudderstack"])
+def test_a_group_call_says_that_its_two_ids_are_one_person(tmp_path: Path, tool: str) -> None:
+    """As any other call with both does; what it says of the group is not lost where its member's id is too long."""
+    long = "x" * 201
+    rows = [
+        call(1, "track", None, "a-1"),
+        call(2, "track", "u-1", None),
+        call(3, "group", "u-1", "a-1", groupId="acme", traits={"name": "Acme"}),
+        call(4, "group", long, long + "y", groupId="acme", traits={"seats": 4}),
+    ]  # fmt: skip
+    room = sent(tmp_path, tool, rows)
+    assert set(people(room)) == {("a-1", "u-1")}
+    assert [(one.key, one.properties) for one in room.groups()] == [("acme", {"name": "Acme", "seats": 4})]

@@ -1,0 +1,459 @@
+"""Final profiles, groups and the choice of who gets a profile: the same whatever the order of rows, bytes untouched."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline.encoder.event import Encoder
+from pipeline.encoder.identified_ids import Identified
+from pipeline.errors import UsageError
+from pipeline.id_hash import hash_id
+from pipeline.identity.aggregate import MOST_BYTES, MOST_ENTRIES, Gathered, Gathering, SayingColumns, TextColumn
+from pipeline.identity.database import Database
+from pipeline.identity.event_ids import IdFold
+from pipeline.identity.group_types import choose_types, group_types_gate
+from pipeline.identity.groups import GroupCounts, Groups, SealedGroup, encode_group
+from pipeline.identity.last_values import Sayings, end
+from pipeline.identity.person_counts import ProfileCounts, seal_identified
+from pipeline.identity.persons import PersonCounts, SealedPerson, encode_person, final_persons
+from pipeline.identity.profile_policy import parse_policy
+from pipeline.identity.property_updates import ABSENT, SEEN, SET, SET_ONCE, UNSET
+from pipeline.models import GroupUpdate, Note, Options
+from pipeline.uuids import SEPARATOR, Hasher, namespace
+from pipeline.validator.rules import WITHOUT_TIME
+from tests.support.identity_pairs import AS_OF, SeenId, id_columns
+
+pytestmark = pytest.mark.slow
+
+YEAR = 365 * 86_400_000_000
+HASHER = Hasher(namespace("tiny"))
+
+
+class Said(NamedTuple):
+    """One row says something of one property of a person."""
+
+    owner: str
+    name: str
+    kind: int
+    time: int | None
+    received: int | None
+    value: bytes
+
+
+def heard(rows: Iterable[Said], *, unsets: bool = True) -> Gathered:
+    """What a process hands over that hears these rows, one a note."""
+    gathering = Gathering(AS_OF - WITHOUT_TIME, unsets=unsets)
+    for one in rows:
+        held = {one.name: Raw(one.value)}
+        note = {SET: Note(set=held), SET_ONCE: Note(set_once=held), UNSET: Note(unset=(one.name,))}[one.kind]
+        gathering.note(0, one.owner, one.time, one.received, note)
+    gathering.end()
+    return gathering.take()
+
+
+def said(owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None) -> Said:
+    """One row says that a property has a value, as JSON."""
+    return Said(owner, name, kind, at, got, value.encode())
+
+
+def persons(
+    *blocks: Sequence[Said],
+    policy: str = "overwrite",
+    counts: PersonCounts | None = None,
+    moves: Callable[[Sequence[str]], Sequence[str]] | None = None,
+    wanted: Callable[[Sequence[str]], Sequence[bool]] | None = None,
+    unsets: bool = True,
+) -> list[SealedPerson]:
+    """The profiles that come of these sayings, each block heard by a process of its own."""
+    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
+        sayings = Sayings(database, "sayings")
+        for block in blocks:
+            sayings.add(heard(block, unsets=unsets).persons)
+        counts = counts if counts is not None else PersonCounts()
+        return list(final_persons(sayings, parse_policy(policy), HASHER, counts, moves=moves, wanted=wanted))
+
+
+def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
+    """Id, time and both objects, as bytes tell them."""
+    return [(one.distinct_id, one.time, bytes(one.set).decode(), bytes(one.set_once).decode()) for one in found]
+
+
+# -- persons -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 9_000), st.sampled_from([1, 3, 200, 5_000]))
+def test_columns_come_to_what_row_by_row_comes_to(chance: random.Random, count: int, owners: int) -> None:
+    """Many words or few of one owner, at equal times and not, of every kind, however a database cuts its answer."""
+    kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (SEEN, SET_ONCE, SET, UNSET)])
+    rows = [
+        (
+            f"u{chance.randrange(owners)}", chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
+            chance.choice((ABSENT, 7)), chance.randrange(5), b"%d" % chance.randrange(3),
+        )
+        for _ in range(count)
+    ]  # fmt: skip
+    owner, name, kind, time, received, latest, value = zip(*rows, strict=True)
+    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
+        sayings = Sayings(database, "sayings")
+        sayings.add(SayingColumns(
+            text_bytes(owner), text_bytes(name), numbers(kind), numbers(time), numbers(received), numbers(latest),
+            text_bytes(value),
+        ))  # fmt: skip
+        found = list(sayings.final())
+    of: dict[str, list[Any]] = {}
+    for one in rows:
+        of.setdefault(one[0], []).append((one[0], one[1], one[3], one[4], one[2], one[6], one[5]))
+    assert found == [end(owner, of[owner]) for owner in sorted(of)]
+    assert all(list(one.set) == sorted(one.set) for one in found)
+
+
+def text_bytes(texts: Sequence[str | bytes]) -> TextColumn:
+    """Texts as a process hands them over."""
+    encoded = [one if isinstance(one, bytes) else one.encode() for one in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return TextColumn(ends.tobytes(), b"".join(encoded))
+
+
+def numbers(some: Sequence[int]) -> bytes:
+    """Whole numbers as a process hands them over."""
+    return np.array(some, np.int64).tobytes()
+
+
+def test_the_latest_value_holds_and_the_earliest_that_was_set_once() -> None:
+    """A $set of ten years ago loses against a newer one, wherever it stands in the files."""
+    found = persons(
+        [said("u", "plan", '"free"', AS_OF - 10 * YEAR), said("u", "plan", '"pro"', AS_OF - YEAR)],
+        [said("u", "plan", '"trial"', AS_OF - 9 * YEAR), said("u", "first", "2", 8, SET_ONCE)],
+        [said("u", "first", "1", 7, SET_ONCE)],
+    )
+    assert shown(found) == [("u", AS_OF - YEAR, '{"plan":"pro"}', '{"first":1}')]
+
+
+def test_a_property_that_was_set_and_set_once_has_what_was_set() -> None:
+    """As the service would have it, in the order of time."""
+    found = persons([said("u", "a", "1", 5, SET_ONCE), said("u", "a", "2", 6), said("u", "a", "3", 7, SET_ONCE)])
+    assert shown(found) == [("u", 7, '{"a":2}', "{}")]
+
+
+def test_what_was_taken_away_at_last_is_not_written_and_is_counted() -> None:
+    """Unless it was set once more."""
+    counts = PersonCounts()
+    gone = [said("u", "a", "1", 5), said("u", "a", "", 6, UNSET), said("u", "b", "", 5, UNSET)]
+    found = persons([*gone, said("u", "b", "2", 6, SET_ONCE)], counts=counts)
+    assert shown(found) == [("u", 6, "{}", '{"b":2}')]
+    assert (counts.persons, counts.properties, counts.left_out) == (1, 1, {"unset_property": 1})
+
+
+def test_values_are_kept_byte_for_byte() -> None:
+    """Big integers, 1.10, -0.0, escapes and blanks inside."""
+    value = '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}'
+    ((_, _, written, _),) = shown(persons([said("u", 'é"', value)]))
+    assert written == '{"é\\"":' + value + "}"
+
+
+def test_a_profile_row_without_a_time_is_49_hours_old() -> None:
+    """A profile export is the latest state: it wins over every event that is old enough to be sent."""
+    found = persons([said("u", "a", "1", AS_OF - WITHOUT_TIME - 1), said("u", "a", "2", None)])
+    assert shown(found) == [("u", AS_OF - WITHOUT_TIME, '{"a":2}', "{}")]
+
+
+def test_of_one_instant_the_last_received_wins_and_then_the_greater_value() -> None:
+    """So that every order of rows gives one answer."""
+    rows = [said("u", "a", "1", 5, got=9), said("u", "a", "2", 5, got=8), said("u", "a", "3", 5)]
+    assert shown(persons(rows[::-1]))[0][2] == '{"a":1}'
+    assert shown(persons([said("u", "a", "8", 5), said("u", "a", "7", 5)]))[0][2] == '{"a":8}'
+
+
+@pytest.mark.parametrize(
+    ("policy", "written", "once"),
+    [
+        ("fill-only", "{}", '{"a":1,"b":2}'),
+        ("overwrite", '{"a":1}', '{"b":2}'),
+        ("prefix=old_", '{"old_a":1,"old_b":2}', "{}"),
+    ],
+)
+def test_a_policy_says_how_live_profiles_are_met(policy: str, written: str, once: str) -> None:
+    """By default nothing that is there is overwritten."""
+    found = persons([said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], policy=policy)
+    assert [one[2:] for one in shown(found)] == [(written, once)]
+
+
+@pytest.mark.parametrize("text", ["", "prefix", "prefix=", "prefix= ", "fill-only=x", "replace"])
+def test_another_policy_is_refused(text: str) -> None:
+    """With what may be written."""
+    with pytest.raises(UsageError, match="not a profile policy") as raised:
+        parse_policy(text)
+    assert "overwrite" in raised.value.hint
+
+
+def test_properties_go_to_the_id_that_the_person_keeps() -> None:
+    """What was said of a device and of its user meets in one profile, the latest first."""
+    kept = {"d": "u"}
+    rows = [said("d", "a", "1", 9), said("u", "a", "2", 8), said("d", "b", "3", 7), said("x", "a", "4", 1)]
+    found = persons(rows, moves=lambda ids: [kept.get(one, one) for one in ids])
+    assert shown(found) == [("u", 9, '{"a":1,"b":3}', "{}"), ("x", 1, '{"a":4}', "{}")]
+
+
+def test_junk_ids_long_ids_and_unwanted_persons_get_no_profile() -> None:
+    """One profile of `null` would describe thousands of strangers."""
+    counts = PersonCounts()
+    rows = [said(one, "a", "1") for one in ("null", "x" * 201, "n\0", "anonymous-1", "u")]
+    found = persons(rows, counts=counts, wanted=lambda ids: [one == "u" for one in ids])
+    assert [one.distinct_id for one in found] == ["u"]
+    assert counts.left_out == {"junk_person": 1, "long_person": 2, "anonymous_person": 1}
+    assert counts.names == {"a": 1}
+
+
+def test_the_uuid_of_a_profile_changes_with_its_content_alone() -> None:
+    """A later plan that finds the same profile makes the same event."""
+    one, same, other = (persons([said("u", "a", value, at)])[0] for value, at in (("1", 5), ("1", 9), ("2", 5)))
+    assert one.uuid == same.uuid != other.uuid
+
+
+@pytest.mark.parametrize(("dialect", "name"), [("contract", "$identify"), ("posthog", "$set")])
+def test_a_profile_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
+    """One event, which merges nobody."""
+    (person,) = persons([said("u", "a", "1.10", 5_000_000)], policy="fill-only")
+    event = encode_person(person, Encoder("tiny", Options(AS_OF)), dialect)
+    read = json.loads(event)
+    assert (read["event"], read["uuid"], read["timestamp"]) == (name, person.uuid, "1970-01-01T00:00:05Z")
+    assert read["properties"]["distinct_id"] == "u"
+    assert {key for key in read["properties"] if key in ("$set", "$set_once", "$anon_distinct_id")} == {"$set_once"}
+    assert b'"$set_once":{"a":1.10}' in event
+
+
+SAID = st.builds(
+    said,
+    st.sampled_from(["u", "d", "v"]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["1", "2", "3"]),
+    st.one_of(st.none(), st.integers(0, 4)),
+    st.sampled_from([SET, SET, SET_ONCE, UNSET]),
+    st.one_of(st.none(), st.integers(0, 2)),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(SAID, max_size=12), st.randoms(), st.booleans())
+def test_any_order_cut_and_condensing_gives_the_same_profiles(
+    rows: list[Said], chance: random.Random, unsets: bool
+) -> None:
+    """A worker may leave out of its blocks what cannot matter; where nothing is unset, that is most of it."""
+    rows = [one for one in rows if unsets or one.kind != UNSET]
+    shuffled = chance.sample(rows, len(rows))
+    cut = chance.randint(0, len(rows))
+    whole, parted = PersonCounts(), PersonCounts()
+    one_by_one = persons(*([one] for one in rows), counts=whole)
+    assert shown(one_by_one) == shown(persons(shuffled[:cut], shuffled[cut:], counts=parted, unsets=unsets))
+    assert whole == parted
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(SAID, max_size=12), st.booleans())
+def test_final_profiles_are_what_playing_the_history_in_order_gives(rows: list[Said], unsets: bool) -> None:
+    """Against a model: a dictionary to which each row is applied, oldest first."""
+    rows = [one for one in rows if unsets or one.kind != UNSET]
+    ordered = sorted(
+        rows,
+        key=lambda one: (
+            AS_OF - WITHOUT_TIME if one.time is None else one.time,
+            -1 if one.received is None else one.received, one.kind, one.value,
+        ),
+    )  # fmt: skip
+    model: dict[str, dict[str, bytes]] = {}
+    for one in ordered:
+        profile = model.setdefault(one.owner, {})
+        if one.kind == UNSET:
+            profile.pop(one.name, None)
+        elif one.kind == SET or one.name not in profile:
+            profile[one.name] = one.value
+    expected = {owner: {name: json.loads(value) for name, value in profile.items()} for owner, profile in model.items()}
+    found = {
+        one.distinct_id: json.loads(bytes(one.set_once)) for one in persons(rows, policy="fill-only", unsets=unsets)
+    }
+    assert found == {owner: profile for owner, profile in expected.items() if profile}
+
+
+# -- groups --------------------------------------------------------------------------------------------
+
+
+Row = tuple[str, str, int | None, dict[str, bytes]]
+"""Type, key, time and properties of a group as a row tells them."""
+
+
+def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = None) -> list[SealedGroup]:
+    """The groups that come of these rows, each heard by a process of its own."""
+    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
+        found = Groups(database)
+        for type_, key, time, properties in rows:
+            gathering = Gathering(AS_OF - WITHOUT_TIME)
+            gathering.group(GroupUpdate(type_, key, time, {name: Raw(value) for name, value in properties.items()}))
+            found.types.update(gathering.end())
+            found.add(gathering.take().groups)
+        types = choose_types(found.types, wanted)
+        return list(found.final(types, HASHER, counts if counts is not None else GroupCounts()))
+
+
+def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_type_before_all() -> None:
+    """The service numbers types as they arrive, for good."""
+    found = groups(
+        ("team", "t2", 5, {}), ("team", "t1", 5, {}),
+        ("company", "acme", 9, {"plan": b'"pro"'}),
+        ("company", "acme", 8, {"plan": b'"free"'}),
+        ("company", "acme", 11, {}), ("company", "zoo", None, {}),
+    )  # fmt: skip
+    assert [(one.type, one.key, one.time, bytes(one.set)) for one in found] == [
+        ("company", "acme", 11, b'{"plan":"pro"}'),
+        ("team", "t1", 5, b"{}"),
+        ("company", "zoo", AS_OF - WITHOUT_TIME, b"{}"),
+        ("team", "t2", 5, b"{}"),
+    ]
+    again = groups(("company", "acme", 99, {"plan": b"1"}))
+    assert again[0].uuid == found[0].uuid
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (b'{"company":"acme","team":7}', ["company:acme", "team:7"]),
+        (b'{"a":"","b":null,"c":[1],"d":{},"e":true,"f":"\\u00e9"}', ["a:", "f:é"]),
+        (b"[1]", []),
+        (b'"company"', []),
+    ],
+)
+def test_groups_of_an_event_are_read_as_the_service_reads_them(text: bytes, named: list[str]) -> None:
+    """Texts and numbers are keys; nothing else is a group."""
+    gathering = Gathering(AS_OF)
+    gathering.groups(Raw(text), 5)
+    gathering.groups(Raw(text), 7)
+    assert dict(gathering.end()) == {one.partition(":")[0]: 2 for one in named}
+    owners = gathering.take().groups.owner.text.decode()
+    assert owners == "".join(one.replace(":", SEPARATOR, 1) for one in named)
+
+
+def test_what_is_heard_is_handed_over_once_and_before_it_grows_large() -> None:
+    """By the number of things, and by their bytes."""
+    gathering = Gathering(AS_OF, unsets=False)
+    gathering.note(0, "u", 5, None, Note(set={"a": Raw(b"1")}))
+    assert not gathering.full
+    gathering.note(0, "u", 6, None, Note(set={"a": Raw(b'"%b"' % (b"x" * MOST_BYTES))}))
+    assert gathering.full
+    assert len(gathering.take().persons.value.text) > MOST_BYTES
+    assert not gathering.full
+    assert gathering.take().persons.value.text == b""
+    for number in range(MOST_ENTRIES + 1):
+        gathering.note(number, "u", 5, None, Note(user="u", anonymous=str(number)))
+    assert gathering.full
+
+
+@pytest.mark.parametrize(("dialect", "name"), [("contract", "$group_identify"), ("posthog", "$groupidentify")])
+def test_a_group_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
+    """Under the id that the service's own libraries give it."""
+    (group,) = groups(("company", 'a"b', 5_000_000, {"mrr": b"1.10"}))
+    event = encode_group(group, Encoder("tiny", Options(AS_OF)), dialect)
+    read = json.loads(event)
+    assert (read["event"], read["properties"]["distinct_id"]) == (name, '$company_a"b')
+    assert (read["properties"]["$group_type"], read["properties"]["$group_key"]) == ("company", 'a"b')
+    assert b'"$group_set":{"mrr":1.10}' in event
+
+
+def test_five_types_are_taken_by_frequency_then_name() -> None:
+    """The order is shown in the plan."""
+    found = Counter({"b": 2, "a": 2, "c": 9, "d": 1, "e": 1})
+    types = choose_types(found)
+    assert types == (("c", "a", "b", "d", "e"), ())
+    assert group_types_gate(types, found, named=False) is None
+
+
+def test_six_types_stop_the_plan_until_they_are_chosen() -> None:
+    """The sixth would vanish without a word."""
+    found = Counter(dict.fromkeys("abcdef", 1))
+    gate = group_types_gate(choose_types(found), found, named=False)
+    assert gate is not None
+    assert (gate.name, gate.level) == ("group_types", "stop")
+    assert "6 group types" in gate.detail
+    assert "--group-types" in gate.detail
+    types = choose_types(found, ["f", "a", "new"])
+    assert types == (("f", "a", "new"), ("b", "c", "d", "e"))
+    gate = group_types_gate(types, found, named=True)
+    assert gate is not None
+    assert (gate.level, gate.detail) == (
+        "warning",
+        "--group-types leaves out b (1 row), c (1 row), d (1 row), e (1 row)",
+    )
+
+
+@pytest.mark.parametrize("wanted", [list("abcdef"), ["a", "a"], ["a", ""]])
+def test_a_choice_of_types_that_cannot_be_is_refused(wanted: list[str]) -> None:
+    """More than five, one twice, or none."""
+    with pytest.raises(UsageError, match="--group-types"):
+        choose_types(Counter("ab"), wanted)
+
+
+def test_groups_without_a_place_are_counted() -> None:
+    """Of a type that was not chosen, with a key that names nobody, or one that the service would cut."""
+    counts = GroupCounts()
+    rows: list[Row] = [("a", "1", 1, {}), ("b", "1", 1, {}), ("a", "null", 1, {}), ("a", "x" * 200, 1, {})]
+    assert [one.key for one in groups(*rows, wanted=["a"], counts=counts)] == ["1"]
+    assert (counts.groups, counts.left_out) == (1, {"junk_group": 1, "long_group": 1, "other_type": 1})
+
+
+# -- who gets a profile --------------------------------------------------------------------------------
+
+
+def identified(
+    place: Path, events: Sequence[tuple[str, bool]], joined: Sequence[str]
+) -> tuple[Identified, ProfileCounts]:
+    """The table of these events: (id, whether it is a user's)."""
+    seen = [SeenId(hash_id(one), user=user) for one, user in events]
+    ids = IdFold(place / "ids", at_once=2)
+    for some in (seen[:2], seen[2:]):
+        ids.add(id_columns(some))
+    hashed = np.array([hash_id(one) for one in joined], np.uint64)
+    counts = seal_identified(place / "identified", ids.folded(), hashed)
+    return Identified(place / "identified"), counts
+
+
+def test_users_and_who_is_joined_to_them_are_identified_and_nobody_else(tmp_path: Path) -> None:
+    """One event that names an id as a user's is enough; ids without events are in the table, not in the counts."""
+    events = [("u", False), ("a", False), ("u", True), ("a", False), ("d", False)]
+    table, counts = identified(tmp_path, events, ["d", "quiet"])
+    assert table.holds(["u", "a", "d", "quiet", "other"]).tolist() == [True, False, True, True, False]
+    assert counts == ProfileCounts(identified_ids=2, anonymous_ids=1, identified_events=3, anonymous_events=2)
+
+
+def test_an_export_without_users_has_an_empty_table(tmp_path: Path) -> None:
+    """Every person is anonymous then."""
+    table, counts = identified(tmp_path, [("a", False)], [])
+    assert (len(table), table.holds(["a"]).tolist(), counts) == (0, [False], (0, 1, 0, 1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())), st.lists(st.sampled_from("abcdef")), st.randoms())
+def test_the_table_does_not_depend_on_the_order_of_events(
+    events: list[tuple[str, bool]], joined: list[str], chance: random.Random
+) -> None:
+    """Byte for byte."""
+    with TemporaryDirectory() as one, TemporaryDirectory() as other:
+        before, after = (
+            identified(Path(one), events, joined),
+            identified(Path(other), chance.sample(events, len(events)), joined),
+        )
+        assert (Path(one) / "identified").read_bytes() == (Path(other) / "identified").read_bytes()
+        assert before[1] == after[1]
+        assert {name for name, held in zip("abcdef", before[0].holds("abcdef"), strict=True) if held} == {
+            *joined, *(name for name, user in events if user)
+        }  # fmt: skip

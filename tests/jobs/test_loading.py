@@ -1,0 +1,184 @@
+"""The job file: the documented keys, and errors that name the place and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import JobError, MappingError, UsageError
+from pipeline.jobs import load_job
+from pipeline.mapper import load as load_mapping
+from pipeline.timestamps import DAY, HOUR
+from tests.support.jobs import write_job
+
+WHOLE = """\
+job: nightly-mixpanel
+source: exports/{date:%Y/%m/%d}/*.jsonl.gz     # relative to the job file
+mapping: mixpanel
+timezone: America/New_York
+window: day
+window_timezone: UTC
+from: 2024-01-01
+lag: 49h
+lookback: 2
+collapse: none
+persons: {properties: none}
+merges: hold
+to: us
+state: state/nightly-mixpanel
+missing: wait
+gates: {max_rejects: 0.1%}
+rate: 5000
+"""
+LEAST = """\
+job: a
+source: "{date:%Y%m%d}"
+mapping: mixpanel
+from: 2024-01-01
+persons: {properties: none}
+to: http://127.0.0.1:1
+"""
+
+
+def loaded(folder: Path, text: str) -> object:
+    """The job of a text."""
+    path = folder / "job.yaml"
+    path.write_text(text, "utf-8")
+    return load_job(path)
+
+
+def test_every_documented_key_is_understood(tmp_path: Path) -> None:
+    """The example of the documentation, whole."""
+    (tmp_path / "job.yaml").write_text(WHOLE, "utf-8")
+    job = load_job(tmp_path / "job.yaml")
+    assert (job.name, job.mapping, job.zones, job.to) == (
+        "nightly-mixpanel",
+        "mixpanel",
+        (("America/New_York", ""),),
+        "us",
+    )
+    assert (job.calendar.kind, job.calendar.zone, job.first.label, job.until) == ("day", "UTC", "2024-01-01", None)
+    assert (job.lag, job.lookback, job.collapse, job.most_merges) == (49 * HOUR, 2, False, None)
+    assert (job.missing, job.max_rejects, job.key_conflicts, job.rate) == ("wait", "0.1%", False, 5000)
+    assert job.state == tmp_path / "state/nightly-mixpanel"
+    assert job.source.at(job.first.wall) == "exports/2024/01/01/*.jsonl.gz"
+
+
+def test_what_a_job_does_not_say_is_the_careful_choice(tmp_path: Path) -> None:
+    """49 hours of lag, no lookback, no rejects, merges held."""
+    (tmp_path / "job.yaml").write_text(LEAST, "utf-8")
+    job = load_job(tmp_path / "job.yaml")
+    assert (job.lag, job.lookback, job.missing, job.max_rejects) == (49 * HOUR, 0, "wait", "0")
+    assert (job.most_merges, job.collapse, job.rate, job.calendar.zone) == (None, False, None, "UTC")
+    assert (job.state, job.key_conflicts) == (tmp_path / "state/a", False)
+    (tmp_path / "job.yaml").write_text(LEAST + "gates: {key_conflicts: allow}\n", "utf-8")
+    accepting = load_job(tmp_path / "job.yaml")
+    assert (accepting.max_rejects, accepting.key_conflicts) == ("0", True)
+
+
+def test_the_other_spellings(tmp_path: Path) -> None:
+    """Zones that changed, hours, merges up to a number, days of lag, an end, a mapping beside the job file."""
+    (tmp_path / "mine.yaml").write_text(
+        "format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /e\ndistinct_id: /d\ntime: {from: /t, unit: s}\n"
+    )
+    path = write_job(
+        tmp_path,
+        "eu",
+        source="x/{date:%Y%m%d%H}.gz",
+        window="hour",
+        from_="2024-01-01T05",
+        until="2024-01-01T07",
+        lag="3d",
+        merges="{up-to: 20}",
+        timezone="[America/New_York, Europe/Berlin@2021-03-01]",
+        mapping="mine.yaml",
+        set="",
+    )
+    job = load_job(path)
+    assert (job.first.label, job.until and job.until.label, job.lag) == ("2024-01-01T05", "2024-01-01T07", 3 * DAY)
+    assert (job.most_merges, job.mapping) == (20, str(tmp_path / "mine.yaml"))
+    assert job.zones == (("America/New_York", ""), ("Europe/Berlin", "2021-03-01"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "says", "hint"),
+    [
+        ("lookback: 2", "loockback: 2", "9:1", "a job has no key 'loockback'", "did you mean 'lookback'?"),
+        ("lookback: 2", "lookback: -1", "9:11", "not a whole number from 0", "write"),
+        ("lookback: 2", "lookback: [1]", "9:11", "takes a text", ""),
+        ("lag: 49h", "lag: 2h", "8:6", "under 48 hours old", "write 48h or more"),
+        ("lag: 49h", "lag: 2 days", "8:6", "not a length of time", "such as 49h"),
+        ("window: day", "window: daily", "5:9", "cannot be 'daily'", "did you mean 'day'?"),
+        ("window_timezone: UTC", "window_timezone: Berlin", "6:18", "no time zone 'Berlin'", "'Europe/Berlin'"),
+        ("timezone: America/New_York", "timezone: [Mars]", "4:12", "no time zone 'Mars'", ""),
+        ("from: 2024-01-01", "from: 2024-13-01", "7:7", "not a day", "write 2024-01-31"),
+        ("from: 2024-01-01", "from: 2024-01-01\nuntil: 2024-01-01", "8:8", "would have no window", "first window"),
+        ("collapse: none", "collapse: all", "10:11", "cannot be 'all'", "none, identical"),
+        ("{properties: none}", "{properties: all}", "11:23", "cannot be 'all'", "none, final"),
+        ("{properties: none}", "{property: none}", "11:11", "no key 'property'", "did you mean 'properties'?"),
+        ("{properties: none}", "none", "11:10", "takes a table", ""),
+        ("merges: hold", "merges: all", "12:9", "cannot be 'all'", "hold"),
+        ("merges: hold", "merges: {up-to: some}", "12:17", "not a whole number", "write"),
+        ("to: us", "to: mars", "13:5", "not a target", "us, eu"),
+        ("missing: wait", "missing: skip", "15:10", "cannot be 'skip'", "wait, done, stop"),
+        ("0.1%", "a few", "16:22", "not a number or a percentage", "0.1%"),
+        ("rate: 5000", "rate: 0", "17:7", "not a whole number from 1", "write"),
+        ("mapping: mixpanel", "mapping: mixpannel", "3:10", "no mapping 'mixpannel'", "did you mean 'mixpanel'?"),
+        ("{date:%Y/%m/%d}", "{date:%Y}", "2:9", "several days would have the same path", "{date:%Y/%m/%d}"),
+        ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is no name", "letters"),
+        ("rate: 5000", "rate: 5000\nexclude_ids: gone.txt", "18:14", "there is no file", "relative to the job file"),
+        ("to: us\n", "", "1:1", "a job lacks 'to'", "us, eu or a URL"),
+        ("job: nightly-mixpanel", "job: a\njob: b", "2:1", "stands here twice", "keep one"),
+        ("rate: 5000", "rate: *fast", "17:7", "anchors and aliases", ""),
+        ("rate: 5000", "rate: {", "18:1", "not YAML", "indentation"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_place_and_what_to_write(
+    tmp_path: Path, old: str, new: str, place: str, says: str, hint: str
+) -> None:
+    """File, line and column; the nearest word where there is one."""
+    assert old in WHOLE
+    with pytest.raises(JobError) as caught:
+        loaded(tmp_path, WHOLE.replace(old, new))
+    error = caught.value
+    assert f"{error.line}:{error.column}" == place
+    assert says in error.message
+    assert hint in error.hint
+    assert error.message.endswith(f"at {tmp_path / 'job.yaml'}:{place}")
+
+
+def test_an_empty_file_and_a_missing_one_say_what_to_do(tmp_path: Path) -> None:
+    """Neither is a traceback."""
+    with pytest.raises(JobError, match="a job is empty"):
+        loaded(tmp_path, "")
+    with pytest.raises(UsageError, match="cannot read the job file"):
+        load_job(tmp_path / "none.yaml")
+    with pytest.raises(UsageError, match="cannot read the job file"):
+        load_job(tmp_path)
+
+
+def test_an_error_in_the_mapping_names_the_mapping(tmp_path: Path) -> None:
+    """Its own place, not the job file's."""
+    (tmp_path / "mine.yaml").write_text("format: backcast.mapping/1\ntool: shop\nevnt: /e\n")
+    with pytest.raises(MappingError, match=r"mine\.yaml:3:1"):
+        load_job(write_job(tmp_path, "eu", mapping="mine.yaml"))
+
+
+def test_promoted_properties_are_never_final_in_a_job(tmp_path: Path) -> None:
+    """Neither by the job's own word nor by its mapping's: a window that comes late would overwrite newer values."""
+    said = LEAST.replace("{properties: none}", "{properties: none, promoted: final}")
+    with pytest.raises(JobError, match="would overwrite newer ones"):
+        loaded(tmp_path, said)
+    assert loaded(tmp_path, said.replace("promoted: final", "promoted: leave"))
+    mapping = load_mapping("generic").text.replace("\nproperties:\n", "\npersons: {promoted: final}\nproperties:\n")
+    (tmp_path / "own.yaml").write_text(mapping, "utf-8")
+    with pytest.raises(JobError, match=r"own\.yaml says `promoted: final`"):
+        loaded(tmp_path, LEAST.replace("mapping: mixpanel", "mapping: own.yaml"))
+
+
+def test_a_job_that_is_nested_too_deeply_is_told_with_its_place(tmp_path: Path) -> None:
+    """Before a parser's own limits end it, or make it take long."""
+    with pytest.raises(JobError, match="nested more than 32 levels deep") as caught:
+        loaded(tmp_path, f"job: {'[' * 50_000}{']' * 50_000}\n")
+    assert (caught.value.line, caught.value.exit_code) == (1, 2)

@@ -1,0 +1,89 @@
+"""Files that come late, come again or change: a job reads them again, and sends only what is new."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.local_service import LocalService
+from tests.support.jobs import KEYS, code, counts, days, outcomes, put, row, run, sent_once, write_job
+
+pytestmark = pytest.mark.slow
+
+
+def test_of_a_late_part_only_what_is_new_is_sent(tmp_path: Path) -> None:
+    """Rows that an earlier window settled are counted, wherever they stand now; other parts are not read again."""
+    rows = days(tmp_path, 1, 2, 3, 4)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, lookback="2")
+        run(job)
+        put(tmp_path, 4, [row(4, 3), row(1, 3), row(4, 50)], "late.jsonl")
+        done = run(job)
+        assert outcomes(done) == {"2024-01-04": "done"}
+        assert counts(job)[-1] == ("2024-01-04", "done", 1, 2)
+        assert done.windows[0].attempt is not None
+        assert (done.windows[0].attempt.rows, done.windows[0].attempt.parts) == (3, 1)
+        assert sent_once(service, [*rows, row(4, 50)])
+        assert run(job).windows == []
+
+
+def test_of_a_changed_part_only_what_is_new_is_sent(tmp_path: Path) -> None:
+    """Also where a row says something else now: what was sent cannot be changed, and is counted."""
+    rows = days(tmp_path, 1, 2, 3, 4)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, lookback="1")
+        run(job)
+        put(tmp_path, 4, [row(4, 0), row(4, 1, plan="other"), row(4, 60)])
+        assert outcomes(run(job)) == {"2024-01-04": "done"}
+        plan = json.loads((tmp_path / "state/nightly/windows/2024-01-04/plan-2/plan.json").read_text())
+        assert plan["skips"] == {"already_settled": 2}
+        assert plan["warnings"]["changed_since_settled"] == 1
+        assert sent_once(service, [*rows, row(4, 60)])
+
+
+def test_a_part_that_was_only_touched_or_renamed_is_not_read_again(tmp_path: Path) -> None:
+    """Its digest tells."""
+    days(tmp_path, 1, 2, 3, 4)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, lookback="9")
+        run(job)
+        os.utime(tmp_path / "exports/2024/01/04/a.jsonl", (1, 1))
+        (tmp_path / "exports/2024/01/03/a.jsonl").rename(tmp_path / "exports/2024/01/03/b.jsonl")
+        assert run(job).windows == []
+
+
+def test_a_part_beyond_the_lookback_is_left_alone(tmp_path: Path) -> None:
+    """Only the last windows that are done are looked at again."""
+    days(tmp_path, 1, 2, 3, 4)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, lookback="2")
+        run(job)
+        put(tmp_path, 2, [row(2, 90)], "late.jsonl")
+        put(tmp_path, 3, [row(3, 90)], "late.jsonl")
+        assert list(outcomes(run(job))) == ["2024-01-03"]
+
+
+def test_rows_that_two_windows_hold_are_sent_by_the_first(tmp_path: Path) -> None:
+    """Exports overlap at midnight."""
+    rows = [row(1, number) for number in range(20)]
+    put(tmp_path, 1, rows[:15])
+    put(tmp_path, 2, rows[10:])
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-03")
+        run(job)
+        assert counts(job) == [("2024-01-01", "done", 15, 0), ("2024-01-02", "done", 5, 5)]
+        assert sent_once(service, rows)
+
+
+def test_a_window_whose_rows_are_all_settled_is_done(tmp_path: Path) -> None:
+    """Nothing to send is no failure of a job."""
+    rows = days(tmp_path, 1)
+    put(tmp_path, 2, rows)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-03")
+        assert code(run(job)) == 0
+        assert counts(job)[-1] == ("2024-01-02", "done", 0, 10)
+        assert run(job).windows == []

@@ -1,0 +1,180 @@
+"""One run of a job at a time; trying one, looking at it, ending it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import Busy
+from pipeline.jobs.windows import Watching, WindowRun
+from pipeline.ledger import hold, release
+from pipeline.local_service import LocalService
+from tests.support.deliveries import KEY
+from tests.support.jobs import KEYS, Process, code, days, outcomes, put, row, run, sent_once, write_job
+
+pytestmark = pytest.mark.slow
+
+
+# -- one at a time ---------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_says_who_holds_the_job(tmp_path: Path) -> None:
+    """Exit 2; nothing is planned."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url)
+        (tmp_path / "state/nightly").mkdir(parents=True)
+        lock = hold(tmp_path / "state/nightly/job", "a test")
+        try:
+            with pytest.raises(Busy, match=f"another run holds the job nightly: process {os.getpid()} "):
+                run(job)
+        finally:
+            release(lock)
+        assert service.count() == 0
+
+
+def test_two_processes_at_once_send_everything_once(tmp_path: Path) -> None:
+    """The second one is turned away, or finds everything done."""
+    rows = days(tmp_path, 1, 2, 3, 4)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url)
+        runs = [Process(job), Process(job)]
+        codes = sorted(one.ended()[0] for one in runs)
+        assert codes in ([0, 2], [0, 0])
+        assert sent_once(service, rows)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("to", "http://127.0.0.1:9"), ("window_timezone", "Asia/Tokyo"), ("job", "other")]
+)
+def test_a_state_is_good_for_one_target_and_one_calendar(tmp_path: Path, key: str, value: str) -> None:
+    """What it knows is settled is not settled elsewhere."""
+    from pipeline.errors import UsageError
+
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, state="kept"))
+        given = {"to": service.url, "state": "kept"} | {key: value}
+        with pytest.raises(UsageError, match="belongs to the"):
+            run(write_job(tmp_path, **given))
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    """The key is looked at as `apply` does, in a dry run too: exit 2, no folder."""
+    job = write_job(tmp_path, "us")
+    for key in ("abc", "phx_0123456789"):
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", key)
+        assert call("run", job, *(["--dry-run"] if dry else [])).code == 2
+    assert not (tmp_path / "state").exists()
+
+
+# -- trying, looking, stopping ---------------------------------------------------------------------------------
+
+
+def test_a_dry_run_sends_nothing_and_leaves_no_trace(tmp_path: Path) -> None:
+    """It counts what a run would send, what earlier windows of the same run would settle included."""
+    rows = days(tmp_path, 1, 2)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-04", missing="done")
+        run(job, datetime(2024, 1, 4, 12, tzinfo=UTC))
+        put(tmp_path, 2, [*rows, row(2, 80)])
+        put(tmp_path, 3, [row(2, 80), row(3, 1)])
+        before = {path: path.stat().st_mtime_ns for path in (tmp_path / "state").rglob("*") if path.suffix != "-shm"}
+        done = run(job, dry_run=True)
+        assert {one.window: one.attempt and one.attempt.events for one in done.windows} == {
+            "2024-01-02": 11, "2024-01-03": 1,
+        }  # fmt: skip
+        after = {path: path.stat().st_mtime_ns for path in (tmp_path / "state").rglob("*") if path.suffix != "-shm"}
+        assert (set(outcomes(done).values()), before, service.count()) == ({"planned"}, after, 10)
+
+
+def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> None:
+    """A gate that would stop a window is exit 4 all the same."""
+    put(tmp_path, 1, [row(1, 1, distinct_id="")])
+    job = write_job(tmp_path, "http://127.0.0.1:9", until="2024-01-02")
+    done = run(job, dry_run=True)
+    assert (outcomes(done), code(done)) == ({"2024-01-01": "stopped"}, 4)
+    assert not (tmp_path / "state").exists()
+
+
+def test_an_end_that_somebody_asks_for_comes_between_two_windows(tmp_path: Path) -> None:
+    """Exit 130; the next run goes on."""
+    rows = days(tmp_path, 1, 2, 3, 4)
+    interrupted = threading.Event()
+
+    def ended(window: WindowRun) -> None:
+        interrupted.set()
+
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url)
+        done = run(job, interrupted=interrupted, watching=Watching(ended=ended))
+        assert (list(outcomes(done)), code(done)) == (["2024-01-01"], 130)
+        assert code(run(job)) == 0
+        assert sent_once(service, rows)
+
+
+def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path) -> None:
+    """Planning is given up at once: nothing was at stake."""
+    rows = days(tmp_path, 1)
+    interrupted = threading.Event()
+
+    def reading(window: str) -> AbstractContextManager[object]:
+        interrupted.set()
+        return nullcontext(lambda rows, length: None)
+
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02")
+        done = run(job, interrupted=interrupted, watching=Watching(reading=reading))  # type: ignore[arg-type]
+        assert (code(done), service.count()) == (130, 0)
+        assert not (tmp_path / "state/nightly/windows/2024-01-01/plan-1/plan.json").exists()
+        assert code(run(job)) == 0
+        assert sent_once(service, rows)
+
+
+def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Path) -> None:
+    """For logs; `--json` for programs; an error is two lines."""
+    days(tmp_path, 1, 4)
+    put(tmp_path, 3, [row(3, 1, distinct_id="")])
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url)
+        code, said, told = Process(job).ended()
+        assert code == 4
+        assert [line.split(":")[0] for line in said.splitlines()] == [
+            "2024-01-01 done", "2024-01-02 waiting", "2024-01-03 stopped", "2024-01-04 done",
+        ]  # fmt: skip
+        assert [line.split(":")[0] for line in told.splitlines()] == ["Error", "Try"]
+        assert "plan-1/report.html" in told
+        code, said, _ = Process(job, "--json").ended()
+        found = json.loads(said)
+        assert (found["format"], found["exit_code"], code) == ("backcast.run/1", 4, 4)
+        assert [one["outcome"] for one in found["windows"]] == ["waiting", "stopped"]
+        code, said, told = Process(job, "--history").ended()
+        assert (code, told) == (0, "")
+        assert said.splitlines()[-1] == "Job nightly: 2 done, 1 waiting, 1 stopped, 0 open."
+        assert re.findall(r"^ *(2024-\S+)", said, re.M) == [
+            "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03", "2024-01-04",
+        ]  # fmt: skip
+        history = json.loads(Process(job, "--history", "--json").ended()[1])
+        assert history["format"] == "backcast.history/1"
+        assert history["attempts"][0]["events"] == {"made": 10, "accepted": 10, "refused": 0, "already_settled": 0}
+        assert [one["state"] for one in history["windows"]] == ["done", "waiting", "stopped", "done"]
+
+
+def test_no_file_of_a_job_holds_the_key(tmp_path: Path) -> None:
+    """Neither state nor plans nor ledgers."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url))
+    held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert held == []

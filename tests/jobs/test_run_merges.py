@@ -1,0 +1,246 @@
+"""Merges of a job: a window knows what all others saw of its ids, so windows merge what one plan would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.identity.links import SealedLink
+from pipeline.jobs import load_job, read_history, state_file
+from pipeline.local_service import LocalService
+from pipeline.plan.directory import Directory, read_lines
+from tests.support.deliveries import COLUMNS
+from tests.support.jobs import KEYS, code, outcomes, put, row, run, write_job
+
+pytestmark = pytest.mark.slow
+
+SET = "{" + ", ".join(f"{name}: {name}" for name in (*COLUMNS, "anonymous_id")) + "}"
+UP_TO = {"merges": "{up-to: 1000}", "set": SET}
+NUMBERS = count()
+
+
+def alone(day: int, device: str, hour: int = 10) -> dict[str, Any]:
+    """A device's event before anybody knows whose it is."""
+    return both(day, "", device, hour)
+
+
+def both(day: int, user: str, device: str, hour: int = 10) -> dict[str, Any]:
+    """A user's event on a device; on none where that is ""."""
+    return row(
+        day, next(NUMBERS), distinct_id=user, anonymous_id=device, timestamp=f"2024-01-{day:02d}T{hour:02d}:00:00Z"
+    )
+
+
+def plans(folder: Path) -> list[Path]:
+    """The plans of a job's windows."""
+    return sorted((folder / "state/nightly/windows").glob("*/plan-*"))
+
+
+def links(*directories: Path) -> list[tuple[str, str, str]]:
+    """The merges of some plans: (the id that stays, the other, the date)."""
+    found = [link for one in directories for link in read_lines(Directory(one).identities, SealedLink)]
+    return sorted((link.distinct_id, link.other, _date(link.time)) for link in found)
+
+
+def _date(time: int) -> str:
+    from pipeline.timestamps import format_utc
+
+    return format_utc(time)
+
+
+def decisions(directory: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    """What a plan decided on each pair, and why."""
+    rows = pq.read_table(directory / "identities.parquet").to_pylist()
+    return {(one["anonymous_id"], one["user_id"]): (one["decision"], one["reason"]) for one in rows}
+
+
+def persons(service: LocalService, mark: str = "") -> set[frozenset[str]]:
+    """Who is who at the service, of ids that begin so."""
+    return {frozenset(one.distinct_ids) for one in service.persons() if one.distinct_ids[0].startswith(mark)}
+
+
+# -- what one window sees and another needs --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["alone", "paired"])
+def test_a_device_alone_in_one_window_and_with_its_user_in_another_is_merged(tmp_path: Path, first: str) -> None:
+    """Whichever comes first; the merge is dated just before the first event of either, which lies in the first."""
+    rows = [alone, lambda day, device: both(day, "ann", device)]
+    for day, make in zip((1, 3), rows if first == "alone" else rows[::-1], strict=True):
+        put(tmp_path, day, [make(day, "phone")])
+    put(tmp_path, 2, [both(2, "bob", "")])
+    with LocalService(keys=KEYS) as service:
+        assert code(run(write_job(tmp_path, service.url, until="2024-01-04", **UP_TO))) == 0
+        assert persons(service) == {frozenset({"ann", "phone"}), frozenset({"bob"})}
+    assert links(*plans(tmp_path)) == [("ann", "phone", "2024-01-01T09:59:59.999Z")]
+    assert links(plans(tmp_path)[-1]) != []
+
+
+def test_a_device_that_is_never_alone_in_any_window_is_not_merged(tmp_path: Path) -> None:
+    """A server's id that changes with every call has nothing to join."""
+    for day in (1, 2, 3):
+        put(tmp_path, day, [both(day, "ann", "call")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-04", **UP_TO))
+    assert links(*plans(tmp_path)) == []
+    assert decisions(plans(tmp_path)[-1]) == {("call", "ann"): ("refused", "never_alone")}
+
+
+def test_the_first_user_of_a_device_is_the_first_of_all_windows(tmp_path: Path) -> None:
+    """Though the merge was not to be made yet when that user was seen."""
+    put(tmp_path, 1, [both(1, "ann", "tablet")])
+    put(tmp_path, 2, [both(2, "bob", "tablet"), alone(2, "tablet")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-03", **UP_TO))
+        assert persons(service) == {frozenset({"ann", "tablet"}), frozenset({"bob"})}
+
+
+def test_a_kiosk_stays_refused_when_one_user_more_comes_along(tmp_path: Path) -> None:
+    """A window of its own shows one user; all of them are counted."""
+    put(tmp_path, 1, [alone(1, "kiosk"), *(both(1, f"user-{number}", "kiosk") for number in range(51))])
+    put(tmp_path, 2, [both(2, "ann", "kiosk")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-03", **UP_TO))
+    assert links(*plans(tmp_path)) == []
+    assert decisions(plans(tmp_path)[1])["kiosk", "ann"] == ("refused", "too_many_users")
+
+
+def test_an_id_that_was_a_users_is_no_device_later(tmp_path: Path) -> None:
+    """An earlier window says so."""
+    put(tmp_path, 1, [both(1, "1001", "")])
+    put(tmp_path, 2, [both(2, "ann", "1001")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-03", **UP_TO))
+    assert decisions(plans(tmp_path)[1]) == {("1001", "ann"): ("refused", "user_as_device")}
+
+
+def test_what_a_lost_state_knew_of_ids_is_made_again(tmp_path: Path) -> None:
+    """From the tables beside the plans."""
+    put(tmp_path, 1, [alone(1, "phone"), both(1, "bob", "tablet")])
+    put(tmp_path, 2, [both(2, "ann", "phone"), alone(2, "tablet")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-02", **UP_TO))
+        for file in (tmp_path / "state/nightly").glob("state.sqlite*"):
+            file.unlink()
+        assert code(run(write_job(tmp_path, service.url, until="2024-01-03", **UP_TO))) == 0
+        assert persons(service) == {frozenset({"ann", "phone"}), frozenset({"bob", "tablet"})}
+
+
+def test_a_dry_run_knows_what_earlier_windows_saw(tmp_path: Path) -> None:
+    """Those that were sent, and those that it only tries."""
+    put(tmp_path, 1, [alone(1, "phone")])
+    put(tmp_path, 2, [alone(2, "tablet")])
+    put(tmp_path, 3, [both(3, "ann", "phone"), both(3, "ann", "tablet")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-02", **UP_TO))
+        done = run(write_job(tmp_path, service.url, until="2024-01-04", **UP_TO), dry_run=True)
+        assert [one.attempt and one.attempt.events for one in done.windows] == [1, 2 + 2]
+
+
+# -- held, and let go ------------------------------------------------------------------------------------------
+
+
+def merging(number: int) -> dict[str, object]:
+    """A row of a device: half of them from before its person is known, half with both."""
+    return row(1, number) | {"anonymous_id": f"device-{number % 7}"} | ({"distinct_id": ""} if number % 14 < 7 else {})
+
+
+@pytest.mark.parametrize(
+    ("merges", "sent", "outcome"), [("hold", 0, "done"), ("{up-to: 7}", 7, "done"), ("{up-to: 6}", 0, "stopped")]
+)
+def test_merges_are_held_or_sent_up_to_a_number(tmp_path: Path, merges: str, sent: int, outcome: str) -> None:
+    """Held ones are counted; one that a window sent is not sent by the next."""
+    put(tmp_path, 1, [merging(number) for number in range(14)])
+    put(tmp_path, 2, [merging(number) for number in range(14, 28)])
+    with LocalService(keys=KEYS) as service:
+        # An address that nobody takes for this machine's: `up-to` is the approval that apply asks for there.
+        to = service.url.replace("127.0.0.1", "0.0.0.0")
+        job = write_job(tmp_path, to, until="2024-01-03", set=SET, merges=merges)
+        assert outcomes(run(job)) == {"2024-01-01": outcome, "2024-01-02": outcome}
+        found = service.select("select count(*), count(distinct uuid) from raw_events where event = '$identify'")
+        assert found == [(sent, sent)]
+        _, attempts = read_history(state_file(load_job(job).state))
+        assert [one.held for one in attempts] == [7 if merges == "hold" else 0] * 2
+
+
+def test_merges_that_were_held_are_sent_once_the_job_lets_them(tmp_path: Path) -> None:
+    """By the next window, though their ids do not come again; and never a second time."""
+    put(tmp_path, 1, [merging(number) for number in range(14)])
+    put(tmp_path, 2, [both(2, "bob", "")])
+    put(tmp_path, 3, [both(3, "bob", "")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-02", set=SET, merges="hold"))
+        assert len(persons(service)) == 14
+        run(write_job(tmp_path, service.url, until="2024-01-03", **UP_TO))
+        assert len(persons(service)) == 7 + 1
+        assert len(decisions(plans(tmp_path)[1])) == 7
+        run(write_job(tmp_path, service.url, until="2024-01-04", **UP_TO))
+        assert (links(plans(tmp_path)[2]), decisions(plans(tmp_path)[2])) == ([], {})
+
+
+# -- against one plan over everything --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one_service() -> Iterator[LocalService]:
+    """One for all examples: their ids differ."""
+    with LocalService(keys=KEYS) as service:
+        yield service
+
+
+SEEN = st.tuples(
+    st.integers(1, 4), st.sampled_from(["", "u0", "u1", "u2"]), st.sampled_from(["", "d0", "d1", "d2"]),
+    st.integers(0, 23),
+).filter(lambda seen: seen[1] or seen[2])  # fmt: skip
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.lists(SEEN, min_size=1, max_size=14))
+def test_windows_merge_what_one_plan_would(
+    one_service: LocalService, tmp_path_factory: pytest.TempPathFactory, seen: Sequence[tuple[int, str, str, int]]
+) -> None:
+    """One plan over all of them that knows what they settled finds nothing more to merge; one that knows nothing comes
+    to the same persons, but where a device had another user first, as far as the windows before could know."""
+    folder, mark = tmp_path_factory.mktemp("job"), f"{next(NUMBERS)}-"
+    for day in sorted({day for day, *_ in seen}):
+        mine = [(user and mark + user, device and mark + device, hour) for at, user, device, hour in seen if at == day]
+        put(folder, day, [both(day, *one) for one in mine])
+    job = write_job(folder, one_service.url, missing="done", **UP_TO)
+    assert code(run(job)) == 0
+    landed = persons(one_service, mark)
+    windows = plans(folder)
+    after = whole(folder, "after", windows)
+    assert (links(folder / "after"), after.events.phases["identities"]) == ([], 0)
+    whole(folder, "fresh", [])
+    expected = joined(links(folder / "fresh"), landed)
+    if landed != expected:
+        settled_first = {pair for pair, (_, reason) in decisions(folder / "after").items() if reason == "settled"}
+        would_be = {
+            pair
+            for pair, (decision, _) in decisions(folder / "fresh").items()
+            if decision == "conflict" or decision == "refused"
+        }
+        assert settled_first & would_be
+
+
+def whole(folder: Path, name: str, earlier: Sequence[Path]) -> pipeline.Plan:
+    """One plan over all windows."""
+    return pipeline.plan_export(
+        folder / "exports", folder / name, mapping="generic", timezone="UTC", earlier=earlier, workers=0,
+        settings={column: column for column in (*COLUMNS, "anonymous_id")}, person_properties="none",
+    )  # fmt: skip
+
+
+def joined(found: Sequence[tuple[str, str, str]], ids: set[frozenset[str]]) -> set[frozenset[str]]:
+    """The persons that links make of ids, star by star."""
+    stays = {other: kept for kept, other, _ in found}
+    everyone = {one for person in ids for one in person}
+    return {frozenset(one for one in everyone if stays.get(one, one) == kept) for kept in everyone - stays.keys()}

@@ -1,0 +1,102 @@
+"""Profiles in a job: snapshots of them, window by window, fill what is empty and overwrite nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.identity.persons import SealedPerson
+from pipeline.local_service import LocalService
+from pipeline.plan.directory import Directory, read_lines
+from tests.support.jobs import KEYS, code, outcomes, put, run, write_job
+
+pytestmark = pytest.mark.slow
+
+FINAL = {"mapping": "mixpanel", "set": "", "persons": "{properties: final}", "missing": "done"}
+NUMBERS = count()
+Snapshot = dict[str, dict[str, Any]]
+
+
+def snapshot(folder: Path, day: int, people: Snapshot) -> None:
+    """The profiles of a day, one a line."""
+    put(folder, day, [{"$distinct_id": one, "$properties": said} for one, said in people.items()])
+
+
+def profiles(service: LocalService, mark: str = "") -> Snapshot:
+    """What the service says of the persons whose ids begin so."""
+    return {one.distinct_ids[0]: one.properties for one in service.persons() if one.distinct_ids[0].startswith(mark)}
+
+
+def test_a_snapshot_fills_in_what_earlier_ones_did_not_say(tmp_path: Path) -> None:
+    """What was said once stays; a profile that says nothing new is not sent again."""
+    snapshot(tmp_path, 1, {"ann": {"plan": "free"}, "bob": {"plan": "free"}})
+    snapshot(tmp_path, 2, {"ann": {"plan": "paid", "town": "Bonn"}, "bob": {"plan": "free"}})
+    with LocalService(keys=KEYS) as service:
+        done = run(write_job(tmp_path, service.url, **FINAL))
+        assert code(done) == 0
+        assert [one.attempt and one.attempt.sent for one in done.windows[:2]] == [2, 1]
+        assert profiles(service) == {"ann": {"plan": "free", "town": "Bonn"}, "bob": {"plan": "free"}}
+
+
+def test_a_window_that_holds_events_is_stopped(tmp_path: Path) -> None:
+    """What events say of a person changes from window to window, and the oldest word would stay: exit 4, two lines."""
+    put(tmp_path, 1, [
+        {"$distinct_id": "ann", "$properties": {"plan": "free"}},
+        {"event": "Signup", "properties": {"time": 1704103200, "distinct_id": "ann", "$insert_id": "a"}},
+    ])  # fmt: skip
+    with LocalService(keys=KEYS) as service:
+        done = run(write_job(tmp_path, service.url, **FINAL | {"until": "2024-01-02"}))
+        assert (outcomes(done), code(done), service.count()) == ({"2024-01-01": "stopped"}, 4, 0)
+        assert "it holds 1 events" in str(done.problem)
+
+
+@pytest.fixture(scope="module")
+def one_service() -> Iterator[LocalService]:
+    """One for all examples: their ids differ."""
+    with LocalService(keys=KEYS) as service:
+        yield service
+
+
+PEOPLE = st.dictionaries(
+    st.sampled_from(["ann", "bob", "cid"]),
+    st.dictionaries(st.sampled_from(["plan", "town", "age"]), st.integers(0, 2), min_size=1),
+)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(PEOPLE, min_size=1, max_size=4))
+def test_nobody_and_nothing_is_missing_against_one_plan_over_all_windows(
+    one_service: LocalService, tmp_path_factory: pytest.TempPathFactory, snapshots: Sequence[Snapshot]
+) -> None:
+    """The same persons with the same properties; of values that changed, the one that was said first."""
+    folder, mark = tmp_path_factory.mktemp("job"), f"{next(NUMBERS)}-"
+    first: Snapshot = {}
+    for day, people in enumerate(snapshots, 1):
+        snapshot(folder, day, {mark + one: said for one, said in people.items()})
+        for one, said in people.items():
+            first[mark + one] = said | first.get(mark + one, {})
+    assert code(run(write_job(folder, one_service.url, **FINAL))) == 0
+    assert profiles(one_service, mark) == first
+    pipeline.plan_export(folder / "exports", folder / "whole", mapping="mixpanel", timezone="UTC", workers=0)
+    whole = {
+        one.distinct_id: msgspec.json.decode(one.set_once)
+        for one in read_lines(Directory(folder / "whole").persons, SealedPerson)
+    }
+    assert {one: said.keys() for one, said in whole.items()} == {one: said.keys() for one, said in first.items()}
+    changed = {
+        (mark + one, name)
+        for people in snapshots for one, said in people.items() for name, value in said.items()
+        if first[mark + one][name] != value
+    }  # fmt: skip
+    for one, said in whole.items():
+        assert {name for name, value in said.items() if first[one][name] != value} <= {
+            n for o, n in changed if o == one
+        }

@@ -1,0 +1,151 @@
+"""With a personal key a job looks at its target before it plans, and reads back what it sent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pipeline.config import Secret
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.keys import Project
+from tests.support.deliveries import KEY
+from tests.support.jobs import KEYS, PERSONAL_KEY, Process, code, days, outcomes, proofs, put, row, run, write_job
+from tests.support.scripted_server import Asked, Said, serving
+
+pytestmark = pytest.mark.slow
+
+OWN = Secret(PERSONAL_KEY)
+SOON, LATER = (datetime.now(UTC) + timedelta(minutes=minutes) for minutes in (50, 180))
+"""Before and after everything that these runs send should have landed."""
+
+
+def test_what_was_sent_is_read_back_once(tmp_path: Path) -> None:
+    """Though the project holds other events of the same days; the next run does not ask again."""
+    put(tmp_path, 1, [row(1, number) for number in range(500, 520)])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, name="other", until="2024-01-02"))
+        days(tmp_path, 1, 2)
+        job = write_job(tmp_path, service.url, until="2024-01-03")
+        done = run(job, personal_key=OWN)
+        assert (code(done), [one.outcome for one in done.proofs]) == (0, ["proved", "proved"])
+        assert proofs(job) == [("proved", "10 events are there")] * 2
+        assert run(job, personal_key=OWN).proofs == []
+
+
+def test_of_a_window_that_grew_only_what_was_sent_again_is_read_back(tmp_path: Path) -> None:
+    """Each plan proves its own events."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02", lookback="1")
+        run(job, personal_key=OWN)
+        put(tmp_path, 1, [row(1, 0), row(1, 99)], "late.jsonl")
+        done = run(job, personal_key=OWN)
+        assert proofs(job) == [("proved", "10 events are there"), ("proved", "1 events are there")]
+        assert outcomes(done) == {"2024-01-01": "done"}
+
+
+def test_without_a_key_nothing_is_read_back(tmp_path: Path) -> None:
+    """Neither then nor later: a window that nobody asked for is not looked for after months."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02")
+        run(job)
+        assert run(job, personal_key=OWN).proofs == []
+        assert proofs(job) == [("", "")]
+
+
+@contextmanager
+def losing(service: LocalService, uuid: str) -> Iterator[str]:
+    """The address of a service that takes everything and keeps one event to itself."""
+
+    def answer(asked: Asked) -> Said:
+        body = asked.body
+        if asked.path.startswith("/batch"):
+            sent = json.loads(gzip.decompress(body))
+            kept = [event for event in sent["batch"] if event["uuid"] != uuid]
+            body = gzip.compress(json.dumps(sent | {"batch": kept}).encode())
+        names = {"content-type", "content-encoding", "authorization"}
+        headers = {name: value for name, value in asked.headers.items() if name.lower() in names}
+        said = httpx.request(
+            asked.method, service.url + asked.target, content=body, headers=headers, trust_env=False, timeout=30
+        )
+        return Said(said.status_code, said.content, {"Content-Type": said.headers.get("content-type", "text/plain")})
+
+    with serving(answer, methods=("GET", "POST")) as server:
+        yield server.url
+
+
+def test_events_that_did_not_land_are_a_difference_after_an_hour(tmp_path: Path) -> None:
+    """Until then they may be on their way. The window is done: each run looks again, and none sends again."""
+    days(tmp_path, 1, 2)
+    with LocalService(keys=KEYS) as service, losing(service, row(1, 3)["uuid"]) as url:
+        job = write_job(tmp_path, url, until="2024-01-03")
+        done = run(job, personal_key=OWN)
+        assert (code(done), [one.outcome for one in done.proofs]) == (0, ["pending", "proved"])
+        done = run(job, SOON, personal_key=OWN)
+        assert (code(done), [one.outcome for one in done.proofs]) == (0, ["pending"])
+        for _ in range(2):
+            done = run(job, LATER, personal_key=OWN)
+            assert (code(done), done.windows, [one.outcome for one in done.proofs]) == (7, [], ["differs"])
+            assert "1 of 10 events are not there" in str(done.problem)
+        assert service.count() == 19
+
+
+def test_a_file_that_is_gone_leaves_its_window_unknown(tmp_path: Path) -> None:
+    """Its events cannot be made again to compare; that is told once, and is no failure."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service, losing(service, row(1, 3)["uuid"]) as url:
+        job = write_job(tmp_path, url, until="2024-01-02")
+        run(job, personal_key=OWN)
+        (tmp_path / "exports/2024/01/01/a.jsonl").rename(tmp_path / "archived")
+        done = run(job, LATER, personal_key=OWN)
+        assert (code(done), [one.outcome for one in done.proofs]) == (0, ["unknown"])
+        assert run(job, LATER, personal_key=OWN).proofs == []
+
+
+def test_a_service_that_cannot_be_asked_is_asked_again(tmp_path: Path) -> None:
+    """A personal key that may not query: exit 5, the window is done, and the next run with a better key proves it."""
+    days(tmp_path, 1)
+    keys = Keyring(KEYS.projects, {PERSONAL_KEY: frozenset({"*"}), "phx_testweak": frozenset({"project:read"})})
+    with LocalService(keys=keys) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02")
+        done = run(job, personal_key=Secret("phx_testweak"))
+        assert (outcomes(done), code(done)) == ({"2024-01-01": "done"}, 5)
+        assert proofs(job) == [("pending", "")]
+        assert code(run(job, personal_key=OWN)) == 0
+        assert proofs(job) == [("proved", "10 events are there")]
+
+
+def test_a_target_that_is_not_ready_ends_the_run_before_anything_is_planned(tmp_path: Path) -> None:
+    """The capture key is not the project's: exit 4, and no event goes there."""
+    days(tmp_path, 1)
+    keys = Keyring((Project(1, "Rehearsal", "phc_testOTHER"),), {PERSONAL_KEY: frozenset({"*"})})
+    with LocalService(keys=keys) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02")
+        done = run(job, personal_key=OWN)
+        assert (done.windows, code(done), service.count()) == ([], 4, 0)
+        assert str(done.problem).endswith("nothing was planned")
+        assert not (tmp_path / "state/nightly/windows").exists()
+
+
+def test_the_command_tells_what_was_read_back(tmp_path: Path) -> None:
+    """A line for each window, the object for programs, and the history."""
+    days(tmp_path, 1, 2)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02")
+        ended, said, told = Process(job, personal_key=PERSONAL_KEY).ended()
+        assert (ended, said.splitlines()[-1]) == (0, "2024-01-01 proved: 10 events are there")
+        assert KEY not in said + told
+        assert PERSONAL_KEY not in said + told
+        job = write_job(tmp_path, service.url, until="2024-01-03")
+        found = json.loads(Process(job, "--json", personal_key=PERSONAL_KEY).ended()[1])
+        assert [(one["window"], one["outcome"]) for one in found["proofs"]] == [("2024-01-02", "proved")]
+        history = json.loads(Process(job, "--history", "--json").ended()[1])
+        assert [(one["proof"], one["detail"]) for one in history["attempts"]] == [("proved", "10 events are there")] * 2

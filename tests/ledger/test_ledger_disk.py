@@ -1,0 +1,456 @@
+"""Disks that fill, forbid, break or lose power: every run ends cleanly, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline import api
+from pipeline.config import Secret
+from pipeline.delivery.apply import Apply, Outcome, Pace
+from pipeline.delivery.sink import Answer, Receipt
+from pipeline.errors import BrokenLedger, UsageError
+from pipeline.ledger import Ledger, read_totals
+from pipeline.transform.workers import Workers
+from tests.support.deliveries import (
+    AT_ONCE,
+    KEY,
+    OK,
+    Asked,
+    CallSink,
+    Reply,
+    forget,
+    planned,
+    run,
+    run_to,
+    scripted,
+    serving,
+    uuid,
+    uuids_in,
+)
+
+pytestmark = pytest.mark.slow
+
+ROOT = os.geteuid() == 0
+
+
+def backcast(*words: object, before: str = "", **options: object) -> subprocess.CompletedProcess[str]:
+    """A `backcast` process; `before` is Python that it runs first."""
+    code = f"{before}\nimport sys; from pipeline.cli import main; main(sys.argv[1:])"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True, text=True, check=False, timeout=120,
+        **options,
+    )  # type: ignore[call-overload, no-any-return]  # fmt: skip
+
+
+# -- full --------------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path) -> None:
+    """No file may pass 96 KiB in the first run; the second one, without that limit, sends only what is left."""
+    directory = planned(tmp_path, 900, files=1, batch=1)
+    taken: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def answer(asked: Asked) -> Reply:
+        with lock:
+            taken.update(event["uuid"] for event in asked.events)
+        return Reply()
+
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (98304, 98304))"
+    with serving(answer) as server:
+        words = ["apply", directory, "--to", server.url, "--quiet", "--workers", "0", "--max-concurrency", "2"]
+        full = backcast(*words, before=limit)
+        assert (full.returncode, "Traceback" in full.stderr) == (6, False)
+        assert full.stderr.splitlines()[0].startswith("Error: the ledger ")
+        assert full.stderr.splitlines()[1].startswith("Try: make room")
+        sent = len(server.asked)
+        assert 0 < sent < 900
+        settled = read_totals(directory / "ledger.sqlite").settled
+        again = backcast(*words)
+        assert (again.returncode, again.stderr) == (0, "")
+        assert len(server.asked) - sent <= 900 - settled
+    assert set(taken) == {uuid(number) for number in range(900)}
+    assert sum(count - 1 for count in taken.values()) <= 8
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """A file system of its own; skips where nobody may make one."""
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], capture_output=True)
+    if made.returncode:
+        pytest.skip("no right to mount a small disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.skipif(not ROOT, reason="only root may mount a small disk")
+def test_a_full_disk_is_exit_6_and_nothing_is_lost(tmp_path: Path) -> None:
+    """A plan on a disk that fills up during the run; with room again, the same command finishes."""
+    directory = planned(tmp_path, 900, files=1, batch=1)
+    with small_disk(tmp_path / "disk", "8m") as disk, serving(scripted(Reply())) as server:
+        place = disk / "plan"
+        shutil.copytree(directory, place)
+        filler = disk / "filler"
+        free = os.statvfs(disk)
+        filler.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - 120 * 1024)))
+        words = ["apply", place, "--to", server.url, "--quiet", "--workers", "0"]
+        full = backcast(*words)
+        assert (full.returncode, "Traceback" in full.stderr) == (6, False)
+        assert "the disk is full" in full.stderr
+        sent = len(server.asked)
+        assert 0 < sent < 900
+        filler.unlink()
+        again = backcast(*words)
+        assert (again.returncode, again.stderr) == (0, "")
+        assert sent + 0 < len(server.asked) <= 900 + 32
+
+
+# -- forbidden ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can act as another user")
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
+def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path, begun: bool) -> None:
+    """Under another uid the apply is exit 2 before anything is sent, and status still reads what it may."""
+    directory = planned(tmp_path, 20, files=1)
+    with serving(scripted(Reply(), Reply(401))) as server:
+        if begun:
+            run(directory, server.url, pace=Pace(1, AT_ONCE))
+        before = len(server.asked)
+        for folder in [tmp_path, *tmp_path.parents]:
+            if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+                folder.chmod(0o755)
+        for path in (directory, *directory.rglob("*")):  # as somebody who shares a plan would
+            path.chmod(0o755)
+        words = ["apply", str(directory), "--to", server.url, "--quiet", "--workers", "0"]
+        # Python itself may lie where nobody else reads: everything is loaded before the user changes.
+        become = f"""
+import contextlib, io, os, pipeline.cli
+from pipeline import config, workflow
+key, none = config.Secret("phc_test"), config.Secret("")
+api.check_target(api.PreflightRequest("http://127.0.0.1:1", key, none, reach=False))
+with contextlib.redirect_stdout(io.StringIO()):
+    pipeline.cli.run({[*words, "--dry-run"]!r})
+    pipeline.cli.run(["status", {str(directory)!r}])
+    pipeline.cli.run(["status", {str(directory)!r}, "--json"])
+os.setgid(65534)
+os.setuid(65534)
+"""
+        done = backcast(*words, before=become)
+        assert (done.returncode, len(server.asked) - before) == (2, 0)
+        assert done.stderr.splitlines()[0].startswith("Error: cannot write in")
+        assert len(done.stderr.splitlines()) == 2
+        standing = backcast("status", directory, "--json", before=become)
+        assert standing.returncode == 0
+        assert json.loads(standing.stdout)["events"]["accepted"] == (10 if begun else 0)
+
+
+# -- broken ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["header", "page", "schema", "text"])
+def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path, damage: str) -> None:
+    """Whatever is broken, the run ends with two lines before a byte leaves, and the file stays as it was."""
+    directory = planned(tmp_path, 300, files=1, batch=1)
+    path = directory / "ledger.sqlite"
+    with serving(scripted(Reply())) as server:
+        run(directory, server.url)
+        sent = len(server.asked)
+        whole = bytearray(path.read_bytes())
+        page = 4096
+        if damage == "header":
+            whole[:100] = random.Random(1).randbytes(100)
+        elif damage == "page":
+            whole[page * 3 : page * 9] = random.Random(2).randbytes(page * 6)
+        elif damage == "schema":
+            whole[100:page] = bytes(page - 100)
+        else:
+            whole = bytearray(b"not a database\n" * 1000)
+        path.write_bytes(whole)
+        done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
+        assert (done.returncode, len(server.asked) - sent) == (4, 0)
+        assert len(done.stderr.splitlines()) == 2
+        assert done.stderr.startswith(f"Error: the ledger {path} is damaged")
+        assert path.read_bytes() == whole
+        if damage != "page":
+            assert backcast("status", directory).returncode == 4
+
+
+def test_a_second_apply_is_exit_2_and_names_the_holder(tmp_path: Path) -> None:
+    """Process, machine and time of the run that holds the plan are told; nothing is sent."""
+    directory = planned(tmp_path, 10, files=1)
+    plan, place = api.load_plan(directory)
+    with serving(scripted(Reply())) as server:
+        holder = Ledger(place.ledger).open(plan.digest, "1", server.url)
+        done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
+        holder.close()
+        assert (done.returncode, server.asked) == (2, [])
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"Error: another run holds this plan: process {os.getpid()} on ")
+    assert second.startswith("Try: wait for it")
+
+
+# -- another project ---------------------------------------------------------------------------------------
+
+
+def keyed(directory: Path, key: str, url: str, *, rotated: bool = False) -> Outcome:
+    plan, place = api.load_plan(directory)
+    request = api.ApplyRequest(url, Secret(key), pace=Pace(1, AT_ONCE), workers=0, rotated_key=rotated)
+    return api.apply_plan(plan, place, request)
+
+
+def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: Path) -> None:
+    """After half of a history was sent another key is exit 4; said to be rotated, it is taken, and remembered."""
+    directory = planned(tmp_path, 20, files=1)
+    with serving(scripted(Reply(), Reply(401), Reply())) as server:
+        assert not keyed(directory, "phc_testONE", server.url).balanced
+        done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
+        assert (done.returncode, len(server.asked)) == (4, 2)
+        assert "--rotated-key" in done.stderr
+        assert "phc_test" not in done.stderr
+        done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0", "--rotated-key")
+        assert done.returncode == 0
+        assert keyed(directory, KEY, server.url).balanced
+        assert backcast("apply", directory, "--to", server.url, "--quiet").returncode == 0
+    held = b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
+    assert b"phc_test" not in held
+
+
+def test_a_mistyped_key_is_mended_without_a_word(tmp_path: Path) -> None:
+    """Where the first key was turned away nothing was sent, so another one is no danger."""
+    directory = planned(tmp_path, 20, files=1)
+    with serving(scripted(Reply(401), Reply())) as server:
+        assert keyed(directory, "phc_testWRONG", server.url).unsent == 20
+        assert keyed(directory, "phc_testRIGHT", server.url).balanced
+
+
+# -- power, and another machine ------------------------------------------------------------------------------
+
+
+class _Lost(Exception):
+    """The power went."""
+
+
+class PowerLoss:
+    """A run that loses power in the middle of a request: what the disk holds then, and what the service took.
+
+    `committed` is the length of the log when the last commit returned; beyond it the disk may hold anything.
+    """
+
+    def __init__(self, directory: Path, stop_at: int, split: bool) -> None:
+        self.taken: Counter[str] = Counter()
+        self.committed = 0
+        self._directory, self._stop_at, self._split = directory, stop_at, split
+        self._log = directory / "ledger.sqlite-wal"
+        self._lock = threading.Lock()
+        self._sent = 0
+        self.files: dict[str, bytes] = {}
+
+    def watch(self, stage: str, steps: object) -> None:
+        if stage == "after" and not self.files:
+            self.committed = self._log.stat().st_size
+
+    def _lose_power(self) -> None:
+        if self.files:
+            return
+        committed = self.committed
+        self.files = {name: (self._directory / name).read_bytes() for name in ("ledger.sqlite", "ledger.sqlite-wal")}
+        self.committed = committed
+        self.landed = Counter(self.taken)
+
+    def send(self, body: bytes) -> Receipt:
+        with self._lock:
+            self._sent += 1
+            if self._sent > self._stop_at:
+                self._lose_power()
+                raise _Lost
+            held = uuids_in(body)
+            if self._split and len(held) > 5 and self._sent % 2:
+                return Receipt(Answer.TOO_LARGE, 413)
+            self.taken.update(held)
+            return OK
+
+    def run(self) -> None:
+        plan, place = api.load_plan(self._directory)
+        recipe = api.recipe_for(plan, place)
+        sink = CallSink(self.send)
+        ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", sink.address)
+        # The database is not checkpointed, as when the power goes.
+        ledger._db.execute("pragma wal_autocheckpoint = 0")
+        apply = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(3, AT_ONCE))
+        with contextlib.suppress(_Lost):
+            apply.run()
+        with self._lock:
+            self._lose_power()  # where everything was sent before
+        ledger.close()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("power"), 120, batch=10)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(stop_at=st.integers(0, 30), share=st.floats(0, 1), tail=st.binary(max_size=100), split=st.booleans())
+def test_a_power_loss_loses_and_doubles_nothing(
+    source: Path, stop_at: int, share: float, tail: bytes, split: bool
+) -> None:
+    """The log cut anywhere at or after the last commit that returned, and torn there: the next run finishes the set.
+
+    What is sent again was in flight when the power went, or had landed and was not yet written down.
+    """
+    forget(source)
+    seen = PowerLoss(source, stop_at, split)
+    seen.run()
+    log = seen.files["ledger.sqlite-wal"]
+    length = seen.committed + int((len(log) - seen.committed) * share)
+    for leftover in source.glob("ledger.sqlite*"):
+        leftover.unlink()
+    (source / "ledger.sqlite").write_bytes(seen.files["ledger.sqlite"])
+    (source / "ledger.sqlite-wal").write_bytes(log[:length] + tail)
+    landed = seen.landed
+    assert set(landed.values()) <= {1}
+
+    def take(body: bytes) -> Receipt:
+        landed.update(uuids_in(body))
+        return OK
+
+    assert run_to(source, CallSink(take), pace=Pace(1, AT_ONCE)).balanced
+    assert set(landed) == {uuid(number) for number in range(120)}
+    assert max(landed.values()) <= 2
+    assert sum(count == 2 for count in landed.values()) <= 3 * 10
+
+
+def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Path) -> None:
+    """Moments that begin or end a batch ask the disk to keep them; those that only note a failed try do not."""
+    directory = planned(tmp_path, 40, files=1)
+    plan, place = api.load_plan(directory)
+    synced: dict[str, set[int]] = {}
+
+    def watch(stage: str, steps: Sequence[str]) -> None:
+        if stage == "before":
+            kind = "decides" if {"begin", "settle", "split", "refuse"} & set(steps) else "notes"
+            synced.setdefault(kind, set()).add(ledger._db.execute("pragma synchronous").fetchone()[0])
+
+    answers = iter([Receipt(Answer.RETRY, 503, retry_after=0.5), Receipt(Answer.RETRY, 503, retry_after=0.5)])
+    ledger = Ledger(place.ledger, watch)
+    ledger.open(plan.digest, "test", "a function")
+    synced.clear()
+    sink = CallSink(lambda body: next(answers, OK))
+    recipe = api.recipe_for(plan, place)
+    outcome = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(1, AT_ONCE)).run()
+    ledger.close()
+    assert outcome.balanced
+    assert synced == {"decides": {2}, "notes": {1}}
+
+
+def test_a_plan_goes_on_at_another_place(tmp_path: Path) -> None:
+    """The directory of a killed run is copied away, the old one lost: the copy resumes, with the export named anew."""
+    directory = planned(tmp_path / "old", 100, files=2)
+    taken: Counter[str] = Counter()
+    lock = threading.Lock()
+    runs: list[subprocess.Popen[bytes]] = []
+    ready = threading.Event()
+
+    def answer(asked: Asked) -> Reply:
+        assert ready.wait(30)
+        if asked.number == 4:
+            runs[0].kill()
+            return Reply(0)
+        with lock:
+            taken.update(event["uuid"] for event in asked.events)
+        return Reply()
+
+    with serving(answer) as server:
+        command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", server.url, "--quiet"]
+        runs.append(subprocess.Popen(command, env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}))
+        ready.set()
+        assert runs[0].wait(60) == -9
+        new = tmp_path / "new"
+        shutil.copytree(tmp_path / "old", new)
+        shutil.rmtree(tmp_path / "old")
+        lost = backcast("apply", new / "plan", "--to", server.url, "--quiet")
+        assert lost.returncode == 3
+        done = backcast("apply", new / "plan", "--to", server.url, "--quiet", "--source-root", new / "export")
+        assert (done.returncode, done.stderr) == (0, "")
+    assert set(taken) == {uuid(number) for number in range(100)}
+    assert set(taken.values()) <= {1, 2}
+
+
+# -- who reads -----------------------------------------------------------------------------------------------
+
+
+def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Path) -> None:
+    """From within the run: batches in flight, the refused event, failures by status; afterwards no doubt is left."""
+    directory = planned(tmp_path, 40, files=1, batch=10)
+    told: list[dict[str, object]] = []
+
+    def answer(asked: Asked) -> Reply:
+        held = [event["uuid"] for event in asked.events]
+        if uuid(3) in held:
+            return Reply(400, b"event submitted without a distinct_id")
+        if len(told) == 0 and uuid(35) in held:
+            done = backcast("status", directory, "--json")
+            assert done.returncode == 0
+            told.append(json.loads(done.stdout))
+            return Reply(503, b"busy")
+        return Reply()
+
+    with serving(answer) as server:
+        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+    assert outcome.balanced
+    during = told[0]
+    assert during["state"] == "sending"
+    doubts = during["doubts"]
+    assert {"phase": "events", "block": 0, "first": 30, "last": 39, "events": 10, "tries": 0} in [
+        {name: doubt[name] for name in ("phase", "block", "first", "last", "events", "tries")} for doubt in doubts
+    ]
+    after = json.loads(backcast("status", directory, "--json").stdout)
+    assert (after["state"], after["doubts"]) == ("sent-with-refusals", [])
+    assert [(one["uuid"], one["status"], one["detail"]) for one in after["refusals"]] == [
+        (uuid(3), 400, "event submitted without a distinct_id")
+    ]
+    assert {one["status"]: one["detail"] for one in after["failures"]}[503] == "busy"
+    said = backcast("status", directory).stdout
+    assert uuid(3) in said
+    assert "503 busy" in said
+
+
+def test_a_ledger_of_a_later_schema_is_left_alone(tmp_path: Path) -> None:
+    """Its version is named, exit 4, and nothing of it is changed."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply())) as server:
+        run(directory, server.url)
+        with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+            database.execute("update meta set value = '99' where key = 'version'")
+        with pytest.raises(BrokenLedger, match="has schema 99"):
+            run(directory, server.url)
+        assert len(server.asked) == 1
+
+
+def test_a_lock_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
+    """A directory where the lock should be is no lock, and is said so."""
+    (tmp_path / "ledger.sqlite.lock").mkdir()
+    with pytest.raises(UsageError, match="cannot write in"):
+        Ledger(tmp_path / "ledger.sqlite").open("plan", "1", "there")

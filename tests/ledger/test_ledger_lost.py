@@ -1,0 +1,229 @@
+"""A ledger that is deleted, replaced or set back is noticed before anything is sent: nothing is sent twice for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.delivery.apply import Pace
+from pipeline.errors import BrokenLedger, Busy
+from pipeline.ledger import Ledger, discard, read_totals, refuse_taken
+from pipeline.ledger.marker import marker_of, read_marker
+from tests.support.deliveries import (
+    AT_ONCE,
+    OK,
+    CallSink,
+    Reply,
+    in_ledger,
+    planned,
+    run,
+    run_to,
+    scripted,
+    serving,
+    uuids_in,
+)
+from tests.support.jobs import code, days, write_job
+from tests.support.jobs import run as run_job
+
+LEDGER = ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm")
+
+
+def delete(directory: Path) -> None:
+    """Remove the ledger, as somebody who tidies up would."""
+    for name in LEDGER:
+        (directory / name).unlink(missing_ok=True)
+
+
+def truncate(directory: Path) -> None:
+    """Leave an empty file."""
+    delete(directory)
+    (directory / "ledger.sqlite").touch()
+
+
+def set_back(directory: Path) -> None:
+    """Put the copy back that was made after the first run."""
+    delete(directory)
+    shutil.copy(directory / "older.sqlite", directory / "ledger.sqlite")
+
+
+def exchange(directory: Path) -> None:
+    """Put a ledger there of the same plan, target and number of runs."""
+    delete(directory)
+    marker = read_marker(directory / "ledger.sqlite")
+    assert marker is not None
+    elsewhere = directory / "elsewhere" / "ledger.sqlite"
+    elsewhere.parent.mkdir()
+    for _ in range(marker.runs):
+        Ledger(elsewhere).open(marker.plan, "1", marker.target).close()
+    elsewhere.replace(directory / "ledger.sqlite")
+
+
+@pytest.mark.parametrize("damage", [delete, truncate, set_back, exchange])
+def test_without_its_ledger_a_plan_is_not_sent_again(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    """Apply, a dry run, status and verify are exit 4 with the target and the remedy; planning over it is exit 2."""
+    directory = planned(tmp_path, 20, files=1, batch=10)
+    with serving(scripted(Reply(), Reply(401), Reply())) as server:
+        run(directory, server.url, pace=Pace(1, AT_ONCE))
+        shutil.copy(directory / "ledger.sqlite", directory / "older.sqlite")
+        assert run(directory, server.url).balanced
+        sent = len(server.asked)
+        damage(directory)
+        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", "phx_test")
+        for words in (
+            ["apply", directory, "--to", server.url],
+            ["apply", directory, "--to", server.url, "--dry-run"],
+            ["status", directory],
+            ["verify", directory, "--to", server.url],
+        ):
+            said = call(*words)
+            assert (said.code, said.out) == (4, "")
+            error, remedy = said.two_lines
+            assert str(directory / "ledger.sqlite") in error
+            assert server.url in error
+            assert "put the newest ledger.sqlite back" in remedy
+        said = call("plan", tmp_path / "export", "-m", "generic", "-o", directory)
+        assert (said.code, server.url in said.two_lines[0]) == (2, True)
+        assert len(server.asked) == sent
+
+
+def test_an_operator_may_send_it_all_again(tmp_path: Path) -> None:
+    """The remedy of the error holds: without ledger and marker the plan is as if never applied."""
+    directory = planned(tmp_path, 20, files=1)
+    landed: Counter[str] = Counter()
+
+    def take(body: bytes) -> Any:
+        landed.update(uuids_in(body))
+        return OK
+
+    assert run_to(directory, CallSink(take)).balanced
+    delete(directory)
+    with pytest.raises(BrokenLedger):
+        run_to(directory, CallSink(take))
+    (directory / "sent-to.json").unlink()
+    assert run_to(directory, CallSink(take)).balanced
+    assert set(landed.values()) == {2}
+
+
+def test_the_marker_names_the_target_the_plan_and_the_ledger(tmp_path: Path) -> None:
+    """A person can read it; a rehearsal leaves none beside the plan."""
+    directory = planned(tmp_path, 10, files=1)
+    run_to(directory, CallSink(lambda body: OK))
+    run_to(directory, CallSink(lambda body: OK))
+    said = json.loads((directory / "sent-to.json").read_bytes())
+    ((ledger,),) = in_ledger(directory, "select value from meta where key = 'id'")
+    plan = json.loads((directory / "plan.json").read_bytes())
+    assert said.pop("at").startswith("20")
+    assert said == {
+        "format": "backcast.sent/1", "plan": plan["digest"], "target": "a function", "ledger": ledger, "runs": 2,
+    }  # fmt: skip
+
+
+class _Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_a_crash_between_the_ledger_and_its_marker_is_no_loss(tmp_path: Path, stage: str) -> None:
+    """Nothing was sent by then, and the same command goes on."""
+    directory = planned(tmp_path, 10, files=1)
+
+    def watch(now: str, steps: Any) -> None:
+        if (now, tuple(steps)) == (stage, ("mark",)):
+            raise _Killed
+
+    plan = json.loads((directory / "plan.json").read_bytes())
+    with pytest.raises(_Killed):
+        Ledger(directory / "ledger.sqlite", watch).open(plan["digest"], "1", "a function")
+    assert (directory / "sent-to.json").exists() == (stage == "after")
+    assert in_ledger(directory, "select count(*) from runs") == [(1,)]
+    assert run_to(directory, CallSink(lambda body: OK)).balanced
+
+
+def test_a_ledger_of_an_older_version_gets_its_marker(tmp_path: Path) -> None:
+    """One that was written before there were markers goes on, and is guarded from then on."""
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).open("plan", "1", "there").close()
+    in_ledger(tmp_path, "delete from meta where key in ('id', 'opened')")
+    marker_of(path).unlink()
+    Ledger(path).open("plan", "1", "there").close()
+    assert read_totals(path).settled == 0
+    path.unlink()
+    with pytest.raises(BrokenLedger):
+        read_totals(path)
+
+
+def test_a_marker_that_cannot_be_read_guards_all_the_same(tmp_path: Path) -> None:
+    """With its ledger beside it it is written anew; without, that it is there is enough."""
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).open("plan", "1", "there").close()
+    marker_of(path).write_bytes(b"{")
+    Ledger(path).open("plan", "1", "there").close()
+    found = read_marker(path)
+    assert found is not None
+    assert (found.target, found.runs) == ("there", 2)
+    marker_of(path).write_bytes(b"{")
+    path.unlink()
+    with pytest.raises(BrokenLedger):
+        Ledger(path).open("plan", "1", "there")
+
+
+def test_a_plan_of_which_nobody_took_anything_is_forgotten_whole(tmp_path: Path) -> None:
+    """The marker goes with the ledger, and the directory is free; not so where only the ledger was removed."""
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).open("plan", "1", "there").close()
+    refuse_taken(path)
+    discard(path)
+    assert (path.exists(), marker_of(path).exists()) == (False, False)
+    Ledger(path).open("plan", "1", "there").close()
+    path.unlink()
+    for refuse in (refuse_taken, discard):
+        with pytest.raises(Busy, match="applied to there"):
+            refuse(path)
+
+
+@pytest.mark.parametrize("state", [True, False], ids=["with-state", "without-state"])
+def test_a_job_sends_no_window_again_whose_ledger_is_lost(tmp_path: Path, state: bool) -> None:
+    """Half sent, its ledger deleted: exit 4 and nothing is sent, also where the job's own state is lost with it."""
+    days(tmp_path, 1, rows=20)
+    with serving(scripted(Reply())) as server:
+        job = write_job(tmp_path, server.url, until="2024-01-02")
+        run_job(job)
+        sent = len(server.asked)
+        place = tmp_path / "state/nightly/windows/2024-01-01/plan-1"
+        if not state:
+            for path in (tmp_path / "state/nightly").glob("state.sqlite*"):
+                path.unlink()
+        else:
+            with closing(sqlite3.connect(tmp_path / "state/nightly/state.sqlite")) as database, database:
+                database.execute("update attempts set state = 'sending'")
+        delete(place)
+        if state:
+            assert code(run_job(job)) == 4
+        else:
+            with pytest.raises(BrokenLedger):
+                run_job(job)
+        assert len(server.asked) == sent
+
+
+def test_merges_of_a_plan_whose_ledger_is_lost_are_not_taken_for_unsent(tmp_path: Path) -> None:
+    """A later plan for the same target asks what earlier ones merged: that cannot be known, so it is exit 4."""
+    with serving(scripted(Reply())) as server:
+        first = planned(tmp_path, 20, files=1, links=True, target=server.url)
+        run(first, server.url)
+        delete(first)
+        with pytest.raises(BrokenLedger):
+            pipeline.plan_export(
+                tmp_path / "export", tmp_path / "second", mapping="generic", target=server.url, workers=0,
+                settings={name: name for name in ("event", "distinct_id", "timestamp", "uuid", "anonymous_id")},
+            )  # fmt: skip

@@ -1,0 +1,244 @@
+"""What the local service keeps of an event: id, uuid, name, instant and properties, and what it says of a change."""
+
+from __future__ import annotations
+
+import json
+import uuid as uuids
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.local_service import LocalService
+from tests.support.capture_service import KEY, NOW, NOW_TEXT, UUID, batch, event, make, post, taken
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[LocalService]:
+    """One service for the tests that do not look at totals."""
+    with make() as service:
+        yield service
+
+
+IDS: dict[str, tuple[dict[str, Any], str]] = {
+    "in properties": ({"properties": {"distinct_id": "p"}}, "p"),
+    "beside them": ({"distinct_id": "top"}, "top"),
+    "beside them, the other name": ({"$distinct_id": "top"}, "top"),
+    "null beside them": ({"distinct_id": None}, "u1"),
+    "surrounding white space": ({"distinct_id": "  u "}, "  u "),
+    "a number": ({"distinct_id": 23}, "23"),
+    "a fraction": ({"distinct_id": 23.40}, "23.4"),
+    "a small fraction": ({"distinct_id": 0.000012}, "0.000012"),
+    "a smaller fraction": ({"distinct_id": 0.0000012}, "1.2e-6"),
+    "a large number": ({"distinct_id": 1e16}, "1e16"),
+    "a number beyond 64 bits": ({"distinct_id": 2**64}, "1.8446744073709552e19"),
+    "a boolean": ({"distinct_id": False}, "false"),
+    "a list": ({"distinct_id": ["a", 1]}, '["a",1]'),
+    "an object": ({"distinct_id": {"b": 1, "a": 2}}, '{"a":2,"b":1}'),
+    "a NUL": ({"distinct_id": "a\0b"}, "a\ufffdb"),
+    "only a NUL": ({"distinct_id": "\0"}, "\ufffd"),
+    "200 characters": ({"distinct_id": "é" * 200}, "é" * 200),
+    "more than 200": ({"distinct_id": "é" * 199 + "😀tail"}, "é" * 199 + "😀"),
+}
+
+
+@pytest.mark.parametrize(("changes", "kept"), IDS.values(), ids=IDS.keys())
+def test_keeps_the_distinct_id(shared: LocalService, changes: dict[str, Any], kept: str) -> None:
+    """The id is found, turned into text and cut as the real service does."""
+    assert [one.distinct_id for one in taken(shared, batch(event(**changes)))] == [kept]
+
+
+@pytest.mark.parametrize("text", [UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"urn:uuid:{UUID}"])
+def test_spells_uuids_one_way(shared: LocalService, text: str) -> None:
+    """Each spelling of a uuid that the real service takes is the same uuid."""
+    assert [one.uuid for one in taken(shared, batch(event(uuid=text)))] == [UUID]
+
+
+@pytest.mark.parametrize("given_uuid", [..., None, ""])
+def test_makes_a_uuid_where_none_is_given(shared: LocalService, given_uuid: Any) -> None:
+    """An event without a uuid gets a new one of version 7, so sending it twice makes two events."""
+    body = batch(event(uuid=given_uuid))
+    made = [uuids.UUID(one.uuid) for _ in range(2) for one in taken(shared, body)]
+    assert [(one.version, one.int >> 80) for one in made] == [(7, NOW // 1000)] * 2
+    assert made[0] != made[1]
+
+
+def micros(text: str) -> str:
+    """An instant in the spelling of answers."""
+    when = datetime.fromisoformat(text).astimezone(UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+TIMES: dict[str, tuple[Any, str]] = {
+    "microseconds": ("2023-01-02T03:04:05.678901Z", "2023-01-02T03:04:05.678901Z"),
+    "nanoseconds are cut": ("2023-01-02T03:04:05.678901999Z", "2023-01-02T03:04:05.678901Z"),
+    "an offset": ("2023-01-02T03:04:05+05:30", "2023-01-01T21:34:05.000000Z"),
+    "an offset in hours": ("2023-01-02T03:04:05.5+03", "2023-01-02T00:04:05.500000Z"),
+    "lower case": ("2023-01-02t03:04:05z", "2023-01-02T03:04:05.000000Z"),
+    "no zone is UTC": ("2023-01-02T03:04:05", "2023-01-02T03:04:05.000000Z"),
+    "a space": ("2023-01-02 03:04:05.25", "2023-01-02T03:04:05.250000Z"),
+    "a space and a zone": ("2023-01-02 03:04:05 +0200", "2023-01-02T01:04:05.000000Z"),
+    "a space and UTC": ("2023-01-02 03:04 UTC", "2023-01-02T03:04:00.000000Z"),
+    "a date takes the present time of day": ("2023-01-02", "2023-01-02T22:13:20.000000Z"),
+    "slashes": ("2023/1/2 03:04:05", "2023-01-02T03:04:05.000000Z"),
+    "month first": ("4/8/2014 10:05 PM", "2014-04-08T22:05:00.000000Z"),
+    "month first, short year": ("4/8/99 1:05", "1999-04-08T01:05:00.000000Z"),
+    "RFC 2822": ("Tue, 1 Jul 2003 10:52:37 +0200", "2003-07-01T08:52:37.000000Z"),
+    "seconds": ("1511648546", "2017-11-25T22:22:26.000000Z"),
+    "milliseconds": ("1620021848429", "2021-05-03T06:04:08.429000Z"),
+    "nanoseconds": ("1620024872717915000", "2021-05-03T06:54:32.717915Z"),
+    "before 1970": ("1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999Z"),
+    "the first year": ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000000Z"),
+    "before the year 0": ("0000-01-01T00:00:00+01:00", "1970-01-01T00:00:00.000000Z"),
+    "23 hours ahead": ("2023-11-15T21:13:20.000Z", "2023-11-15T21:13:20.000000Z"),
+    "more than 23 hours ahead": ("2023-11-15T21:13:20.001Z", NOW_TEXT),
+    "a date that does not exist": ("2023-02-30T00:00:00Z", NOW_TEXT),
+    "an hour that does not exist": ("2023-02-03T24:00:00Z", NOW_TEXT),
+    "a number of eleven digits": ("15116485461", NOW_TEXT),
+    "words": ("yesterday", NOW_TEXT),
+    "an empty text": ("", NOW_TEXT),
+    "null": (None, NOW_TEXT),
+    "absent": (..., NOW_TEXT),
+}
+
+
+@pytest.mark.parametrize(("timestamp", "kept"), TIMES.values(), ids=TIMES.keys())
+def test_reads_timestamps(shared: LocalService, timestamp: Any, kept: str) -> None:
+    """A timestamp is read as the real service reads it; what it cannot read becomes its present, with a 200."""
+    assert [one.timestamp for one in taken(shared, batch(event(timestamp=timestamp)))] == [kept]
+
+
+SKEWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
+    "a client's clock that is behind": (
+        {},
+        {"sent_at": "2023-11-14T22:13:10Z"},
+        "",
+        "2023-01-02T03:04:15.678901Z",
+    ),
+    "a client's clock that is ahead": (
+        {},
+        {"sent_at": "2023-11-14T23:13:20+00:30"},
+        "",
+        "2023-01-02T02:34:05.678901Z",
+    ),
+    "a sent_at that is no time": ({}, {"sent_at": "noon"}, "", "2023-01-02T03:04:05.678901Z"),
+    "a sent_at without a zone": ({}, {"sent_at": "2023-11-14T22:13:10"}, "", "2023-01-02T03:04:05.678901Z"),
+    "sent_at in the query": ({}, {}, "?_=1699999990000", "2023-01-02T03:04:15.678901Z"),
+    "the query in seconds is ignored": ({}, {}, "?_=1699999990", "2023-01-02T03:04:05.678901Z"),
+    "an event that asks to ignore it": (
+        {"properties": {"distinct_id": "u", "$ignore_sent_at": True}},
+        {"sent_at": "2023-11-14T22:13:10Z"},
+        "",
+        "2023-01-02T03:04:05.678901Z",
+    ),
+    "an offset wins over the timestamp": ({"offset": 1500}, {}, "", "2023-11-14T22:13:18.500000Z"),
+    "an offset far ahead": ({"offset": -90_000_000}, {}, "", NOW_TEXT),
+    "an offset before the year 0": ({"offset": 2**62}, {}, "", "1970-01-01T00:00:00.000000Z"),
+}
+
+
+@pytest.mark.parametrize(("changes", "envelope", "query", "kept"), SKEWS.values(), ids=SKEWS.keys())
+def test_corrects_clocks(
+    shared: LocalService, changes: dict[str, Any], envelope: dict[str, Any], query: str, kept: str
+) -> None:
+    """`sent_at` shifts every timestamp by the client's clock error, and `offset` replaces it."""
+    landed = taken(shared, batch(event(**changes), **envelope), "/batch/" + query)
+    assert [one.timestamp for one in landed] == [kept]
+
+
+def test_keeps_properties_byte_for_byte(shared: LocalService) -> None:
+    """The text of the properties object is stored exactly: digits, escapes, white space and order."""
+    text = r'{ "distinct_id":"u","z":1.10,"a":-0.0, "n":12345678901234567890123,"é":"\u00e9\/\n","b":{"y":1,"x":[ ]}}'
+    body = f'{{"api_key":"{KEY}","batch":[{{"event":"e","properties":{text},"uuid":"{UUID}"}}]}}'
+    assert [one.properties for one in taken(shared, body.encode())] == [text]
+
+
+def test_merges_a_set_beside_the_properties(shared: LocalService) -> None:
+    """A `$set` at the top of an event joins the one in its properties, and wins by key."""
+    changes = {"properties": {"distinct_id": "u", "$set": {"a": 1, "b": 1}}, "$set": {"b": 2}}
+    (kept,) = taken(shared, batch(event(**changes)))
+    assert json.loads(kept.properties) == {"distinct_id": "u", "$set": {"a": 1, "b": 2}}
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+good_events = st.fixed_dictionaries(
+    {
+        "event": texts.filter(lambda name: name != "$performance_event"),
+        "distinct_id": texts.filter(lambda name: name.strip() and "\0" not in name),
+        "timestamp": st.datetimes(datetime(1970, 1, 1), datetime(2023, 11, 1)),
+        "uuid": st.uuids(),
+        "more": st.dictionaries(texts, st.none() | st.booleans() | st.integers() | texts, max_size=3),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(made=st.lists(good_events, min_size=1, max_size=8, unique_by=lambda one: one["uuid"]))
+def test_any_good_batch_reads_back_the_same(shared: LocalService, made: list[dict[str, Any]]) -> None:
+    """Any batch of good events reads back as the same set of (uuid, event, distinct_id, timestamp)."""
+    sent = [
+        event(
+            event=one["event"],
+            properties=one["more"] | {"distinct_id": one["distinct_id"], "$cookieless_mode": False},
+            timestamp=one["timestamp"].isoformat() + "Z",
+            uuid=str(one["uuid"]),
+        )
+        for one in made
+    ]
+    assert {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in taken(shared, batch(*sent))} == {
+        (str(one["uuid"]), one["event"], one["distinct_id"], micros(one["timestamp"].isoformat() + "+00:00"))
+        for one in made
+    }
+
+
+NOTED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "no timestamp": ({"timestamp": None}, "missing_timestamp", {"timestamp": None}),
+    "a bad timestamp": ({"timestamp": "soon"}, "ignored_invalid_timestamp", {"timestamp": "soon"}),
+    "a day ahead": (
+        {"timestamp": "2023-11-16T00:00:00Z"},
+        "future_timestamp",
+        {"timestamp": "2023-11-16T00:00:00Z"},
+    ),
+    "before the calendar": (
+        {"timestamp": "0000-01-01T00:00:00+14:00"},
+        "timestamp_out_of_range",
+        {"timestamp": "0000-01-01T00:00:00+14:00"},
+    ),
+    "a long id": (
+        {"properties": {"distinct_id": "x" * 201}},
+        "distinct_id_shortened",
+        {"distinct_id": "x" * 201},
+    ),
+    "a long name": ({"event": "é" * 201}, "event_name_shortened", {"event": "é" * 201}),
+    "a long name outside the plane": ({"event": "😀" * 101}, "event_name_shortened", {"event": "😀" * 101}),
+}
+
+
+@pytest.mark.parametrize(("changes", "kind", "details"), NOTED.values(), ids=NOTED.keys())
+def test_notes_what_it_changes_in_silence(
+    shared: LocalService, changes: dict[str, Any], kind: str, details: dict[str, Any]
+) -> None:
+    """An event that is kept otherwise than it came is answered 200, and leaves a warning that says so."""
+    before = len(shared.warnings())
+    assert post(shared, batch(event(**changes))).status_code == 200
+    (warning,) = shared.warnings()[before:]
+    assert (warning.type, warning.details, warning.dropped) == (kind, details, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("n" * 200, "n" * 200), ("n" * 201, "n" * 200), ("😀" * 100, "😀" * 100), ("n" + "😀" * 100, "n" + "😀" * 99)],
+)
+def test_shortens_names_of_events(shared: LocalService, name: str, kept: str) -> None:
+    """A name is kept to 200 UTF-16 units."""
+    assert [one.event for one in taken(shared, batch(event(event=name)))] == [kept]
+
+
+def test_good_events_leave_no_warning(shared: LocalService) -> None:
+    """An event as the contract describes it is kept without a word."""
+    before = shared.warnings()
+    assert len(taken(shared, batch(event()))) == 1
+    assert shared.warnings() == before

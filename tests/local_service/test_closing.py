@@ -1,0 +1,112 @@
+"""The local service ends when it is asked to, also in the middle of making persons, and its store is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pipeline.local_service import LocalService
+
+pytestmark = pytest.mark.slow
+
+MANY = 400_000
+"""Persons that take many times longer to make than the service may take to end."""
+ENDS_WITHIN = 4.0
+QUERY = {"query": {"kind": "HogQLQuery", "query": "select count(*) from persons"}}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A store with that many accepted events, each of another person, none of them folded."""
+    path = tmp_path_factory.mktemp("many") / "store.duckdb"
+    with LocalService(path) as service:
+        service.store._writer.execute(
+            "insert into accepted select 1, i, gen_random_uuid(), '$set', 'd' || i, timestamp '2023-01-01',"
+            f""" '{{"$set": {{"number": ' || i || '}}}}', true, timestamp '2023-01-01' from range(1, {MANY + 1}) t(i)"""
+        )
+    return path.read_bytes()
+
+
+def folded(path: Path) -> int:
+    """Up to which receipt persons are made, and there is one for each."""
+    with LocalService(path) as service:
+        count = service.store._number("select coalesce(max(receipt), 0) from folded")
+        assert service.store._number("select count(*) from people") == count
+        assert service.store._number("select count(distinct person) from people_ids") == count
+        assert service.store.raw_count() == MANY
+    return count
+
+
+@pytest.mark.parametrize("path", ["query", "page"])
+def test_a_query_that_makes_persons_ends_with_the_service(stored: bytes, tmp_path: Path, path: str) -> None:
+    """Whoever waits is told so with a 503, whole runs stay, and a later service makes the rest."""
+    store = tmp_path / "store.duckdb"
+    store.write_bytes(stored)
+    said: list[int] = []
+    service = LocalService(store).start()
+    key, url = service.personal_key, service.url
+
+    def ask() -> None:
+        with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as client:
+            if path == "page":
+                said.append(client.get("/people").status_code)
+            else:
+                headers = {"Authorization": f"Bearer {key}"}
+                said.append(client.post("/api/projects/1/query/", json=QUERY, headers=headers).status_code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until_it_folds(service)
+    began = time.monotonic()
+    service.close()
+    took = time.monotonic() - began
+    asking.join()
+    assert took < ENDS_WITHIN
+    assert said in ([[503]] if path == "query" else [[200], [503]])  # a page says that persons are being made
+    assert 0 < folded(store) < MANY
+
+
+def until_it_folds(service: LocalService) -> None:
+    """A first run of receipts is folded."""
+    until = time.monotonic() + 60
+    while not service.store._number("select coalesce(max(receipt), 0) from folded"):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_ctrl_c_ends_the_command_while_persons_are_made(stored: bytes, tmp_path: Path) -> None:
+    """One Ctrl-C, exit 0, no traceback, and the file can be opened again."""
+    store = tmp_path / "store.duckdb"
+    store.write_bytes(stored)
+    command = [sys.executable, "-m", "pipeline", "service", "--port", "0", "--store", str(store)]
+    service = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
+    assert service.stdout is not None
+    url, _, key = (service.stdout.readline().split()[-1].split("=")[-1] for _ in range(3))
+    asking = threading.Thread(target=ask_in_vain, args=(url, key))
+    asking.start()
+    time.sleep(1.0)  # it folds for many times as long
+    began = time.monotonic()
+    service.send_signal(signal.SIGINT)
+    _, errors = service.communicate(timeout=60)
+    took = time.monotonic() - began
+    asking.join()
+    assert (service.returncode, took < ENDS_WITHIN) == (0, True)
+    assert errors.strip() == "Press Ctrl-C to stop."
+    assert folded(store) < MANY
+
+
+def ask_in_vain(url: str, key: str) -> None:
+    headers = {"Authorization": f"Bearer {key}"}
+    with httpx.Client(trust_env=False, verify=False, timeout=60) as client, contextlib.suppress(httpx.TransportError):
+        assert client.post(f"{url}/api/projects/1/query/", json=QUERY, headers=headers).status_code == 503

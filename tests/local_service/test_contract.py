@@ -1,0 +1,275 @@
+"""The written contract, row by row over HTTP: operations (4.1, 4.2), capture (4.3), scopes (5), statuses (7).
+
+The operations are those of `contract_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import NoneType
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.contract_table import OPERATIONS, SPENDING, WRITABLE, Row, holds, opening
+from tests.support.management_service import (
+    ALL,
+    FULL_RECORDING,
+    RECORDING,
+    SCOPES,
+    Asking,
+    asking,
+    key_with,
+    key_without,
+)
+
+pytestmark = pytest.mark.slow
+
+TEXTS = (
+    "id", "type", "kind", "name", "description", "created_at", "updated_at", "hog", "transpiled", "icon_url",
+    "template_id", "_create_in_folder",
+)  # fmt: skip
+FULL = {
+    **dict.fromkeys(TEXTS, str), "created_by": dict, "enabled": bool, "deleted": bool, "bytecode": object,
+    "inputs_schema": list, "inputs": dict, "filters": dict, "masking": (dict, NoneType), "mappings": list,
+    "template": dict, "status": dict, "execution_order": int,
+}  # fmt: skip
+OMITTED = {
+    "deleted", "bytecode", "transpiled", "inputs_schema", "inputs", "mappings", "template_id", "_create_in_folder",
+}  # fmt: skip
+USER = {
+    "id": int, "uuid": str, "distinct_id": str, "first_name": str, "last_name": str, "email": str,
+    "is_email_verified": bool, "hedgehog_config": dict, "role_at_organization": str,
+}  # fmt: skip
+STATUS = {"state": int, "rating": (int, float), "tokens": int}
+TEMPLATE = {
+    "mapping_templates": list, "mappings": list, "status": str, "free": bool, "type": str, "id": str, "name": str,
+    "hog": str, "inputs_schema": list, "category": list, "description": str, "filters": dict, "masking": dict,
+    "icon_url": str, "kind": str,
+}  # fmt: skip
+SHARING = {"created_at": str, "enabled": bool, "access_token": str}
+
+
+@pytest.fixture
+def ask() -> Iterator[Asking]:
+    with asking() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Asking]:
+    with asking() as found:
+        yield found
+
+
+@pytest.fixture
+def asked(name: str, request: pytest.FixtureRequest) -> Any:
+    """A service for one row: the shared one, where the row destroys nothing."""
+    return request.getfixturevalue("ask" if name in SPENDING else "shared")
+
+
+def call(ask: Asking, row: Row, id: str, *, key: str | None = ALL, root: str = "projects/1", slash: str = "/") -> Any:
+    path = row.path.replace(":id", id).replace(":rec", RECORDING)
+    return ask(row.method, f"/api/{root}/{path}{slash}", row.body, key=key)
+
+
+def shaped(value: Any, shape: dict[str, Any]) -> None:
+    assert set(value) == set(shape)
+    for name, kind in shape.items():
+        assert isinstance(value[name], kind), name
+        assert kind is not int or type(value[name]) is int, name
+
+
+def check(answer: Any, kind: str) -> None:
+    if kind == "empty":
+        assert answer.content == b""
+        return
+    value = answer.json()
+    if kind == "full":
+        shaped(value, FULL)
+        shaped(value["created_by"], USER)
+        shaped(value["status"], STATUS)
+        UUID(value["id"])
+    elif kind == "recording":
+        assert set(value) == set(FULL_RECORDING)
+    elif kind == "sharing":
+        shaped(value, SHARING)
+    else:
+        assert list(value) == ["count", "next", "previous", "results"]
+        assert value["count"] >= len(value["results"]) > 0
+        if kind == "item-page":
+            shaped(value["results"][0], {k: v for k, v in FULL.items() if k not in OMITTED} | ITEM)
+        else:
+            assert set(FULL_RECORDING) in [set(one) for one in value["results"]]
+
+
+ITEM = {"template": str, "filters": (dict, type(None))}
+
+
+@pytest.mark.parametrize("spelling", ["projects/1 /", "projects/1 ", "environments/1 /"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_answers_as_its_row_says(asked: Asking, name: str, spelling: str) -> None:
+    """Status, body and field names of each operation, with a final slash, without, and under the other name."""
+    row, (root, slash) = OPERATIONS[name], spelling.split(" ")
+    answer = call(asked, row, asked.made(name="one")["id"], root=root, slash=slash)
+    assert answer.status_code == row.status
+    check(answer, row.answer)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_takes_a_key_with_its_scope_alone(asked: Asking, name: str) -> None:
+    """The scope of section 5 opens it, every other, and all others together, are 403 with its name in the detail."""
+    row, id = OPERATIONS[name], asked.made(name="one")["id"]
+    wrong = [key_with(scope) for scope in SCOPES if scope not in opening(row.scope)]
+    for key in (key_without(row.scope), "phx_test_none", *wrong):
+        answer = call(asked, row, id, key=key)
+        assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+        assert row.scope in answer.json()["detail"]
+    for scope in sorted(opening(row.scope) & set(SCOPES)):
+        assert call(asked, row, id, key=key_with(scope)).status_code == row.status
+        if name in SPENDING:  # and is done by now
+            break
+
+
+@pytest.mark.parametrize("field", WRITABLE)
+def test_a_writable_field_is_written(shared: Asking, field: str) -> None:
+    """By create and by update (2.1, 4.1), and it is read back."""
+    one = shared.made(**{"name": "n", "hog": "return null"} | {field: WRITABLE[field]})
+    two = shared.made(name="n", hog="return null")
+    updated = shared("PATCH", f"/api/projects/1/hog_functions/{two['id']}/", {field: WRITABLE[field]})
+    assert updated.status_code == 200
+    for found in (one, updated.json()):
+        assert holds(found[field], WRITABLE[field])
+        read = shared("GET", f"/api/projects/1/hog_functions/{found['id']}/").json()
+        assert holds(read[field], WRITABLE[field])
+
+
+@pytest.mark.parametrize("name", ["create hog function", "update hog function", "broadcast", "invoke", "rearrange"])
+def test_the_whole_list_of_writable_fields_is_a_body(shared: Asking, name: str) -> None:
+    """Wherever the contract lists it (4.1)."""
+    row = OPERATIONS[name]._replace(body=WRITABLE)
+    answer = call(shared, row, shared.made(name="one")["id"])
+    assert answer.status_code == row.status
+    check(answer, row.answer)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_needs_a_key_and_a_project(asked: Asking, name: str) -> None:
+    """No key and a wrong key are 401, an unknown project 404, a project out of the key's reach 403."""
+    row, id = OPERATIONS[name], asked.made(name="one")["id"]
+    for key, code in ((None, "not_authenticated"), ("phx_test_wrong", "authentication_failed")):
+        answer = call(asked, row, id, key=key)
+        assert (answer.status_code, answer.json()["code"]) == (401, code)
+        assert answer.json()["type"] == "authentication_error"
+    assert call(asked, row, id, key="phc_test_a").status_code == 401
+    for unknown in ("3", "01", "x", "9" * 5000):
+        assert call(asked, row, id, root=f"projects/{unknown}").status_code == 404
+    answer = call(asked, row, id, key="phx_test_b")
+    assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+    assert answer.json()["detail"] == "API key does not have access to the requested project: ID 1."
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if ":" in row.path])
+def test_an_unknown_id_is_not_found(asked: Asking, name: str) -> None:
+    """404 with the envelope; but a hog function's DELETE is refused whatever the id."""
+    row = OPERATIONS[name]
+    for id in ("0190c0de-0000-7000-8000-000000000000", "no-uuid", "%00", "'"):
+        path = row.path.replace(":id", id).replace(":rec", id)
+        answer = asked(row.method, f"/api/projects/1/{path}/", row.body)
+        if name == "delete hog function":
+            assert (answer.status_code, answer.content) == (405, b"")
+        else:
+            assert answer.status_code == 404
+            assert answer.json() == {
+                "type": "invalid_request",
+                "code": "not_found",
+                "detail": "Not found.",
+                "attr": None,
+            }
+
+
+def test_hard_deletion_leaves_the_function(ask: Asking) -> None:
+    """Section 7: 405, and nothing happened."""
+    id = ask.made(name="stays")["id"]
+    answer = ask("DELETE", f"/api/projects/1/hog_functions/{id}/")
+    assert (answer.status_code, answer.content, answer.headers["allow"]) == (405, b"", "GET, HEAD, OPTIONS, PATCH")
+    assert ask("GET", f"/api/projects/1/hog_functions/{id}/").json()["name"] == "stays"
+
+
+def test_soft_deletion_hides_it_until_it_is_undone(ask: Asking) -> None:
+    """Section 3: PATCH with deleted true; reads and updates are 404 then, `deleted` false brings it back."""
+    id = ask.made(name="n")["id"]
+    path = f"/api/projects/1/hog_functions/{id}/"
+    deleted = ask("PATCH", path, {"deleted": True})
+    assert (deleted.status_code, deleted.json()["deleted"]) == (200, True)
+    assert ask("GET", path).status_code == 404
+    for body in ({"name": "x"}, {"deleted": True}, {}):
+        assert ask("PATCH", path, body).status_code == 404
+    for rest in ("logs", "metrics", "metrics/totals"):
+        assert ask("GET", path + rest).status_code == 404
+    for rest in ("broadcast", "invocations"):
+        assert ask("POST", path + rest, {}).status_code == 404
+    assert ask("PATCH", "/api/projects/1/hog_functions/rearrange/", {"orders": {id: 1}}).status_code == 400
+    assert ask("GET", "/api/projects/1/hog_functions/").json()["count"] == 0
+    back = ask("PATCH", path, {"deleted": False, "name": "back"})
+    assert (back.status_code, back.json()["deleted"], back.json()["name"]) == (200, False, "back")
+    assert ask("GET", "/api/projects/1/hog_functions/").json()["count"] == 1
+
+
+def test_a_deleted_recording_is_gone(ask: Asking) -> None:
+    """204 with an empty body, once; then 404, its sharing too."""
+    path = f"/api/projects/1/session_recordings/{RECORDING}/"
+    assert ask("DELETE", path).status_code == 204
+    assert [ask(method, path).status_code for method in ("GET", "DELETE")] == [404, 404]
+    assert ask("GET", path + "sharing/").status_code == 404
+    assert ask("GET", "/api/projects/1/session_recordings/").json()["count"] == 2
+
+
+def test_a_list_has_pages_with_the_urls_of_their_neighbours(ask: Asking) -> None:
+    """Sections 2.5 and 8: following `next` from the first page gives everything once, `previous` leads back."""
+    ids = [ask.made(name=f"f{n}", execution_order=n, kind="k")["id"] for n in range(5)]
+    url: str | None = "/api/projects/1/hog_functions/?kind=k&limit=2"
+    seen: list[str] = []
+    last = ""
+    while url:
+        found = ask("GET", url).json()
+        assert found["count"] == 5
+        seen += [one["id"] for one in found["results"]]
+        last, url = url, found["next"]
+        if url:
+            assert url.startswith(f"{ask.service.url}/api/projects/1/hog_functions/?kind=k&limit=2&offset=")
+    assert seen == ids
+    back = ask("GET", ask("GET", last).json()["previous"]).json()
+    assert [one["id"] for one in back["results"]] == ids[2:4]
+    assert ask("GET", back["previous"]).json()["previous"] is None
+
+
+def test_a_template_alone_makes_a_function(ask: Asking) -> None:
+    """The full record shows its template (2.1.7), a list item only names it."""
+    for id in ("template-webhook", "template-slack", "template-geoip"):
+        found = ask.made(template_id=id)
+        shaped(found, FULL)
+        shaped(found["template"], TEMPLATE)
+        assert (found["template_id"], found["hog"]) == (id, found["template"]["hog"])
+    items = ask("GET", "/api/projects/1/hog_functions/").json()["results"]
+    assert {item["template"] for item in items} == {"template-webhook", "template-slack", "template-geoip"}
+
+
+def test_project_ids_come_from_the_list_of_projects(ask: Asking) -> None:
+    """Section 4: any key gets the projects that it reaches; the capture key only shows to those who may read it."""
+    found = ask("GET", "/api/projects/").json()
+    assert [(one["id"], one["name"]) for one in found["results"]] == [(1, "A"), (2, "B")]
+    assert found["results"][0]["api_token"] == "phc_test_a"
+    assert [one["id"] for one in ask("GET", "/api/projects", key="phx_test_b").json()["results"]] == [2]
+    assert "phc_test" not in ask("GET", "/api/projects/", key=key_with("hog_function:read")).text
+    assert ask("GET", "/api/projects/", key=None).status_code == 401
+
+
+def test_a_historical_batch_is_taken_by_the_key_in_its_body(ask: Asking) -> None:
+    """Sections 4.3 and 5.3: no header, JSON, the flag kept."""
+    event = {"event": "e", "properties": {"distinct_id": "u"}, "timestamp": "2020-01-01T00:00:00Z"}
+    body = {"api_key": "phc_test_a", "historical_migration": True, "batch": [event]}
+    answer = ask("POST", "/batch/", body, key=None)
+    assert (answer.status_code, answer.json()) == (200, {"status": "Ok"})
+    assert [one.historical_migration for one in ask.service.events()] == [True]

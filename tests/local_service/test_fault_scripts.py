@@ -1,0 +1,136 @@
+"""Whatever script of faults the service follows, runs that are repeated until done land exactly the planned set."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline import api
+from pipeline.delivery.apply import Pace
+from pipeline.delivery.retry import Patience
+from pipeline.errors import Refused, Unfinished
+from pipeline.ledger import read_totals
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.faults import Tally
+from pipeline.local_service.keys import Project
+from tests.support.deliveries import KEY, balances, identities, planned, row, run
+
+pytestmark = pytest.mark.slow
+
+KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test": frozenset({"*"})})
+ROWS = 48
+MOST_RUNS = 60
+PATIENCE = 0.4
+"""Seconds that an answer may take; the slow faults take longer."""
+
+
+PASSING = (
+    *("before:408", "before:429", "before:500", "before:503,retry-after=0", "after:500", "after:504", "after:429"),
+    *("lost", "reset", "truncated", "garbage:noise", "garbage:noise,stored", "garbage:html", "garbage:html,stored"),
+    *("slow-answer:0.6s", "slow-body:0.6s", "slow-read:0.05s", "mix:60%", "rate:1/m", "maintenance:3"),
+)
+"""What a run gets over by itself."""
+STOPPING = (
+    *("before:401", "before:402", "before:403", "before:418", "after:402", "redirect:307,loop"),
+    *("redirect:308,host=localhost", "quota:10", "quota:10,form=402"),
+)
+"""What ends a run, to be started again."""
+HOPPING = tuple(f"redirect:{status},hops={hops}" for status, hops in ((301, 1), (302, 5), (303, 2), (307, 4), (308, 3)))
+LASTING = ("large:700", "large:1000", "poison,event=Step 1")
+"""What never ends."""
+ALL = PASSING + STOPPING + HOPPING
+
+
+def often(*texts: str) -> st.SearchStrategy[str]:
+    """One of these faults, on some requests, and not for ever."""
+    return st.builds(
+        "{},every={},times={}{}".format,
+        st.sampled_from(texts),
+        st.integers(1, 3),
+        st.integers(1, 4),
+        st.sampled_from(["", ",skip=2", ",skip=5"]),
+    )
+
+
+ANY = often(*PASSING) | often(*PASSING) | often(*HOPPING) | often(*STOPPING) | st.sampled_from(LASTING)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planned(tmp_path_factory.mktemp("scripts"), ROWS, batch=8)
+
+
+def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurrency: int) -> list[Tally]:
+    """Apply the plan through a script, again and again until it is done; what the faults did.
+
+    Each run balances; in between, what is settled has landed; in the end everything planned has, once collapsed.
+    """
+    directory = folder / "run"
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(plan, directory)
+    pace = Pace(concurrency, Patience(tries=2, first=0))
+    sealed, _ = api.load_plan(directory)
+    with LocalService(keys=KEYS, faults=script, fault_seed=seed) as service:
+        for _ in range(MOST_RUNS):
+            outcome = run(directory, service.url, pace=pace, timeout=PATIENCE)
+            assert balances(outcome, sealed)
+            assert outcome.problem is None or isinstance(outcome.problem, Refused | Unfinished)
+            assert read_totals(directory / "ledger.sqlite").settled <= service.count()
+            if outcome.balanced:
+                break
+        assert outcome.balanced
+        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+        copies = {str(uuid) for (uuid,) in service.select("select uuid from raw_events")}
+        tallies = service.faults
+    poison = {row(number)["uuid"] for number in range(ROWS) if row(number)["event"] == "Step 1"}
+    if "poison,event=Step 1" not in script:
+        poison = set()
+    assert landed == {one for one in identities(ROWS) if one[0] not in poison}
+    assert outcome.counts.refused == len(poison)
+    assert copies == {one[0] for one in landed}
+    return tallies
+
+
+@pytest.mark.parametrize("fault", LASTING)
+def test_what_never_ends_is_got_over(plan: Path, tmp_path: Path, fault: str) -> None:
+    """Too large a request and poison, with answers lost in between."""
+    tallies = played(plan, tmp_path, [fault, "lost,every=4,times=2"], 0, 2)
+    assert all(tally.acted for tally in tallies)
+
+
+@pytest.mark.parametrize("script", [ALL[start::9] for start in range(9)], ids="+".join)
+def test_each_fault_is_got_over(plan: Path, tmp_path: Path, script: tuple[str, ...]) -> None:
+    """Every fault of the list, four to a script, each acting twice; slow ones first: none waits for them."""
+    order = sorted(script, key=lambda text: not text.startswith("slow"))
+    tallies = played(plan, tmp_path, [f"{text},times=2" for text in order], 0, 1)
+    assert [tally.fault for tally in tallies if tally.fault.endswith(",times=2") and not tally.acted] == []
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=st.lists(ANY, min_size=2, max_size=5), seed=st.integers(0, 999), concurrency=st.integers(1, 4))
+def test_every_script_of_faults_ends_in_the_planned_set(
+    plan: Path, tmp_path: Path, script: list[str], seed: int, concurrency: int
+) -> None:
+    """Whatever they are, and in whatever order they meet."""
+    played(plan, tmp_path, script, seed, concurrency)
+
+
+def test_ten_thousand_events_through_a_service_that_fails_a_tenth(tmp_path: Path) -> None:
+    """The small soak: five ways to fail, every event once, the ledger balanced, in one run."""
+    directory = planned(tmp_path, 10_000, batch=50)
+    sealed, _ = api.load_plan(directory)
+    with LocalService(keys=KEYS, faults=["mix:10%"], fault_seed=1) as service:
+        outcome = run(directory, service.url, pace=Pace(8, Patience(seconds=60, first=0)))
+        assert (outcome.problem, outcome.balanced, balances(outcome, sealed)) == (None, True, True)
+        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+        tallies = service.faults
+        twice = service.store.raw_count() - service.count()
+    assert landed == identities(10_000)
+    assert all(tally.acted for tally in tallies)
+    assert tallies[0].met == 200 + tallies[0].acted
+    assert twice == 50 * sum(tally.acted for tally in tallies if tally.fault in ("after:500", "lost", "truncated"))

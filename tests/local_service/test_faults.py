@@ -1,0 +1,486 @@
+"""The local service misbehaves on purpose: each fault as a client meets it on a real socket."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline.api import load_plan, rehearse
+from pipeline.cli import run as command
+from pipeline.errors import Refused
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.faults import BadFault, catalogue, read_script
+from pipeline.local_service.keys import Project
+from tests.support.deliveries import identities, planned
+from tests.support.deliveries import row as row_of
+from tests.support.deliveries import uuid as uuid_of
+
+pytestmark = pytest.mark.slow
+
+KEY = "phc_testMARKED"
+KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_testMARKED": frozenset({"*"})})
+PLAIN: Any = {"trust_env": False, "verify": False}
+"""No proxy, and no certificates: they take longer to load than the request."""
+
+
+def serve(*faults: str, seed: int = 0) -> LocalService:
+    """The service with a script."""
+    return LocalService(keys=KEYS, faults=faults, fault_seed=seed)
+
+
+def body(*numbers: int, padding: int = 0) -> bytes:
+    """A gzipped batch of these rows; `padding` bytes that do not compress."""
+    events = [
+        {
+            "event": one["event"],
+            "properties": {"distinct_id": one["distinct_id"], "padding": os.urandom(padding // 2).hex()},
+            "timestamp": one["timestamp"],
+            "uuid": one["uuid"],
+        }
+        for one in map(row_of, numbers or (0,))
+    ]
+    return gzip.compress(json.dumps({"api_key": KEY, "historical_migration": True, "batch": events}).encode(), 1)
+
+
+def post(service: LocalService, content: bytes | None = None, *, timeout: float = 20) -> httpx.Response:
+    """One request on a connection of its own."""
+    return httpx.post(
+        service.url + "/batch/",
+        content=content or body(),
+        headers={"Content-Encoding": "gzip"},
+        timeout=timeout,
+        **PLAIN,
+    )
+
+
+def statuses(service: LocalService, count: int) -> list[int]:
+    """What so many requests are answered, one after another; 0 is no answer."""
+    return [status_of(lambda: post(service)) for _ in range(count)]
+
+
+def status_of(ask: Callable[[], httpx.Response]) -> int:
+    try:
+        return ask().status_code
+    except httpx.TransportError:
+        return 0
+
+
+def copies(service: LocalService) -> int:
+    """How many events were taken, each copy counted."""
+    return service.store.raw_count()
+
+
+def acted(service: LocalService) -> list[int]:
+    return [tally.acted for tally in service.faults]
+
+
+# -- no ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_before_stores_nothing_and_one_after_stores_everything() -> None:
+    """500 before and after accepting look the same to the client, and differ in the store."""
+    with serve("before:500,times=1", "after:502,times=1") as service:
+        assert [statuses(service, 1), copies(service)] == [[500], 0]
+        assert [statuses(service, 1), copies(service)] == [[502], 1]
+        assert [statuses(service, 1), copies(service)] == [[200], 2]
+
+
+def test_an_error_after_accepting_needs_something_accepted() -> None:
+    """A batch that the service refuses keeps its own answer and is not counted."""
+    with serve("after:500") as service:
+        bad = gzip.compress(json.dumps({"api_key": KEY, "batch": [{"event": ""}]}).encode())
+        assert post(service, bad).status_code == 400
+        assert acted(service) == [0]
+
+
+def test_retry_after_comes_as_seconds_as_a_date_or_not_at_all() -> None:
+    """The header is there only when asked for, and a date lies no earlier than the seconds would."""
+    with serve("before:503,times=1", "before:503,retry-after=1.2,times=1", "before:429,retry-after=2,date") as service:
+        found = [post(service).headers.get("retry-after") for _ in range(2)]
+        now = time.time()
+        date = post(service).headers["retry-after"]
+    assert found == [None, "2"]
+    assert 2 <= parsedate_to_datetime(date).timestamp() - now <= 5
+
+
+def test_a_rate_lets_its_burst_through_and_refuses_the_rest() -> None:
+    """3 a minute: one at once (a second's worth, at least one), then 429."""
+    with serve("rate:3/m,retry-after=20") as service:
+        assert statuses(service, 3) == [200, 429, 429]
+        refused = post(service)
+        assert (refused.text, refused.headers["retry-after"]) == ("rate limited", "20")
+        assert (copies(service), acted(service)) == (1, [3])
+
+
+def test_a_rate_recovers_with_time() -> None:
+    """At 2/s the third of three at once is refused, and later there is room again."""
+    with serve("rate:2/s") as service:
+        assert statuses(service, 2) == [200, 200]
+        for wanted in (429, 200):
+            until = time.monotonic() + 10
+            while status_of(lambda: post(service)) != wanted:
+                assert time.monotonic() < until
+
+
+def test_maintenance_ends_after_so_many_requests_or_so_much_time() -> None:
+    """503 for the first N requests; or for a time that begins with the first request."""
+    with serve("maintenance:2,retry-after=1") as service:
+        assert statuses(service, 4) == [503, 503, 200, 200]
+    with serve("maintenance:0.2s") as service:
+        assert statuses(service, 1) == [503]
+        until = time.monotonic() + 10
+        while status_of(lambda: post(service)) == 503:
+            assert time.monotonic() < until
+
+
+def test_a_poison_event_by_name_refuses_its_whole_batch() -> None:
+    """Nothing of the batch is stored, with or without the poison event at its end."""
+    with serve("poison,event=Step 1") as service:
+        assert post(service, body(0, 3, 1)).status_code == 400
+        assert copies(service) == 0
+        assert post(service, body(0, 3)).status_code == 200
+        assert acted(service) == [1]
+
+
+def test_poison_by_rate_is_the_same_events_in_every_batch() -> None:
+    """One uuid in 20 by its hash: a pure function of uuid and seed, in any company."""
+    with serve("poison:1/20") as service, serve("poison:1/20", seed=1) as other:
+        poison = [number for number in range(200) if post(service, body(number)).status_code == 400]
+        assert 2 <= len(poison) <= 25
+        good = [number for number in range(200) if number not in poison]
+        assert post(service, body(*good)).status_code == 200
+        assert all(post(service, body(*good, number)).status_code == 400 for number in poison[:3])
+        assert [number for number in range(200) if post(other, body(number)).status_code == 400] != poison
+
+
+def test_a_body_over_the_limit_is_413() -> None:
+    """The size that counts is that of the body as it travels."""
+    with serve("large:2KiB") as service:
+        assert post(service, body(0, padding=4096)).status_code == 413
+        assert post(service, body(0)).status_code == 200
+        assert copies(service) == 1
+
+
+@pytest.mark.parametrize(
+    ("spelling", "status", "said"),
+    [
+        ("quota:4", 200, '{"status":"Ok","quota_limited":["events"]}'),
+        ("quota:4,form=402", 402, "billing limit reached"),
+    ],
+)
+def test_a_used_up_quota_drops_events(spelling: str, status: int, said: str) -> None:
+    """Both real forms; the batch that crosses the quota is still taken, a refused one uses nothing of it."""
+    with serve(spelling, "before:500,times=1") as service:
+        found = [(post(service, body(0, 1, 2)).status_code, copies(service)) for _ in range(3)]
+        last = post(service, body(0))
+    assert found == [(500, 0), (200, 3), (200, 6)]
+    assert (last.status_code, last.text) == (status, said)
+    assert acted(service) == [1, 1]
+
+
+# -- redirects --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_chain_of_redirects_ends_at_the_service(status: int) -> None:
+    """As many hops as asked for, each with that status, each counted as one request of the chain."""
+    with serve(f"redirect:{status},hops=3,every=2") as service:
+        assert statuses(service, 1) == [200]
+        place, met = service.url + "/batch/", []
+        while (said := httpx.post(place, content=body(), **PLAIN)).status_code != 200:
+            met.append(said.status_code)
+            place = str(httpx.URL(place).join(said.headers["location"]))
+        assert met == [status] * 3
+        assert (acted(service), copies(service)) == ([1], 2)
+
+
+def test_a_redirect_loop_never_ends() -> None:
+    """The address changes with each hop, so that a client has to count."""
+    with serve("redirect:308,loop") as service:
+        place, places = service.url + "/batch/", set()
+        for _ in range(12):
+            said = httpx.post(place, content=body(), **PLAIN)
+            assert said.status_code == 308
+            place = str(httpx.URL(place).join(said.headers["location"]))
+            places.add(place)
+        assert (len(places), copies(service)) == (12, 0)
+
+
+def test_a_redirect_to_another_host_names_it() -> None:
+    """`host=` keeps the port unless it gives one."""
+    with serve("redirect:307,host=localhost,times=1", "redirect:307,host=elsewhere.invalid:99") as service:
+        first, second = (post(service).headers["location"] for _ in range(2))
+    assert first == f"http://localhost:{service.port}/batch/?hop0=1"
+    assert second == "http://elsewhere.invalid:99/batch/?hop1=1"
+
+
+# -- the wire ---------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_answer_was_accepted_and_the_connection_closed() -> None:
+    """The events are stored; the client sees the connection end without a byte."""
+    with serve("lost,times=1") as service:
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending a response"):
+            post(service)
+        assert copies(service) == 1
+        assert statuses(service, 1) == [200]
+
+
+def test_a_reset_comes_in_the_middle_of_a_large_body() -> None:
+    """The client is still sending when the RST arrives; nothing is stored."""
+    content = body(0, padding=900_000)
+    head = f"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: {len(content)}\r\n\r\n"
+    with serve("reset,times=1") as service, socket.create_connection(("127.0.0.1", service.port), 20) as client:
+        client.sendall(head.encode() + content[: len(content) // 2 + 1])
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+        assert copies(service) == 0
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):
+            client.sendall(content)
+        assert post(service, content).status_code == 200
+
+
+def test_a_truncated_answer_ends_before_its_length() -> None:
+    """Status and head arrive, the body is cut; the events are stored."""
+    with serve("truncated") as service:
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+            post(service)
+        assert copies(service) == 1
+
+
+@pytest.mark.parametrize(("spelling", "stored"), [("", 0), (",stored", 1)])
+def test_garbage_is_a_page_with_200_or_no_http_at_all(spelling: str, stored: int) -> None:
+    """A sign-in page, or bytes; stored only where asked."""
+    with serve(f"garbage:html{spelling}") as service:
+        page = post(service)
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert page.text.startswith("<!doctype html>")
+        assert copies(service) == stored
+    with serve(f"garbage:noise{spelling}") as service:
+        with pytest.raises(httpx.RemoteProtocolError):
+            post(service)
+        assert copies(service) == stored
+
+
+def test_slow_answers_and_bodies_take_their_time() -> None:
+    """A late answer keeps a client waiting for its head; a slow body only for the rest."""
+    with serve("slow-answer:0.4s,times=1", "slow-body:0.4s,skip=1") as service:
+        with pytest.raises(httpx.ReadTimeout):
+            post(service, timeout=0.1)
+        with httpx.stream("POST", service.url + "/batch/", content=body(), **PLAIN) as response:
+            head = time.monotonic()
+            said = response.read()
+        assert (response.status_code, said) == (200, b'{"status":"Ok"}')
+        assert time.monotonic() - head > 0.2
+
+
+def test_a_slow_reader_lets_the_client_wait() -> None:
+    """Reading takes its time, and the request is taken in the end."""
+    with serve("slow-read:0.3s") as service:
+        before = time.monotonic()
+        assert post(service, body(0, padding=500_000)).status_code == 200
+        assert time.monotonic() - before > 0.25
+
+
+def test_a_service_that_closes_waits_for_no_slow_fault() -> None:
+    """A minute of slowness ends with the service."""
+    with serve("slow-answer:600s") as service:
+        waiting = threading.Thread(target=lambda: status_of(lambda: post(service)))
+        waiting.start()
+        until = time.monotonic() + 20
+        while not acted(service)[0]:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        before = time.monotonic()
+    assert time.monotonic() - before < 4
+    waiting.join(20)
+
+
+# -- chance, order, composition -----------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_faults() -> None:
+    """A decision hangs on the seed, the place in the script and the count of requests."""
+    script = ("mix:40%", "before:429,chance=30%")
+    found = []
+    for seed in (5, 5, 6):
+        with serve(*script, seed=seed) as service:
+            found.append((statuses(service, 40), service.faults))
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+    assert {0, 200, 429, 500, 503} == set(found[0][0])
+
+
+def test_a_mix_shares_out_its_faults() -> None:
+    """Ten in a hundred fail, in each of the five ways or those named."""
+    with serve("mix:50%", seed=1) as service:
+        statuses(service, 80)
+        tallies = service.faults
+    assert [tally.fault for tally in tallies] == ["mix:50%", "before:503", "after:500", "lost", "reset", "truncated"]
+    assert 25 <= tallies[0].acted <= 55
+    assert all(tally.acted >= 2 for tally in tallies)
+    assert sum(tally.acted for tally in tallies[1:]) == tallies[0].acted
+    with serve("mix:100%,of=before:401+before:418") as service:
+        assert set(statuses(service, 20)) == {401, 418}
+
+
+def test_every_skip_and_times_choose_requests() -> None:
+    """Counted from the first request that reaches the fault; what an earlier fault answers does not reach it."""
+    with serve("before:503,times=2", "before:500,skip=1,every=3,times=2") as service:
+        assert statuses(service, 14) == [503] * 2 + [200] * 3 + [500] + [200] * 2 + [500] + [200] * 5
+        assert [tally[1:] for tally in service.faults] == [(14, 2), (12, 2)]
+
+
+def test_only_capture_requests_meet_faults() -> None:
+    """Queries, the counts and questions by GET stay healthy, and the tallies can be read beside them."""
+    with serve("lost", "before:500") as service:
+        assert httpx.get(service.url + "/batch/", **PLAIN).status_code == 400
+        asked = {"query": {"kind": "HogQLQuery", "query": "select count(*) from events"}}
+        bearer = {"Authorization": f"Bearer {service.personal_key}"}
+        found = httpx.post(f"{service.url}/api/projects/1/query/", json=asked, headers=bearer, **PLAIN)
+        assert found.json()["results"] == [[0]]
+        assert httpx.get(service.url + "/_stats", **PLAIN).json()["events"] == 0
+        assert httpx.post(service.url + "/i/v0/e", content=b"{}", **PLAIN).status_code == 500
+        told = httpx.get(service.url + "/_faults", **PLAIN).json()
+    assert told == {
+        "seed": 0,
+        "faults": [{"fault": "lost", "met": 1, "acted": 0}, {"fault": "before:500", "met": 1, "acted": 1}],
+    }
+
+
+def test_a_client_that_goes_away_disturbs_nobody() -> None:
+    """Half a request under a fault that wants all of it; the next request is served."""
+    with serve("quota:1000") as service:
+        with socket.create_connection(("127.0.0.1", service.port)) as client:
+            client.sendall(b"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        assert statuses(service, 1) == [200]
+
+
+# -- spelling -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("lots", "no fault is called 'lots'", "did you mean lost? the faults are after, before, "),
+        ("", "no fault is called ''", "the faults are after, "),
+        ("lost,evry=2", "lost has no option 'evry'", "did you mean every? the options of lost are chance, every, "),
+        ("lost:3", "lost takes no value, but was given '3'", "write lost"),
+        ("rate", "rate needs a value", "write rate:20/s"),
+        ("rate:20", "rate cannot be '20'", "write a rate such as 20/s or 300/m"),
+        ("rate:nan/s", "rate cannot be 'nan/s'", "write a rate such as 20/s or 300/m"),
+        ("before:200", "before cannot be '200'", "write a status from 400 to 599"),
+        ("redirect:304", "redirect cannot be '304'", "write one of 301, 302, 303, 307, 308"),
+        ("redirect:307,host=a b", "host of redirect cannot be 'a b'", "write a host name such as "),
+        ("maintenance:soon", "maintenance cannot be 'soon'", "write a time such as 30s or 2m, or a number of requests"),
+        ("large:0", "large cannot be '0'", "write a number of bytes such as "),
+        ("poison", "'poison' is not complete", "write either poison:1/5000 or poison,event=NAME"),
+        ("quota:10,form=500", "form of quota cannot be '500'", "write 200 or 402"),
+        ("before:500,date=1", "'date=1' is not how date is written", "write date"),
+        ("lost,every", "'every' is not how every is written", "write every=VALUE"),
+        ("lost,every=2,every=3", "every is given twice in 'lost,every=2,every=3'", "give it once"),
+        ("lost,chance=0", "chance of lost cannot be '0'", "write a share such as 10% or 0.1"),
+        ("mix:10%,of=lost+rats", "no fault is called 'rats'", "did you mean rate?"),
+        ("mix:10%,of=mix:10%", "of of mix cannot be 'mix:10%'", "write faults joined by +"),
+    ],
+)
+def test_a_text_that_is_no_fault_is_answered_with_what_would_be(text: str, message: str, hint: str) -> None:
+    """Strict, and with the nearest word."""
+    with pytest.raises(BadFault) as caught:
+        read_script([text])
+    assert str(caught.value) == message
+    assert caught.value.hint.startswith(hint)
+
+
+def test_every_example_of_the_catalogue_is_a_fault() -> None:
+    """What the help shows can be written just so."""
+    examples = [written for written, _ in catalogue() if "=" not in written]
+    assert len(examples) == len(read_script(examples)) >= 15
+    assert all(does.strip() for _, does in catalogue())
+
+
+# -- the commands ---------------------------------------------------------------------------------------------------
+
+
+def test_the_service_command_misbehaves_and_says_what_it_did(tmp_path: Path) -> None:
+    """`backcast service --fault` on a real port; its last words count the faults, and no key is among them."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"projects": [{"id": 1, "capture_key": KEY}]}))
+    command_line = [sys.executable, "-m", "pipeline", "service", "--port", "0", "--keys", str(keys)]
+    process = subprocess.Popen(
+        [*command_line, "--fault", "before:503,every=2", "--fault", "lost,times=1", "--fault-seed", "7"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found
+        url = found[0]
+        said = [status_of(lambda: httpx.post(url + "/batch/", content=body(), **PLAIN, timeout=20)) for _ in range(4)]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=30)
+    assert said == [0, 503, 200, 503]
+    assert process.returncode == 0
+    assert told.splitlines()[-2:] == [
+        "Fault before:503,every=2: 2 of 4 requests",
+        "Fault lost,times=1: 1 of 2 requests",
+    ]
+    assert KEY not in told
+
+
+def test_a_bad_fault_on_the_command_line_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2 and two lines."""
+    assert command(["service", "--fault", "lsot"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "Error: --fault: no fault is called 'lsot'"
+    assert told[1].startswith("Try: did you mean lost? ")
+
+
+@pytest.mark.parametrize("name", ["service", "rehearse"])
+def test_the_help_lists_every_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` is the reference."""
+    assert command([name, "--help"]) == 0
+    told = capsys.readouterr().out
+    assert [written for written, _ in catalogue() if written not in told] == []
+
+
+def test_a_rehearsal_through_faults_still_proves_equality(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything planned is read back although a third of the requests went wrong."""
+    directory = planned(tmp_path, 60, batch=4)
+    assert command(["rehearse", str(directory), "--quiet", "--fault", "mix:30%", "--fault", "large:600"]) == 0
+    told = re.findall(r"^Fault (\S+): ([1-9]\d*) of \d+ requests$", capsys.readouterr().err, re.MULTILINE)
+    assert {"mix:30%", "large:600"} <= {fault for fault, _ in told}
+    plan, place = load_plan(directory)
+    with LocalService(place.rehearsal / "store.duckdb", keys=KEYS) as service:
+        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+    assert landed == identities(60)
+    with pytest.raises(Refused, match="quota"):
+        rehearse(plan, place, faults=["quota:20"], workers=0)
+
+
+def test_a_rehearsal_with_poison_refuses_just_that(tmp_path: Path) -> None:
+    """Exit 5; what is not poison is read back."""
+    directory = planned(tmp_path, 60, batch=20)
+    assert command(["rehearse", str(directory), "--quiet", "--fault", "poison,event=Step 1"]) == 5
+    _, place = load_plan(directory)
+    with LocalService(place.rehearsal / "store.duckdb", keys=KEYS) as service:
+        landed = {one.uuid for one in service.events()}
+    assert landed == {uuid_of(number) for number in range(60) if number % 3 != 1}

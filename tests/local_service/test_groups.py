@@ -1,0 +1,160 @@
+"""The local service keeps group types and groups as the real one does (service-behaviour 1.10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.rehearsal import event, fresh, send, told
+
+
+def group(
+    kind: Any, key: Any, values: Any = ..., name: str = "$groupidentify", day: int = 1, **more: Any
+) -> dict[str, Any]:
+    """A group event, as the service's own SDKs send it."""
+    given = {} if values is ... else {"_group_set": values}
+    return event(f"${kind}_{key}", name, day, _group_type=kind, _group_key=key, **given, **more)
+
+
+@pytest.mark.parametrize("name", ["$groupidentify", "$group_identify"])
+def test_takes_both_spellings(name: str) -> None:
+    """The contract's group event and the service's own write a group; later values win, the oldest date stays."""
+    service = fresh()
+    send(service, group("company", "acme", {"a": 1, "b": 1}, name, 5), group("company", "acme", {"b": 2}, name, 3))
+    send(service, group("company", "acme", {"c": 3}, name, 9))
+    (made,) = service.groups()
+    assert (made.index, made.type, made.key, made.properties) == (0, "company", "acme", {"a": 1, "b": 2, "c": 3})
+    assert made.created_at == "2023-01-03T00:00:00.000000Z"
+
+
+def test_the_contracts_spelling_can_be_unknown() -> None:
+    """With `group_events=observed` the contract's spelling writes nothing, and a warning says so."""
+    service = fresh(group_events="observed")
+    send(service, group("company", "acme", {"a": 1}, "$group_identify"), group("company", "b", {}))
+    assert [made.key for made in service.groups()] == ["b"]
+    assert told(service) == [("group_event_not_known", "$company_acme")]
+    assert service.count() == 2
+
+
+def test_types_are_numbered_as_they_appear() -> None:
+    """A type gets the next number when it is first named, by an event's `$groups` or by a group event."""
+    service = fresh()
+    send(service, event("u", _groups={"team": "t1"}), group("company", "acme", {"a": 1}))
+    assert service.select('select "index", type from group_types') == [(0, "team"), (1, "company")]
+    send(service, event("u", _groups={"project": 7, "company": "acme"}))
+    columns = '"$group_0", "$group_1", "$group_2", "$group_3"'
+    assert service.select(f"select {columns} from events where event = 'Seen' order by uuid") == [
+        ("t1", "", "", ""),
+        ("", "acme", "7", ""),
+    ]
+    assert [(made.index, made.key) for made in service.groups()] == [(1, "acme")]
+
+
+def test_a_sixth_type_is_passed_over() -> None:
+    """Five types are all there are: a further one gives no column, no group and no error, but a warning."""
+    service = fresh()
+    send(service, event("u", _groups={f"t{n}": f"k{n}" for n in range(6)}), group("t5", "x", {"a": 1}))
+    send(service, group("t4", "y", {"a": 1}), event("v", _groups={"t6": 1}))
+    assert [(made.index, made.type) for made in service.groups()] == [(4, "t4")]
+    assert told(service) == [("too_many_group_types", who) for who in ("u", "$t5_x", "v")]
+    assert service.warnings()[0].details == {"group_type": "t5", "types": ["t0", "t1", "t2", "t3", "t4"]}
+    assert service.select("select \"$group_4\" from events where distinct_id = 'u'") == [("k4",)]
+    assert service.count() == 4
+
+
+def test_groups_of_an_event_make_no_group() -> None:
+    """`$groups` alone names a type and makes no record of the group."""
+    service = fresh()
+    send(service, event("u", _groups={"company": "acme"}))
+    assert (service.groups(), service.select("select type from group_types")) == ([], [("company",)])
+
+
+def test_types_are_per_project() -> None:
+    """Two projects number their types apart."""
+    service = fresh()
+    send(service, event("u", _groups={"a": 1}))
+    send(service, event("u", _groups={"b": 1}), group("b", "x"), second=True)
+    assert service.groups() == []
+    assert [(made.index, made.type) for made in service.groups(second=True)] == [(0, "b")]
+
+
+@pytest.mark.parametrize("groups", [["company"], "company", 7, None], ids=repr)
+def test_groups_that_are_no_object_are_passed_over(groups: Any) -> None:
+    """Anything but an object is ignored, with a warning."""
+    service = fresh()
+    send(service, event("u", _groups=groups))
+    assert service.select("select type from group_types") == []
+    assert told(service) == [("groups_not_an_object", "u")]
+
+
+@pytest.mark.parametrize(
+    ("key", "kept"), [(7, "7"), (7.5, "7.5"), (2.0, "2"), (True, "true"), ("a\0b", "a\ufffdb"), ("k" * 400, "k" * 400)]
+)
+def test_keys_become_text(key: Any, kept: str) -> None:
+    """A group's key is text, whatever it came as."""
+    service = fresh()
+    send(service, group("company", key, {"a": None}))
+    assert [(made.key, made.properties) for made in service.groups()] == [(kept, {"a": None})]
+
+
+@pytest.mark.parametrize(("kind", "key"), [("", "k"), (None, "k"), ("t", ""), ("t", 0), ("t", None), ("t", False)])
+def test_a_group_event_without_type_or_key_does_nothing(kind: Any, key: Any) -> None:
+    """Without a type or a key no group is written; the event stays."""
+    service = fresh()
+    send(service, event("u", "$groupidentify", _group_type=kind, _group_key=key, _group_set={"a": 1}))
+    assert (service.groups(), service.count()) == ([], 1)
+    assert told(service) == [("group_event_without_type_or_key", "u")]
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [({}, True), (None, True), (..., True), ("a", False), (["a"], False), (1, False), (False, False)],
+)
+def test_group_set_must_be_an_object(values: Any, kept: bool) -> None:
+    """Null or nothing writes an empty group; anything else that is no object drops the event."""
+    service = fresh()
+    send(service, group("company", "acme", values))
+    assert [made.properties for made in service.groups()] == ([{}] if kept else [])
+    assert service.count() == int(kept)
+    assert [warning.type for warning in service.warnings()] == ([] if kept else ["invalid_group_set"])
+
+
+def test_long_keys_and_types() -> None:
+    """A key of over 400 characters drops its event, a type of over 400 is passed over."""
+    service = fresh()
+    long_key, long_type = group("company", "k" * 401, {}), group("t" * 401, "k", {})
+    for one in (long_key, long_type):
+        one["properties"]["distinct_id"] = "u"
+    send(service, long_key, long_type)
+    assert service.groups() == []
+    assert [(one.type, one.dropped) for one in service.warnings()] == [
+        ("group_key_too_long", True),
+        ("group_type_too_long", False),
+    ]
+    assert service.count() == 1
+
+
+def test_a_group_event_makes_a_person_of_its_id() -> None:
+    """The id that a group event is sent under becomes a person; a `$set` on it is not for that person."""
+    service = fresh()
+    send(service, group("company", "acme", {"a": 1}, _set={"p": 1}, _set_once={"q": 1}))
+    assert [(one.distinct_ids, one.properties) for one in service.persons()] == [(("$company_acme",), {})]
+
+
+def test_without_a_profile_there_are_no_groups() -> None:
+    """An event with `$process_person_profile: false` is in no group and names no type."""
+    service = fresh()
+    send(service, event("u", _groups={"a": 1}, _process_person_profile=False), event("v", _groups={"b": "x"}))
+    assert service.select('select "$group_0" from events order by distinct_id') == [("",), ("x",)]
+    send(service, event("w", _groups={"b": "y"}, _process_person_profile=False))
+    assert service.select("select \"$group_0\" from events where distinct_id = 'w'") == [("",)]
+
+
+@pytest.mark.parametrize("name", ["it's", 'a"b', "a/b~c", "a.b", "{x}", "ü"])
+def test_types_may_have_any_name(name: str) -> None:
+    """The columns of events work for a type of any spelling."""
+    service = fresh()
+    send(service, event("u", _groups={name: "k"}), group(name, "k", {"a": 1}))
+    assert service.select("select \"$group_0\" from events where event = 'Seen'") == [("k",)]
+    assert [made.type for made in service.groups()] == [name]

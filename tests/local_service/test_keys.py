@@ -1,0 +1,153 @@
+"""Keys, scopes and seeds of the local service come from files; no key is ever shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline.local_service import Keyring
+from pipeline.local_service.keys import BadKeys, allows, generated, load
+
+GOOD: dict[str, Any] = {
+    "projects": [
+        {"id": 1, "name": "One", "capture_key": "phc_test_1"},
+        {"id": 2, "name": "Two", "capture_key": "phc_test_2"},
+    ],
+    "keys": {
+        "phx_test_read": ["hog_function:read"],
+        "phx_test_all": ["*"],
+        "phx_test_two": {"scopes": ["*"], "projects": [2]},
+    },
+}
+
+
+def read(tmp_path: Path, content: Any) -> Keyring:
+    file = tmp_path / "keys.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    return load(file)
+
+
+def test_a_file_gives_projects_keys_and_scopes(tmp_path: Path) -> None:
+    """Scopes as a list, or as an object with the projects that a key reaches."""
+    keys = read(tmp_path, GOOD)
+    assert [(one.id, one.name, one.capture_key) for one in keys.projects] == [
+        (1, "One", "phc_test_1"),
+        (2, "Two", "phc_test_2"),
+    ]
+    assert keys.scopes_of("phx_test_read") == {"hog_function:read"}
+    assert (keys.scopes_of("phx_test_two"), keys.reach) == ({"*"}, {"phx_test_two": {2}})
+    assert keys.scopes_of("phx_test_other") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ({"projects": []}, 'no list "projects"'),
+        ({"projects": [{"id": "1", "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
+        ({"projects": [{"id": 0, "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
+        ({"projects": [{"id": True, "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
+        ({"projects": [{"id": 2**40, "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
+        ({"projects": [{"id": 1, "capture_key": "phx_test_1"}]}, '"capture_key" of projects[0]'),
+        ({"projects": GOOD["projects"][:1] * 2}, "one id"),
+        ({"keys": []}, '"keys"'),
+        ({"keys": {"phc_test_1": ["*"]}}, "personal key 1"),
+        ({"keys": {"phx_test 1": ["*"]}}, "personal key 1"),
+        ({"keys": {"phx_test_1": "*"}}, "scopes of personal key 1"),
+        ({"keys": {"phx_test_1": ["*"], "phx_test_2": ["hog_function.read"]}}, "scopes of personal key 2"),
+        ({"keys": {"phx_test_1": ["hog_function:delete"]}}, "scopes of personal key 1"),
+        ({"keys": {"phx_test_1": {"scopes": ["*"], "projects": [3]}}}, '"projects" of personal key 1'),
+        ({"keys": {"phx_test_1": {"scopes": ["*"], "projects": 1}}}, '"projects" of personal key 1'),
+        ({"keys": {"phx_test_1": {"projects": [1]}}}, "scopes of personal key 1"),
+    ],
+)
+def test_a_bad_file_says_where_and_shows_no_key(tmp_path: Path, change: Any, said: str) -> None:
+    """The place in the file, never a key."""
+    with pytest.raises(BadKeys) as raised:
+        read(tmp_path, change if isinstance(change, str) else GOOD | change)
+    assert said in str(raised.value)
+    assert "phx_test" not in str(raised.value)
+    assert "phc_test" not in str(raised.value)
+
+
+def test_a_keyring_shows_no_key(tmp_path: Path) -> None:
+    """Neither of its own nor those it made."""
+    assert "test_" not in repr(read(tmp_path, GOOD))
+    made = generated()
+    assert not any(key in repr(made) for key in made.texts())
+    assert len(set(made.texts())) == 2
+
+
+@pytest.mark.parametrize(
+    ("scopes", "scope", "opens"),
+    [
+        ({"*"}, "query:read", True),
+        ({"query:read"}, "query:read", True),
+        ({"hog_function:write"}, "hog_function:read", True),
+        ({"hog_function:read"}, "hog_function:write", False),
+        ({"session_recording:write"}, "hog_function:read", False),
+        (set(), "query:read", False),
+    ],
+)
+def test_scopes_open_what_they_name(scopes: set[str], scope: str, opens: bool) -> None:
+    """A star opens everything, writing implies reading, and nothing else is implied."""
+    assert allows(frozenset(scopes), scope) is opens
+
+
+def started(*options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "service", "--port", "0", *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+
+
+def test_the_command_serves_its_files(tmp_path: Path) -> None:
+    """Keys, a seed, a store, a behaviour and a setting, in a process of its own; no key is printed."""
+    (tmp_path / "keys.json").write_text(json.dumps(GOOD))
+    (tmp_path / "seed.json").write_text(json.dumps({"hog_functions": [{"name": "seeded", "hog": "h"}]}))
+    process = started(
+        "--keys", str(tmp_path / "keys.json"), "--seed", str(tmp_path / "seed.json"),
+        "--store", str(tmp_path / "store.duckdb"), "--behaviour", "observed", "--set", "icons=open",
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        url = first.split()[-1]
+        headers = {"authorization": "Bearer phx_test_all"}
+        found = httpx.get(f"{url}/api/projects/1/hog_functions/", headers=headers, timeout=30).json()
+        assert [one["name"] for one in found["results"]] == ["seeded"]
+        assert "search_match_type" in found["results"][0]
+        assert httpx.get(f"{url}/api/projects/1/hog_functions/icons/", headers=headers, timeout=30).status_code == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "test_" not in first + out + err.replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--set", "nowhere=1"], "no setting"),
+        (["--set", "icons=ajar"], "icons is closed or open"),
+        (["--seed", "SEED"], "hog_functions[0] of the seed, field name"),
+    ],
+)
+def test_a_wrong_option_is_two_lines(tmp_path: Path, options: list[str], said: str) -> None:
+    """Exit 2, what happened and what to do, no traceback."""
+    seed = tmp_path / "seed.json"
+    seed.write_text(json.dumps({"hog_functions": [{"name": 1}]}))
+    process = started(*(str(seed) if option == "SEED" else option for option in options))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert said in err
+    assert [line.split(":")[0] for line in err.splitlines()] == ["Error", "Try"]

@@ -1,0 +1,412 @@
+"""Under `--behaviour observed` the management API answers as the real service's source does, not as its contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pipeline.local_service.switches import BadSwitch, chosen, preset, switches
+from tests.support.management_service import RECORDING, Asking, asking, key_with
+
+LIST = "/api/projects/1/hog_functions/"
+NOW = 1_700_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Asking]:
+    with asking(preset("observed", management_rates="off", clock=lambda: NOW)) as found:
+        yield found
+
+
+@pytest.fixture
+def fresh() -> Iterator[Asking]:
+    with asking(preset("observed")) as found:
+        yield found
+
+
+def refused(answer: Any, attr: str | None, status: int = 400) -> None:
+    assert (answer.status_code, answer.json()["attr"]) == (status, attr), answer.text
+
+
+def test_records_have_the_fields_of_the_source(ask: Asking) -> None:
+    """A list item holds its template, a record no write-only field, and what is not set is null."""
+    made = ask.made(template_id="template-webhook", name=None, inputs={"url": {"value": "https://example.com"}})
+    assert {"deleted", "template_id", "_create_in_folder", "kind"}.isdisjoint(made)
+    assert (made["masking"], made["execution_order"], made["draft"], made["version"]) == (None, None, None, 1)
+    assert made["status"] == {"state": 0, "tokens": 0}
+    (item,) = ask("GET", f"{LIST}?id={made['id']}").json()["results"]
+    assert item["template"]["id"] == "template-webhook"
+    assert {"search_match_type", "draft_updated_at"} < set(item)
+    assert {"inputs", "inputs_schema", "masking", "mappings", "bytecode", "transpiled"}.isdisjoint(item)
+    (full,) = ask("GET", f"{LIST}?id={made['id']}&full=true").json()["results"]
+    assert full == made
+
+
+@pytest.mark.parametrize(
+    ("body", "attr"),
+    [
+        ({}, "hog"),
+        ({"hog": ""}, "hog"),
+        ({"hog": "x" * 102401}, "hog"),
+        ({"hog": "h", "name": "x" * 401}, "name"),
+        ({"hog": "h", "type": "novel"}, "type"),
+        ({"hog": "h", "execution_order": 32768}, "execution_order"),
+        ({"hog": "h", "execution_order": -1}, "execution_order"),
+        ({"hog": "h", "masking": {}}, "masking__ttl"),
+        ({"hog": "h", "masking": {"ttl": 59, "hash": "x"}}, "masking__ttl"),
+        ({"hog": "h", "masking": {"ttl": 86401, "hash": "x"}}, "masking__ttl"),
+        ({"hog": "h", "masking": {"ttl": 60}}, "masking__hash"),
+        ({"hog": "h", "filters": {"source": "elsewhere"}}, "filters__source"),
+        ({"template_id": "template-nowhere"}, "template_id"),
+        ({"hog": "h", "enabled": None}, "enabled"),
+    ],
+)
+def test_what_the_source_refuses(ask: Asking, body: dict[str, Any], attr: str) -> None:
+    """Required fields, bounds and choices that the contract does not show."""
+    refused(ask("POST", LIST, body), attr)
+
+
+def test_what_the_source_takes_and_changes(ask: Asking) -> None:
+    """Input values of any type, null where it may be; keys outside the schema vanish; filters get a source."""
+    made = ask.made(
+        hog="h",
+        inputs_schema=[{"key": "headers", "type": "dictionary"}],
+        inputs={"headers": {"value": {"a": "b"}}, "stray": {"value": "x"}},
+        filters={"events": [{"id": "e"}]},
+        icon_url=None,
+    )
+    assert (list(made["inputs"]), made["inputs"]["headers"]["value"]) == (["headers"], {"a": "b"})
+    assert bare(made["filters"]) == {"source": "events", "events": [{"id": "e"}]}
+    path = f"{LIST}{made['id']}/"
+    masked = ask("PATCH", path, {"masking": {"ttl": 60, "hash": "x", "threshold": None, "odd": 1}}).json()["masking"]
+    assert bare(masked) == {"ttl": 60, "threshold": None, "hash": "x"}
+    cleared = ask("PATCH", path, {"masking": None, "filters": None}).json()
+    assert (cleared["masking"], bare(cleared["filters"])) == (None, {"source": "events"})
+    mapped = ask("PATCH", path, {"mappings": [{"name": "m"}], "filters": {"events": [], "properties": []}}).json()
+    assert bare(mapped["filters"]) == {"source": "events", "properties": []}
+    refused(ask("PATCH", path, {"type": "transformation"}), "type")
+
+
+def bare(coded: dict[str, Any]) -> dict[str, Any]:
+    """Without its code, which must be there: an array that begins as Hog bytecode does."""
+    assert coded["bytecode"][:2] == ["_H", 1]
+    return {name: value for name, value in coded.items() if name not in ("bytecode", "transpiled")}
+
+
+SCHEMA = [
+    {"key": "b", "type": "json"},
+    {"key": "token", "type": "string", "secret": True},
+    {"key": "a", "type": "json"},
+]
+
+
+def coded(value: object, hog: str = "h", **more: Any) -> dict[str, Any]:
+    """A function and a mapping with this input, filters and masking."""
+    parts: dict[str, Any] = {
+        "inputs_schema": SCHEMA,
+        "inputs": {"a": {"value": value}, "b": {"value": "b"}, "token": {"value": "t"}},
+        "filters": {"events": [{"id": "e"}]},
+    }
+    masking = {"ttl": 60, "hash": "{event}"}
+    return parts | {"hog": hog, "masking": masking, "mappings": [parts | {"name": "m"}]} | more
+
+
+def test_inputs_and_filters_carry_the_code_that_the_service_makes(ask: Asking) -> None:
+    """Bytecode, order and `transpiled`, of mappings and masking as well; the same for the same source, no other for
+    what a request brings, and none of a secret."""
+    first, again, other = (ask.made(**coded(value, hog)) for value, hog in (({}, "h"), ({}, "h"), ([], "i")))
+    for found in (first, first["mappings"][0]):
+        assert list(found["inputs"]) == ["b", "token", "a"]
+        assert found["inputs"]["token"] == {"secret": True}
+        for key, order in (("b", 0), ("a", 2)):
+            one = found["inputs"][key]
+            assert (one["order"], one["transpiled"], one["bytecode"][:2]) == (order, None, ["_H", 1])
+        assert (found["filters"]["bytecode"][:2], found["filters"]["transpiled"]) == (["_H", 1], None)
+        assert "source" in bare(found["filters"])
+    assert bare(first["masking"]) == {"ttl": 60, "threshold": None, "hash": "{event}"}
+    assert {name: first[name] for name in ("inputs", "filters", "masking", "mappings", "bytecode", "transpiled")} == {
+        name: again[name] for name in ("inputs", "filters", "masking", "mappings", "bytecode", "transpiled")
+    }
+    assert (first["bytecode"][:2], first["transpiled"]) == (["_H", 1], None)
+    assert other["bytecode"] != first["bytecode"]
+    assert other["inputs"]["a"]["bytecode"] != first["inputs"]["a"]["bytecode"]
+    assert other["inputs"]["b"] == first["inputs"]["b"]
+    path = f"{LIST}{first['id']}/"
+    for name in ("inputs", "filters", "masking", "mappings"):
+        assert ask("PATCH", path, {name: first[name]}).json()[name] == first[name]
+    forged = first["inputs"]["b"] | {"bytecode": ["mine"], "order": 9, "transpiled": "mine"}
+    sent = {"inputs": {"a": {"value": {}}, "b": forged}, "filters": first["filters"] | {"bytecode": ["mine"]}}
+    assert ask("PATCH", path, sent).json() | {"version": 0, "updated_at": 0} == ask("GET", path).json() | {
+        "version": 0,
+        "updated_at": 0,
+    }
+    found = ask("GET", path).json()
+    assert (found["inputs"], found["filters"]) == (first["inputs"], first["filters"])
+    (item,) = ask("GET", f"{LIST}?id={first['id']}").json()["results"]
+    assert item["filters"] == first["filters"]
+
+
+def test_types_in_typescript_are_transpiled(ask: Asking) -> None:
+    """`transpiled` and no bytecode, of the function and of what it holds."""
+    made = ask.made(**coded({"x": 1}, "export function onLoad() {}", type="site_destination"))
+    assert (made["bytecode"], type(made["transpiled"])) == (None, str)
+    for found in (made["inputs"]["a"], made["filters"], made["mappings"][0]["inputs"]["a"]):
+        assert "bytecode" not in found
+        assert set(found["transpiled"]) == {"lang", "code", "stl"}
+
+
+@pytest.mark.parametrize("templating", [True, False, "hog", "liquid"])
+def test_a_template_may_be_hog_or_liquid(ask: Asking, templating: object) -> None:
+    """Of an input and of its schema, accepted and given back; a Liquid template is not compiled."""
+    schema = [{"key": "a", "type": "string", "templating": templating}]
+    one = {"inputs_schema": schema, "inputs": {"a": {"value": "{{ event }}", "templating": templating}}}
+    made = ask.made(hog="h", mappings=[one], **one)
+    for found in (made, made["mappings"][0], ask("GET", f"{LIST}{made['id']}/").json()):
+        assert found["inputs_schema"] == schema
+        assert found["inputs"]["a"]["templating"] == templating
+        assert ("bytecode" in found["inputs"]["a"]) is (templating in (True, "hog"))
+
+
+@pytest.mark.parametrize("templating", ["jinja", None, 1, []])
+def test_no_other_template_is_taken(ask: Asking, templating: object) -> None:
+    """400 names the field, of a mapping too."""
+    schema, given = [{"key": "a", "templating": templating}], {"a": {"value": "x", "templating": templating}}
+    refused(ask("POST", LIST, {"hog": "h", "inputs_schema": schema}), "inputs_schema__0__templating")
+    refused(ask("POST", LIST, {"hog": "h", "inputs_schema": [{"key": "a"}], "inputs": given}), "inputs__a__templating")
+    mapping = {"inputs_schema": [{"key": "a"}], "inputs": given}
+    refused(ask("POST", LIST, {"hog": "h", "mappings": [mapping]}), "mappings__0__inputs__a__templating")
+
+
+def test_an_input_that_is_null_is_not_there(ask: Asking) -> None:
+    """As the source has it; one named like a field of a schema is an input all the same."""
+    schema = [{"key": "a"}, {"key": "templating"}]
+    made = ask.made(hog="h", inputs_schema=schema, inputs={"a": None, "templating": {"value": None}})
+    assert {key: one["value"] for key, one in made["inputs"].items()} == {"templating": None}
+    refused(
+        ask("POST", LIST, {"hog": "h", "inputs_schema": schema, "inputs": {"templating": "x"}}), "inputs__templating"
+    )
+
+
+def test_put_updates_as_patch_does(fresh: Asking) -> None:
+    """Functions and recordings; under the contract there is no PUT."""
+    made = fresh.made(**coded("x"))
+    path, recording = f"{LIST}{made['id']}/", f"/api/projects/1/session_recordings/{RECORDING}/"
+    found = fresh("PUT", path, {"name": "put", "description": ""})
+    assert found.status_code == 200
+    same = ("name", "updated_at", "version")
+    assert found.json() == made | {name: found.json()[name] for name in same}
+    assert fresh("PUT", recording, {"viewed": True}).json() == {"success": True}
+    assert fresh("GET", recording).json()["viewed"] is True
+    refused(fresh("PUT", recording, {}), None)
+    refused(fresh("PUT", path, {"name": ["x"]}), "name")
+    assert fresh("PUT", path, {}, key=key_with("hog_function:read")).status_code == 403
+    assert "PUT" in fresh("DELETE", path).headers["allow"]
+    with asking() as contract:
+        assert contract("PUT", recording, {"viewed": True}).status_code == 405
+
+
+def test_an_access_token_is_refreshed(fresh: Asking) -> None:
+    """Another one, of a configuration made now and switched on as before; it needs the scope to write."""
+    path = "/api/projects/1/session_recordings/rec-3/sharing/"
+    before = fresh("GET", path).json()
+    found = fresh("POST", path + "refresh/", {}).json()
+    assert (found["enabled"], found["access_token"] != before["access_token"]) == (True, True)
+    assert found["created_at"] > before["created_at"]
+    assert fresh("GET", path).json() == found
+    assert len(fresh("POST", path.replace("rec-3", RECORDING) + "refresh/").json()["access_token"]) > 20
+    assert fresh("POST", path.replace("rec-3", "nowhere") + "refresh/").status_code == 404
+    assert fresh("POST", path + "refresh/", key=key_with("sharing_configuration:read")).status_code == 403
+    with asking() as contract:
+        assert contract("POST", path + "refresh/").status_code == 404
+
+
+def test_a_recording_says_when_it_expires() -> None:
+    """So many days after the day it began, 30 where its seed says no other; the days left, none after that."""
+    seed = {
+        "session_recordings": [
+            {"id": "a", "start_time": "2023-11-01T23:59:59Z"},
+            {"id": "b", "start_time": "2023-11-01T00:00:00Z", "retention_period_days": 90},
+            {"id": "c", "start_time": "2023-01-01T00:00:00Z"},
+            {"id": "d"},
+            {"id": "e", "start_time": "9999-12-31T00:00:00Z", "expiry_time": "2024-01-01T00:00:00Z"},
+        ]
+    }
+    wanted = {
+        "a": (30, "2023-12-01T00:00:00Z", 17),
+        "b": (90, "2024-01-30T00:00:00Z", 77),
+        "c": (30, "2023-01-31T00:00:00Z", 0),
+        "d": (30, None, None),
+        "e": (30, "2024-01-01T00:00:00Z", None),
+    }
+    root, names = "/api/projects/1/session_recordings/", ("retention_period_days", "expiry_time", "recording_ttl")
+    with asking(preset("observed", clock=lambda: NOW), seed=seed) as ask:
+        listed = {one["id"]: tuple(one[name] for name in names) for one in ask("GET", root).json()["results"]}
+        single = {id: tuple(ask("GET", root + id).json()[name] for name in names) for id in wanted}
+    assert listed == single == wanted
+
+
+def test_an_outdated_update_is_a_conflict(fresh: Asking) -> None:
+    """409 when `base_updated_at` is older than the record."""
+    made = fresh.made(hog="h")
+    path = f"{LIST}{made['id']}/"
+    assert fresh("PATCH", path, {"name": "x", "base_updated_at": made["updated_at"]}).status_code == 200
+    late = fresh("PATCH", path, {"name": "y", "base_updated_at": made["updated_at"]})
+    assert (late.status_code, late.json()["code"]) == (409, "stale_update")
+    refused(fresh("PATCH", path, {"base_updated_at": "x"}), "base_updated_at")
+
+
+def test_only_so_many_transformations_are_enabled(fresh: Asking) -> None:
+    """Twenty of a project; others stay possible."""
+    ids = [fresh.made(hog="h", type="transformation", enabled=True)["id"] for _ in range(20)]
+    refused(fresh("POST", LIST, {"hog": "h", "type": "transformation", "enabled": True}), None)
+    off = fresh.made(hog="h", type="transformation")["id"]
+    refused(fresh("PATCH", f"{LIST}{off}/", {"enabled": True}), None)
+    assert fresh("PATCH", f"{LIST}{ids[0]}/", {"enabled": False}).status_code == 200
+    assert fresh("PATCH", f"{LIST}{off}/", {"enabled": True}).status_code == 200
+    assert fresh("PATCH", f"{LIST}{off}/", {"name": "still"}).status_code == 200
+
+
+def test_rearranging_answers_with_the_functions_in_order(fresh: Asking) -> None:
+    """Transformations of one type alone, all of them, as a plain list."""
+    first, second = (fresh.made(hog="h", type="transformation", execution_order=n)["id"] for n in (1, 2))
+    other = fresh.made(hog="h")["id"]
+    path = LIST + "rearrange/"
+    found = fresh("PATCH", path, {"orders": {first: 3}}).json()
+    assert [(one["id"], one["execution_order"]) for one in found] == [(second, 2), (first, 3)]
+    refused(fresh("PATCH", path, {"orders": {other: 1}}), None)
+    mixed = fresh("PATCH", path, {"orders": {first: 1, other: 1}})
+    assert mixed.json()["detail"] == "Cannot rearrange functions of different types in one request"
+    nothing = fresh("PATCH", path, {})
+    assert nothing.json()["detail"] == "No orders provided"
+
+
+def test_runs_have_the_shapes_of_the_source(ask: Asking) -> None:
+    """Logs are a page, metrics have labels and series, totals a map: all without a run."""
+    path = f"{LIST}{ask.made(hog='h')['id']}/"
+    assert ask("GET", path + "logs/").json() == {"count": 0, "next": None, "previous": None, "results": []}
+    found = ask("GET", path + "metrics/?after=-2d").json()
+    assert found == {"labels": ["2023-11-12", "2023-11-13", "2023-11-14"], "series": []}
+    hours = ask("GET", path + "metrics/?interval=hour&after=2023-11-14T20:00:00Z").json()["labels"]
+    assert hours == ["2023-11-14T20:00", "2023-11-14T21:00", "2023-11-14T22:00"]
+    assert ask("GET", path + "metrics/totals/").json() == {"totals": {}}
+    for query, attr in (
+        ("logs/?limit=0", "limit"),
+        ("logs/?limit=501", "limit"),
+        ("logs/?after=x", "after"),
+        ("metrics/?interval=month", "interval"),
+        ("metrics/?breakdown_by=x", "breakdown_by"),
+        ("metrics/?after=0001-01-01&interval=hour", "after"),
+        ("metrics/totals/?before=x", "before"),
+    ):
+        refused(ask("GET", path + query), attr)
+
+
+def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
+    """Problems come without the envelope; the id may be that of no function."""
+    for id in (ask.made(hog="h")["id"], "new"):
+        bare = ask("POST", f"{LIST}{id}/invocations/", {})
+        assert (bare.status_code, bare.json()) == (400, {"configuration": ["This field is required."]})
+        done = ask("POST", f"{LIST}{id}/invocations/", {"configuration": {"hog": "h"}}).json()
+        assert done["status"] == "success"
+
+
+def test_the_unsettled_points_are_switches() -> None:
+    """Broadcast and icons are away unless they are switched on."""
+    with asking(preset("observed")) as ask:
+        id = ask.made(hog="h")["id"]
+        assert ask("POST", f"{LIST}{id}/broadcast/", {}).status_code == 404
+        for path in ("icon/?id=x", "icons/"):
+            answer = ask("GET", LIST + path)
+            assert answer.json()["detail"] == "This action does not support personal API key access"
+    with asking(preset("observed", broadcast="success", icons="open")) as ask:
+        id = ask.made(hog="h")["id"]
+        assert ask("POST", f"{LIST}{id}/broadcast/", {}).json() == {"success": True}
+        icon = ask("GET", LIST + "icon/?id=x")
+        assert (icon.headers["content-type"], icon.content[:4]) == ("image/png", b"\x89PNG")
+        assert [one["id"] for one in ask("GET", LIST + "icons/?query=slack").json()] == ["template-slack"]
+
+
+def test_further_filters_of_the_list(ask: Asking) -> None:
+    """Search in names and descriptions, and filters that hold others."""
+    with asking(
+        preset("observed"),
+        seed={
+            "hog_functions": [
+                {"name": "Alpha", "hog": "h", "filters": {"events": [{"id": "a", "order": 1}]}},
+                {"description": "about alpha", "name": "B", "hog": "h", "filters": {"events": [{"id": "b"}]}},
+                {"name": "w", "hog": "h", "type": "warehouse_source_webhook"},
+            ]
+        },
+    ) as seeded:
+
+        def names(query: str) -> set[str]:
+            return {one["name"] for one in seeded("GET", f"{LIST}?{query}").json()["results"]}
+
+        assert names("") == {"Alpha", "B"}
+        assert names("search=ALPHA") == {"Alpha", "B"}
+        assert names('filters={"events":[{"id":"a"}]}') == {"Alpha"}
+        assert names('filter_groups=[{"events":[{"id":"a"}]},{"events":[{"id":"b"}]}]') == {"Alpha", "B"}
+    refused(ask("GET", f"{LIST}?filter_groups=x"), "filter_groups")
+    refused(ask("GET", f"{LIST}?search={'x' * 201}"), "search")
+    assert ask("GET", f"{LIST}?limit=x&offset=y").status_code == 200
+
+
+def test_recordings_as_the_source_has_them(fresh: Asking) -> None:
+    """Another list, an update that marks as viewed, a deletion that asks nothing, more of sharing."""
+    root = "/api/projects/1/session_recordings/"
+    found = fresh("GET", root + "?limit=2").json()
+    assert ([one["id"] for one in found["results"]], found["has_next"], found["version"]) == (
+        ["rec-2", RECORDING],
+        True,
+        4,
+    )
+    picked = fresh("GET", root, params={"session_ids": json.dumps(["rec-3"])}).json()
+    assert [one["id"] for one in picked["results"]] == ["rec-3"]
+    wrong = fresh("GET", root + "?novel=1")
+    assert json.loads(wrong.json()["detail"])[0]["loc"] == ["novel"]
+    assert fresh("PATCH", root + RECORDING, {"viewed": True}).json() == {"success": True}
+    assert fresh("GET", root + RECORDING).json()["viewed"] is True
+    assert fresh("GET", root + RECORDING).json()["viewers"] == ["user1@example.com"]
+    for body in ({}, {"viewed": False}, {"person": {}}):
+        refused(fresh("PATCH", root + RECORDING, body), None)
+    assert fresh("GET", root + "nowhere").json()["detail"] == "Recording not found"
+    assert fresh("DELETE", root + "nowhere").status_code == 204
+    assert {"settings", "password_required", "share_passwords"} < set(
+        fresh("GET", root + RECORDING + "/sharing").json()
+    )
+
+
+def test_calls_are_counted_by_the_minute_and_the_hour() -> None:
+    """429 after 480 plain calls or 240 of recordings in a minute, with the time to wait; then again."""
+    now = [NOW]
+    with asking(preset("observed", clock=lambda: now[0])) as ask:
+        codes = [ask("GET", "/api/projects/1/session_recordings/?limit=1").status_code for _ in range(241)]
+        assert (codes.count(200), codes[-1]) == (240, 429)
+        throttled = ask("GET", "/api/projects/1/session_recordings/")
+        assert (throttled.headers["retry-after"], throttled.json()["type"]) == ("60", "throttled_error")
+        assert ask("GET", LIST).status_code == 200
+        assert ask("GET", "/api/projects/2/session_recordings/").status_code == 200
+        now[0] += 60_000_000
+        assert ask("GET", "/api/projects/1/session_recordings/").status_code == 200
+
+
+def test_projects_need_their_scope(ask: Asking) -> None:
+    """project:read, as the source has it."""
+    assert ask("GET", "/api/projects/", key=key_with("hog_function:read")).status_code == 403
+    assert ask("GET", "/api/projects/", key=key_with("project:read")).status_code == 200
+
+
+def test_settings_are_set_by_name() -> None:
+    """Every switch is listed with its values; a wrong name or value is refused."""
+    assert chosen("contract", ["broadcast=success", "drop_events_older_than=60"]).drop_events_older_than == 60
+    assert chosen("observed", ["drop_events_older_than=none"]).behaviour == "observed"
+    assert chosen("contract", ["query_seconds=0.5"]).query_seconds == 0.5
+    assert {"broadcast", "icons", "token_validation"} < {one.name for one in switches()}
+    assert all(one.about and one.values and one.usual for one in switches())
+    for text in ("clock=1", "behaviour=observed", "broadcast=maybe", "nowhere=1", "icons", "batch_wire_limit=-1",
+                 "batch_wire_limit=x", "query_seconds=nan"):  # fmt: skip
+        with pytest.raises(BadSwitch):
+            chosen("contract", [text])

@@ -1,0 +1,128 @@
+"""`/openapi.json` says what the service does, and `/docs` shows it without the internet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pipeline.local_service.management.operations import OPERATIONS, operations
+from pipeline.local_service.management.routes import HANDLERS
+from pipeline.local_service.switches import preset
+from tests.support.management_service import RECORDING, Asking, asking, key_with
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Asking]:
+    with asking() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def document(ask: Asking) -> Any:
+    return ask("GET", "/openapi.json", key=None).json()
+
+
+@pytest.mark.parametrize("behaviour", ["contract", "observed"])
+def test_every_operation_has_a_handler_and_a_place_in_the_document(behaviour: Any) -> None:
+    """One table: what is in it is served and described, and nothing else is; some of it under `observed` alone."""
+    assert set(HANDLERS) | {"query"} == {operation.name for operation in OPERATIONS}
+    observed = behaviour == "observed"
+    with asking(preset(behaviour)) as ask:
+        document = ask("GET", "/openapi.json").json()
+    described = {
+        (method.upper(), path) for path, methods in document["paths"].items() for method in methods if "/api/" in path
+    }
+    assert described == {(one.method, one.path + "/") for one in operations(observed=observed)}
+    assert (("PUT", "/api/projects/{project_id}/hog_functions/{id}/") in described) is observed
+    ids = [one["operationId"] for methods in document["paths"].values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+    assert "/batch/" in document["paths"]
+
+
+def test_every_reference_leads_somewhere(document: Any) -> None:
+    """A `$ref` names a schema of the document, and every schema is a JSON Schema."""
+    names = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    waiting: list[Any] = [document]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            assert node.get("$ref", next(iter(names))) in names
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("behaviour", ["contract", "observed"])
+def test_answers_fit_their_schemas(behaviour: Any) -> None:
+    """What the main operations answer is what the document says, errors too."""
+    with asking(preset(behaviour)) as ask:
+        document = ask("GET", "/openapi.json").json()
+        inputs = {"slack_workspace": {"value": "1"}, "channel": {"value": "C1"}}
+        id = ask.made(template_id="template-slack", name="x", enabled=True, inputs=inputs)["id"]
+        root = "/api/projects/{project_id}/"
+        for method, path, body, key in (
+            ("GET", root + "hog_functions/", None, None),
+            ("POST", root + "hog_functions/", {"hog": "h", "masking": {"ttl": 60, "hash": "x"}}, None),
+            ("POST", root + "hog_functions/", {"enabled": 1}, None),
+            ("GET", root + "hog_functions/{id}/", None, None),
+            ("GET", root + "hog_functions/{id}/", None, key_with("query:read")),
+            ("PATCH", root + "hog_functions/{id}/", {"filters": None}, None),
+            ("GET", root + "hog_functions/{id}/metrics/totals/", None, None),
+            ("GET", root + "session_recordings/", None, None),
+            ("GET", root + "session_recordings/{id}/", None, None),
+            ("GET", root + "session_recordings/{recording_id}/sharing/", None, None),
+            ("GET", "/api/projects/", None, None),
+            ("POST", root + "query/", {"query": {"kind": "HogQLQuery", "query": "select 1"}}, None),
+        ):
+            address = path.format(project_id=1, id=RECORDING if "recordings" in path else id, recording_id=RECORDING)
+            answer = ask(method, address, body, **({} if key is None else {"key": key}))
+            said = document["paths"][path][method.lower()]["responses"][str(answer.status_code)]
+            if "content" not in said:
+                assert answer.content == b""
+                continue
+            schema = said["content"]["application/json"]["schema"] | {"components": document["components"]}
+            jsonschema.Draft202012Validator(schema).validate(answer.json())
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.add(str(value))
+            elif name in ("href", "src"):
+                self.links.add(str(value))
+
+
+def test_the_page_shows_the_document_without_the_internet(ask: Asking, document: Any) -> None:
+    """Every operation and object is on it; every link stays on the service; nothing is loaded or run."""
+    answer = ask("GET", "/docs", key=None)
+    page = _Page()
+    page.feed(answer.text)
+    for methods in document["paths"].values():
+        assert {one["operationId"] for one in methods.values()} <= page.ids
+    assert set(document["components"]["schemas"]) <= page.ids
+    assert page.links - {"/openapi.json"} <= {f"#{id}" for id in page.ids}
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert "http://" not in answer.text.replace(ask.service.url, "")
+
+
+def test_no_key_is_in_the_document(ask: Asking) -> None:
+    """Neither the page nor the document holds a key."""
+    for path in ("/openapi.json", "/docs"):
+        assert "phx_test" not in ask("GET", path).text
+        assert "phc_test" not in ask("GET", path).text
+    json.loads(ask("GET", "/openapi.json").text)

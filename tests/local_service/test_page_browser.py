@@ -1,0 +1,217 @@
+"""The page of the local service in a real browser: offline, by keyboard, in light and dark, without scripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import httpx
+import pytest
+
+from pipeline.local_service import LocalService
+from tests.support.browser import Browser, Tab, browsing, chromium
+from tests.support.required import require
+
+pytestmark = pytest.mark.slow
+PAGES = (
+    "/", "/events", "/people", "/groups", "/functions", "/warnings", "/rejected", "/events?text=nothing-like-it",
+    "/people/of?id=u1", f"/events/{UUID(int=1, version=4)}", "/events?since=never",
+)  # fmt: skip
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+SEED = {"hog_functions": [{"name": HOSTILE, "type": "destination", "enabled": True}]}
+PICTURES = os.environ.get("BACKCAST_TEST_PICTURES")
+"""A folder for pictures of the pages, where somebody wants to look at them."""
+
+CONTRAST = """(() => {
+  const channel = c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const shade = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const parts = text => text.match(/[0-9.]+/g).map(Number);
+  const behind = element => {
+    for (; element; element = element.parentElement) {
+      const colour = parts(getComputedStyle(element).backgroundColor);
+      if (colour.length < 4 || colour[3] === 1) return colour;
+    }
+    return matchMedia('(prefers-color-scheme: dark)').matches ? [18, 18, 18] : [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest('svg')) continue;
+    const [a, b] = [shade(parts(getComputedStyle(element).color)), shade(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    found.push([ratio, element.tagName + '.' + element.className, walker.currentNode.data.trim().slice(0, 40)]);
+  }
+  return found;
+})()"""
+FOCUSED = """(() => {
+  const one = document.activeElement;
+  const style = getComputedStyle(one);
+  const name = one.name || one.getAttribute('href') || one.getAttribute('aria-label') || one.textContent;
+  return {tag: one.tagName, name,
+    outline: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1};
+})()"""
+UNNAMED = """[...document.querySelectorAll('input:not([type=hidden]), select, button, a, [role=region]')]
+.filter(one => !one.closest('svg')).filter(one => !(
+  one.labels?.length && one.labels[0].innerText.trim() || one.getAttribute('aria-label') || one.textContent.trim()
+)).map(one => one.outerHTML)"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[LocalService]:
+    with LocalService(seed=SEED) as fresh:
+        events = [
+            {
+                "event": ("Seen", "Song played", HOSTILE)[number % 3],
+                "uuid": str(UUID(int=number, version=4)),
+                "timestamp": f"2023-{1 + number % 6:02}-{1 + number * 7 % 28:02}T03:04:05Z",
+                "properties": {"distinct_id": f"u{number % 9}", "plan": "pro", "html": HOSTILE, "n": number},
+            }
+            for number in range(1, 121)
+        ]
+        group = {"distinct_id": "g", "$group_type": "company", "$group_key": HOSTILE, "$group_set": {"seats": 4}}
+        events.append({"event": "$groupidentify", "timestamp": "2023-01-01T00:00:00Z", "properties": group})
+        alias = {"distinct_id": "u1", "alias": "null"}
+        events.append({"event": "$create_alias", "timestamp": "2023-01-01T00:00:00Z", "properties": alias})
+        post = f"{fresh.url}/batch/"
+        body = {"api_key": fresh.capture_key, "historical_migration": True, "batch": events}
+        assert httpx.post(post, json=body).status_code == 200
+        live = {"api_key": fresh.capture_key, "batch": [events[0] | {"timestamp": "2023-01-01T00:00:00Z"}]}
+        assert httpx.post(post, json=live).status_code == 200
+        assert httpx.post(post, content=HOSTILE).status_code == 400
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = chromium()
+    require(program, "there is no Chromium on this machine")
+    assert program is not None
+    with browsing(program, tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Tab:
+    return browser.tab()
+
+
+def test_loads_only_from_itself_and_without_complaint(service: LocalService, tab: Tab) -> None:
+    """No request leaves the origin, nothing is missing, nothing is said on the console, no hostile text runs."""
+    for path in PAGES[:-1]:
+        tab.open(service.url + path)
+        assert tab.run("document.title.endsWith('backcast service')"), path
+        assert tab.run("document.scripts.length + document.images.length") == 0, path
+    here = urlsplit(service.url).netloc
+    assert {one for one in tab.requests if urlsplit(one)[:2] != ("http", here) and not one.startswith("data:")} == set()
+    assert len(tab.requests) > len(PAGES)
+    assert (tab.failures, tab.complaints) == ([], [])
+
+
+def focused(tab: Tab, presses: int = 60) -> list[dict[str, str | bool]]:
+    """What has the focus after each press of Tab."""
+    found: list[dict[str, str | bool]] = []
+    for _ in range(presses):
+        tab.press("Tab")
+        one = tab.run(FOCUSED)
+        if one["tag"] == "BODY":
+            break
+        if one not in found[-1:]:  # a field for a day has several stops
+            found.append(one)
+    return found
+
+
+def test_the_keyboard_reaches_everything(service: LocalService, tab: Tab) -> None:
+    """Tab goes past the menu or through it, to the filters, the button and the list; what has the focus shows it."""
+    tab.open(service.url + "/events")
+    order = focused(tab)
+    names = [str(one["name"]) for one in order]
+    wanted = ["#main", "/", "/events", "/people", "text", "event", "id", "since", "until", "flag", "order", "Search"]
+    places = [names.index(name) for name in wanted]
+    assert places == sorted(places)
+    assert any(name.startswith("/events/0") for name in names)
+    assert any(one["tag"] == "SUMMARY" for one in order)
+    assert [one for one in order if not one["outline"]] == []
+
+
+def test_the_way_past_the_menu(service: LocalService, tab: Tab) -> None:
+    """The first key press offers it, the next takes it: then the content has the focus."""
+    tab.open(service.url + "/")
+    tab.press("Tab")
+    assert tab.run("document.activeElement.getBoundingClientRect().left >= 0")
+    tab.press("Enter", "\r")
+    assert tab.run("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts on", "scripts off"])
+def test_searching_by_keyboard(service: LocalService, tab: Tab, scripts: bool) -> None:
+    """A text and Enter list the events that hold it; properties open in place, links go on; scripts or not."""
+    tab.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
+    tab.open(service.url + "/events")
+    assert tab.run("document.querySelectorAll('tbody tr').length") == 50
+    tab.tab_to("focus.name === 'text'")
+    tab.type("SONG")
+    tab.press("Enter", "\r")
+    tab.wait_for_load()
+    assert tab.run("document.querySelector('[role=status]').innerText").startswith("41 events found")
+    assert set(tab.run("[...document.querySelectorAll('tbody tr')].map(row => row.cells[1].innerText)")) == {
+        "Song played"
+    }
+    assert tab.run("document.querySelector('[name=text]').value") == "SONG"
+    tab.tab_to("focus.tagName === 'SUMMARY'")
+    assert not tab.run("document.activeElement.parentElement.open")
+    tab.press("Enter", "\r")
+    assert tab.run("document.activeElement.parentElement.open")
+    assert "pro" in tab.run("document.activeElement.parentElement.querySelector('dl').innerText")
+    tab.tab_to("focus.pathname === '/people/of'")
+    tab.press("Enter", "\r")
+    tab.wait_for_load()
+    assert tab.run("location.pathname").startswith("/people/")
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_can_be_read(service: LocalService, tab: Tab, scheme: str) -> None:
+    """Every text stands out from what is behind it by 4.5 to 1, in light and in dark."""
+    tab.colours(scheme)
+    tab.width(1250)
+    papers = set()
+    for number, path in enumerate(PAGES):
+        tab.open(service.url + path)
+        if path in ("/events", "/groups"):
+            tab.run("document.querySelectorAll('tbody tr:nth-child(-n+2) details').forEach(one => one.open = true)")
+        found = tab.run(CONTRAST)
+        assert len(found) > 10, path
+        assert [one for one in found if one[0] < 4.5] == [], path
+        papers.add(tab.run("getComputedStyle(document.body).backgroundColor"))
+        if PICTURES:
+            tab.picture(Path(PICTURES) / f"{scheme}-{number}.png")
+    assert papers == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(23, 25, 27)"}
+
+
+def test_everything_has_a_name_and_a_place(service: LocalService, tab: Tab) -> None:
+    """Controls and links are named, headings in order, cells under headers, one landmark holds the content."""
+    for path in PAGES:
+        tab.open(service.url + path)
+        assert tab.run(UNNAMED) == [], path
+        assert tab.run("[document.documentElement.lang, document.querySelectorAll('h1, main').length]") == ["en", 2]
+        levels = tab.run("[...document.querySelectorAll('h1, h2, h3')].map(one => +one.tagName[1])")
+        assert levels[0] == 1, path
+        assert all(after <= before + 1 for before, after in pairwise(levels)), (path, levels)
+        assert tab.run("[...document.querySelectorAll('thead th, tbody th')].every(one => one.scope)"), path
+        assert tab.run("new Set([...document.querySelectorAll('[id]')].map(one => one.id)).size") == tab.run(
+            "document.querySelectorAll('[id]').length"
+        )
+
+
+@pytest.mark.parametrize("width", [360, 800, 1250])
+def test_no_page_is_wider_than_the_window(service: LocalService, tab: Tab, width: int) -> None:
+    """On a telephone too; wide tables scroll inside of themselves."""
+    tab.width(width)
+    for path in PAGES:
+        tab.open(service.url + path)
+        assert tab.run("document.documentElement.scrollWidth") <= width, path

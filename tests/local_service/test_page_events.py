@@ -1,0 +1,170 @@
+"""Events on the local service's page: paged, filtered, each shown exactly and with its copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.local_service import LocalService
+from tests.support.page_service import CAPTURE, CLIENT, SEED, event, get, make, read, send, uuid, uuids
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def service() -> Iterator[LocalService]:
+    with make(SEED) as fresh:
+        yield fresh
+
+
+def test_values_are_shown_exactly(service: LocalService) -> None:
+    """Numbers keep their digits and objects their order."""
+    text = '{"distinct_id":"u","a":1.10,"b":12345678901234567890123,"c":-0.0,"d":{"z":1,"y":2},"e":"\\ud83d\\ude00"}'
+    body = f'{{"api_key":"{CAPTURE}","batch":[{{"event":"x","uuid":"{uuid(1)}","properties":{text}}}]}}'
+    assert CLIENT.post(service.url + "/batch/", content=body).status_code == 200
+    shown = read(service, f"/events/{uuid(1)}").text
+    for value in ("a 1.10", "b 12345678901234567890123", "c -0.0", 'd {"z":1,"y":2}', "e 😀"):
+        assert value in shown
+
+
+@pytest.mark.parametrize("order", ["", "oldest"])
+def test_pages_hold_every_event_once(service: LocalService, order: str) -> None:
+    """Going on, and back again, shows each event once and in order, also where times are equal."""
+    events = [event(n, time=f"2023-01-{1 + n % 7:02}T00:00:00Z") for n in range(1, 131)]
+    send(service, *events)
+    wanted = [one["uuid"] for one in sorted(events, key=lambda one: (one["timestamp"], one["uuid"]))]
+    wanted = wanted if order else wanted[::-1]
+    pages, path = [], f"/events?order={order}"
+    while path:
+        page = read(service, path)
+        pages.append((path, uuids(page)))
+        path = next((link for link in page.links if "after=" in link), "")
+    assert [len(found) for _, found in pages] == [50, 50, 30]
+    assert [one for _, found in pages for one in found] == wanted
+    back = next(link for link in read(service, pages[2][0]).links if "before=" in link)
+    assert uuids(read(service, back)) == pages[1][1]
+    first = next(link for link in read(service, back).links if "before=" in link)
+    page = read(service, first)
+    assert uuids(page) == pages[0][1]
+    assert not [link for link in page.links if "before=" in link]
+
+
+def test_a_page_stays_where_it_is(service: LocalService) -> None:
+    """Events that land meanwhile move no later page."""
+    send(service, *(event(n, time=f"2023-01-01T00:{n % 60:02}:00Z") for n in range(1, 111)))
+    second = next(link for link in read(service, "/events").links if "after=" in link)
+    before = uuids(read(service, second))
+    send(service, *(event(n, time="2023-02-01T00:00:00Z") for n in range(200, 240)))
+    assert uuids(read(service, second)) == before
+
+
+FILTERED = [
+    ({"event": "Paid"}, {2}),
+    ({"id": "u2"}, {2, 3}),
+    ({"since": "2023-01-03"}, {3, 4}),
+    ({"until": "2023-01-02"}, {1, 2}),
+    ({"since": "2023-01-03", "until": "2023-01-03"}, {3}),
+    ({"flag": "live"}, {4}),
+    ({"flag": "historical", "id": "u2"}, {2, 3}),
+    ({"text": "PAID"}, {2}),
+    ({"text": "blau"}, {3}),
+    ({"text": "crème"}, {1}),
+    ({"text": 'say "yes"'}, {4}),
+    ({"text": "u2"}, {2, 3}),
+    ({"text": uuid(3)}, {3}),
+    ({"text": "%"}, set()),
+    ({"text": "' OR true --"}, set()),
+    ({"event": "x' OR '1'='1"}, set()),
+    ({"text": "\x00"}, {5}),
+    ({"event": "nul\x00name"}, {5}),
+]
+
+
+@pytest.fixture(scope="module")
+def searched() -> Iterator[LocalService]:
+    with make() as fresh:
+        send(fresh, event(1, time="2023-01-01T12:00:00Z", dessert="crème"))
+        send(fresh, event(2, "Paid", "u2", time="2023-01-02T23:59:59Z"))
+        send(fresh, event(3, "Seen", "u2", time="2023-01-03T00:00:00Z", colour="Blau"))
+        send(fresh, event(4, time="2023-01-04T00:00:00Z", answer='say "yes"'), historical=False)
+        send(fresh, event(5, "nul\x00name", time="2022-12-31T00:00:00Z", id="u5"))
+        yield fresh
+
+
+@pytest.mark.parametrize(("params", "numbers"), FILTERED, ids=lambda one: str(one)[:40])
+def test_filters(searched: LocalService, params: dict[str, str], numbers: set[int]) -> None:
+    """A list holds exactly the events that every filter takes; text is found whatever its case and spelling."""
+    page = read(searched, "/events", **params)
+    expected = numbers | ({5} if params == {"until": "2023-01-02"} else set())
+    assert set(uuids(page)) == {uuid(number) for number in expected}
+    assert (f"{len(expected)} event" if expected else "No event found") in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/events?since=2023-13-01", 400),
+        ("/events?since=20230101", 400),
+        ("/?until=yesterday", 400),
+        ("/events?flag=odd", 400),
+        ("/events?person=odd", 400),
+        ("/events/odd", 404),
+        (f"/events/{uuid(99)}", 404),
+        ("/people/odd", 404),
+        (f"/people/{uuid(99)}", 404),
+        ("/people/of?id=nobody", 404),
+        ("/people/of", 404),
+        ("/?project=3", 404),
+        ("/?project=x", 404),
+        ("/people?page=0", 200),
+        ("/people?page=99999999999999999999", 200),
+        ("/people?page=-1", 200),
+        ("/groups?type=9", 200),
+        ("/warnings?type=%27", 200),
+        ("/events?after=odd&before=1.x", 200),
+        ("/events?after=-999999999999999999.1", 200),
+        ("/events?after=999999999999999999.1", 200),
+        ("/events?text=%ED%A0%80%FF", 200),
+        ("/events?until=9999-12-31&since=0001-01-01", 200),
+        ("/events?text=" + "x" * 20_000, 200),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_odd_questions_are_answered(searched: LocalService, path: str, status: int) -> None:
+    """A bad filter is 400, what is not there 404, both as pages; nothing is an error of the service."""
+    answer = get(searched, path)
+    assert answer.status_code == status
+    assert answer.text.rstrip().endswith("</html>")
+
+
+def test_an_event_with_its_copies(service: LocalService) -> None:
+    """All accepted copies of a uuid are shown; which one counts, what was dropped and what would fire is said."""
+    send(service, event(1, "Paid", at=1))
+    send(service, event(1, "Paid", at=2))
+    send(service, event(1, "Paid", at=3, time="2023-01-09T00:00:00Z"), historical=False)
+    dropped = event(2, "$groupidentify", **{"$group_type": "t", "$group_key": "k" * 500})
+    send(service, dropped, event(3, "Plain"))
+    page = read(service, f"/events/{uuid(1)}")
+    assert "3 copies were accepted" in page.text
+    assert re.findall(r"(?:does not count|counts)(?= )", page.text) == ["counts", "counts", "does not count"]
+    assert page.text.index("at 3") < page.text.index("at 2") < page.text.index("at 1")
+    assert "not historical" in page.text
+    assert "(would fire)" in page.text
+    assert "Narrow (may fire)" in page.text
+    listed = {tuple(row[:2]): row[3] for row in read(service, "/events", event="Paid").cells()[1:]}
+    assert listed == {
+        ("2023-01-02 03:04:05", "Paid"): "historical 2 copies",
+        ("2023-01-09 00:00:00", "Paid"): "not historical",
+    }
+    gone = read(service, f"/events/{uuid(2)}").text
+    assert "Dropped: group_key_too_long" in gone
+    assert "does not count" in gone
+    assert "would fire" not in read(service, f"/events/{uuid(3)}").text
+
+
+def test_an_event_tells_what_became_of_its_merge(service: LocalService) -> None:
+    """Warnings that are found only when persons are worked out are there at the first look."""
+    send(service, event(1, "$create_alias", alias="null"))
+    assert "cannot_merge_with_illegal_distinct_id" in read(service, f"/events/{uuid(1)}").text

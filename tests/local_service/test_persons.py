@@ -1,0 +1,284 @@
+"""The local service makes persons of accepted events, with the properties of the real one (service-behaviour 1.10)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.local_service import LocalService, Settings
+from pipeline.local_service.profiles import PersonProfile
+from tests.support.rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, post, send, told
+
+pytestmark = pytest.mark.slow
+
+
+def properties(*events: dict[str, Any], **switches: Any) -> dict[str, Any]:
+    """The properties of the one person that the events make."""
+    (person,) = landed(*events, **switches)
+    return person.properties
+
+
+def test_each_id_makes_a_person() -> None:
+    """A person is made by the first event of an id, is dated by it and is not identified."""
+    one, two = landed(event("b", day=5), event("a", day=3), event("b", day=1))
+    assert (one.distinct_ids, one.created_at, one.is_identified) == (("a",), "2023-01-03T00:00:00.000000Z", False)
+    assert (two.distinct_ids, two.created_at) == (("b",), "2023-01-05T00:00:00.000000Z")
+    assert one.id != two.id
+
+
+def test_events_know_their_person() -> None:
+    """An event's person_id is the person of its id now, also for an event from before a merge."""
+    service = fresh()
+    send(service, event("device"), event("user"), event("other"), identify("user", "device"))
+    found = dict(service.select("select distinct_id, person_id from events"))
+    persons = {name: person.id for person in service.persons() for name in person.distinct_ids}
+    assert found == persons
+    assert found["device"] == found["user"] != found["other"]
+
+
+def test_persons_are_per_project() -> None:
+    """Equal ids of two projects are two persons."""
+    service = fresh()
+    send(service, event("u", _set={"at": "a"}))
+    send(service, event("u", _set={"at": "b"}), second=True)
+    first, second = service.persons(), service.persons(second=True)
+    assert [person.properties for person in first + second] == [{"at": "a"}, {"at": "b"}]
+    assert first[0].id != second[0].id
+
+
+ORDERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "set": ([{"_set": {"p": 1}}], {"p": 1}),
+    "set once": ([{"_set_once": {"p": 1}}], {"p": 1}),
+    "the last set wins": ([{"_set": {"p": 1}}, {"_set": {"p": 2}}], {"p": 2}),
+    "the first set once wins": ([{"_set_once": {"p": 1}}, {"_set_once": {"p": 2}}], {"p": 1}),
+    "set once, then set": ([{"_set_once": {"p": 1}}, {"_set": {"p": 2}}], {"p": 2}),
+    "set, then set once": ([{"_set": {"p": 1}}, {"_set_once": {"p": 2}}], {"p": 1}),
+    "both in one event that makes the person": ([{"_set": {"p": 1}, "_set_once": {"p": 2}}], {"p": 1}),
+    "both in one later event": ([{}, {"_set": {"p": 1}, "_set_once": {"p": 2}}], {"p": 1}),
+    "null by set": ([{"_set": {"p": 1}}, {"_set": {"p": None}}], {"p": None}),
+    "null, then set once": ([{"_set": {"p": None}}, {"_set_once": {"p": 1}}], {"p": 1}),
+    "null once over null": ([{"_set": {"p": None}}, {"_set_once": {"p": None}}], {"p": None}),
+    "false, then set once": ([{"_set": {"p": False}}, {"_set_once": {"p": 1}}], {"p": False}),
+    "unset": ([{"_set": {"p": 1, "q": 2}}, {"_unset": ["p", "r", 7]}], {"q": 2}),
+    "unset by an object": ([{"_set": {"p": 1, "q": 2}}, {"_unset": {"p": ""}}], {"q": 2}),
+    "unset and set of an old property": ([{"_set": {"p": 1}}, {"_set": {"p": 2}, "_unset": ["p"]}], {}),
+    "unset and set of a new property": ([{}, {"_set": {"p": 2}, "_unset": ["p"]}], {"p": 2}),
+    "unset, then set once": ([{"_set": {"p": 1}}, {"_unset": ["p"]}, {"_set_once": {"p": 2}}], {"p": 2}),
+    "an older set after a newer": ([{"_set": {"p": "new"}, "day": 9}, {"_set": {"p": "old"}, "day": 2}], {"p": "old"}),
+    "set that is text": ([{"_set": "p", "_set_once": 1, "_unset": "p"}], {}),
+    "a list and an object": ([{"_set": {"p": [1, {"a": None}]}}], {"p": [1, {"a": None}]}),
+    "a NUL": ([{"_set": {"p": "a\0b", "q": "\\u0000"}}], {"p": "a\ufffdb", "q": "\\u0000"}),
+    "no person without a profile": (
+        [{"_set": {"p": 1}}, {"_set": {"p": 2}, "_process_person_profile": False}],
+        {"p": 1},
+    ),
+    "on an exception": ([{"_set": {"p": 1}}, {"_set": {"p": 2}, "name": "$exception"}], {"p": 1}),
+    "on a heatmap": ([{"_set": {"p": 1}}, {"_set": {"p": 2}, "name": "$$heatmap"}], {"p": 1}),
+}
+
+
+@pytest.mark.parametrize(("changes", "left"), ORDERS.values(), ids=ORDERS.keys())
+def test_order_of_acceptance_decides(changes: list[dict[str, Any]], left: dict[str, Any]) -> None:
+    """What is written last stays, whatever the timestamps; `$set_once` fills only what is absent or null."""
+    assert properties(*(event("u", **change) for change in changes)) == left
+
+
+def test_values_are_kept_exactly(tmp_path: Path) -> None:
+    """A value reaches the person byte for byte, over a merge and a second opening of the file too."""
+    text = '{"n":12345678901234567890,"d":1.10,"z":-0.0,"é":"\\u00e9"}'
+    with LocalService(tmp_path / "store", keys=KEYS) as service:
+        body = json.dumps([event("u", _set=0)]).replace('"$set": 0', f'"$set": {text}').encode()
+        post(service.url, service.capture_key, body)
+        assert not service.persons()[0].is_identified
+        send(Room(service, 1), identify("u", "d"))
+        assert service.select("select properties, is_identified from persons") == [(text, True)]
+    with LocalService(tmp_path / "store", keys=KEYS) as again:
+        assert again.select("select properties from persons") == [(text,)]
+
+
+def test_a_set_beside_the_properties_wins() -> None:
+    """A `$set` on the event itself is merged over the one in its properties, by key."""
+    one = event("u", _set={"a": 1, "b": 1}) | {"$set": {"b": 2}, "$set_once": {"c": 3}}
+    assert properties(one) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_a_name_spelled_with_escapes_counts() -> None:
+    """`$set` may be spelled with JSON escapes."""
+    room = fresh()
+    body = json.dumps([event("u", _set={"p": 1}), event("v")]).replace('"$set"', '"\\u0024s\\u0065t"')
+    post(room.url, room.key(), body.encode())
+    assert [person.properties for person in room.persons()] == [{"p": 1}, {}]
+
+
+PROMOTED: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "a browser": ([{"_browser": "Chrome"}], {"$browser": "Chrome", "$initial_browser": "Chrome"}),
+    "a campaign": ([{"utm_source": "x"}], {"utm_source": "x", "$initial_utm_source": "x"}),
+    "twice": ([{"_os": "a"}, {"_os": "b"}], {"$os": "b", "$initial_os": "a"}),
+    "null": ([{"gclid": None}, {"gclid": "x"}], {"gclid": "x", "$initial_gclid": "x"}),
+    "an explicit value": ([{"_os": "a", "_set": {"$os": "mine"}}], {"$os": "mine", "$initial_os": "a"}),
+    "an explicit first value": ([{"_os": "a", "_set_once": {"$initial_os": "b"}}], {"$os": "a", "$initial_os": "b"}),
+    "another spelling": ([{"_os_name": "a"}], {"$os": "a", "$initial_os": "a"}),
+    "both spellings": ([{"_os_name": "a", "_os": "b"}], {"$os": "b", "$initial_os": "b"}),
+    "another property": ([{"plan": "pro", "_lib": "web"}], {}),
+    "without a profile": ([{}, {"_browser": "Chrome", "_process_person_profile": False}], {}),
+    "a recording": ([{"_browser": "Chrome", "name": "$snapshot"}], {}),
+    "an exception": ([{"_browser": "Chrome", "name": "$exception"}], {}),
+}
+
+
+@pytest.mark.parametrize(("changes", "left"), PROMOTED.values(), ids=PROMOTED.keys())
+def test_promotes_properties_of_events(changes: list[dict[str, Any]], left: dict[str, Any]) -> None:
+    """With the switch on, some event properties go to the person by themselves; without it, none does."""
+    events = [event("u", **change) for change in changes]
+    assert properties(*events, promote_properties="on") == left
+    written = {name for change in changes for key in ("_set", "_set_once") for name in change.get(key, {})}
+    assert properties(*events).keys() <= written
+
+
+def test_small_changes_may_be_skipped() -> None:
+    """With `promoted_changes=skipped`, an event that only replaces such values writes none of them."""
+    first, second = event("u", _browser="a", plan=1), event("u", _browser="b", plan=2)
+    third = event("u", _browser="c", _set={"plan": 3})
+    both = {"promote_properties": "on", "promoted_changes": "skipped"}
+    assert properties(first, second, **both)["$browser"] == "a"
+    assert properties(first, second, third, **both)["$browser"] == "c"
+    assert properties(first, event("u", "$set", _set={"$browser": "d"}), **both)["$browser"] == "d"
+
+
+def test_without_a_profile_there_is_no_person() -> None:
+    """`$process_person_profile: false` makes an event and no person; with true, or anything else, it makes one."""
+    service = fresh()
+    send(service, event("u", _process_person_profile=False, _set={"p": 1}))
+    assert (service.persons(), service.count(), service.warnings()) == ([], 1, [])
+    (before,) = service.select("select person_id from events")
+    send(service, event("u", _process_person_profile=True), event("v", _process_person_profile="false"))
+    persons = service.persons()
+    assert [(person.distinct_ids, person.properties) for person in persons] == [(("u",), {}), (("v",), {})]
+    assert before == (persons[0].id,)
+    assert told(service) == [("invalid_process_person_profile", "v")]
+
+
+@pytest.mark.parametrize(
+    "name", ["$identify", "$create_alias", "$merge_dangerously", "$groupidentify", "$group_identify"]
+)
+def test_events_about_persons_need_a_profile(name: str) -> None:
+    """An event that is about a person or a group and asks for no profile is answered 200 and dropped."""
+    service = fresh()
+    given = {"_anon_distinct_id": "d", "alias": "d", "_group_type": "t", "_group_key": "k"}
+    send(service, event("u", name, _process_person_profile=False, **given), event("v"))
+    assert told(service) == [("invalid_event_when_process_person_profile_is_false", "u")]
+    assert service.warnings()[0].dropped
+    assert service.select("select distinct_id from events") == [("v",)]
+    assert service.select("select count(*) from raw_events") == [(2,)]
+    assert ([person.distinct_ids for person in service.persons()], service.groups()) == ([("v",)], [])
+
+
+def test_a_dropped_copy_replaces_nothing() -> None:
+    """An event that was dropped does not take the place of an earlier copy that was kept."""
+    one = identify("u", "d")
+    service = fresh()
+    send(service, one)
+    send(service, one | {"properties": one["properties"] | {"$process_person_profile": False}})
+    assert service.count() == 1
+
+
+def test_old_events_may_be_dropped() -> None:
+    """The project setting that drops old events does it after the 200, and says so in a warning alone."""
+    service = fresh(drop_events_older_than=317 * 86_400 + 43_200)
+    send(service, event("old", day=1), event("young", day=2))
+    assert service.select("select distinct_id from events") == [("young",)]
+    assert told(service) == [("event_dropped_too_old", "old")]
+    assert [person.distinct_ids for person in service.persons()] == [("young",)]
+
+
+def test_copies_count_each_time() -> None:
+    """Persons are made from every accepted copy, before copies collapse."""
+    uuid = "0188a5eb-0000-7000-8000-000000000001"
+    events = [event("u", uuid=uuid, _set={"p": n}) for n in (1, 2)]
+    assert properties(events[0], events[1], events[0]) == {"p": 1}
+
+
+def test_other_rules_make_the_persons_anew(tmp_path: Path) -> None:
+    """A file that is opened with other switches shows the persons, groups and warnings of these switches."""
+    for switch, left in (("off", {}), ("on", {"$os": "a", "$initial_os": "a"}), ("off", {})):
+        rules = Settings(clock=lambda: NOW, promote_properties=switch)  # type: ignore[arg-type]
+        with LocalService(tmp_path / "store", keys=KEYS, settings=rules) as service:
+            room = Room(service, 1)
+            if not service.count():
+                send(room, event("u", _os="a", _groups=7))
+            assert [person.properties for person in room.persons()] == [left]
+            assert told(room) == [("groups_not_an_object", "u")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select count(distinct person_id) from events",
+        "select count(distinct e.person_id) from (select * from events) e",
+        "select count(*) from events e where CAST(e AS VARCHAR) not like '%NULL%'",
+        "select count(*) from events where CAST(events AS VARCHAR) not like '%NULL%'",
+        "select count(*) from events a natural join events b",
+        "select count(columns('person.*')) from events",
+        "select count(*) from events where \"$group_0\" = 'k'",
+        "with x as (select person_id from events) select count(*) from x",
+        "select count(*) from persons",
+        "select count(*) from PERSON_DISTINCT_IDS d join persons p on p.id = d.person_id",
+    ],
+)
+def test_a_query_sees_all_persons(sql: str) -> None:
+    """Persons are made when a query may see them, however it names them."""
+    room = fresh()
+    send(room, *(event(f"u{number}", _groups={"t": "k"}) for number in range(10)))
+    assert room.select(sql) == [(10,)]
+
+
+_IDS = st.sampled_from(["a", "b", "c", "d", "null"])
+_VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "_set": st.dictionaries(st.sampled_from("pq"), st.sampled_from([None, 1, "x"]), max_size=2),
+        "_set_once": st.dictionaries(st.sampled_from("pqr"), st.sampled_from([None, 2]), max_size=2),
+        "_unset": st.lists(st.sampled_from("pqr"), max_size=1),
+        "_process_person_profile": st.booleans(),
+        "_browser": st.sampled_from("xyz"),
+        "day": st.integers(1, 9),
+    },
+)
+_STEPS = st.one_of(
+    st.tuples(st.just("event"), _IDS, st.just(""), _VALUES),
+    st.tuples(st.sampled_from(["identify", "$create_alias", "$merge_dangerously"]), _IDS, _IDS, _VALUES),
+)
+
+
+def _made(step: tuple[str, str, str, dict[str, Any]]) -> dict[str, Any]:
+    kind, one, two, values = step
+    if kind == "event":
+        return event(one, **values)
+    return identify(one, two, **values) if kind == "identify" else alias(one, two, kind, **values)
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps=st.lists(_STEPS, min_size=2, max_size=12), sizes=st.lists(st.integers(1, 4), min_size=12, max_size=12))
+def test_looking_in_between_changes_nothing(steps: list[Any], sizes: list[int]) -> None:
+    """Persons made in one go are those made bit by bit, however the events are batched."""
+    at_once, bit_by_bit = fresh(promote_properties="on"), fresh(promote_properties="on")
+    events = [_made(step) for step in steps]
+    send(at_once, *events)
+    for size in sizes:
+        now, events = events[:size], events[size:]
+        if now:
+            send(bit_by_bit, *now)
+            bit_by_bit.persons()
+    assert _without_ids(at_once) == _without_ids(bit_by_bit)
+    assert told(at_once) == told(bit_by_bit)
+
+
+def _without_ids(room: Room) -> list[PersonProfile]:
+    """The persons but for their ids, which differ between projects."""
+    return [replace(person, id="") for person in room.persons()]

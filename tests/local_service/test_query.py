@@ -1,0 +1,477 @@
+"""The local service answers read-only queries over what landed, and collapses copies as the real one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline.local_service import Keyring, LocalService, Settings
+from pipeline.local_service.keys import Project
+
+pytestmark = pytest.mark.slow
+
+NOW = 1_700_000_000_000_000
+KEYS = Keyring(
+    (Project(1, "A", "phc_a"), Project(2, "B", "phc_b")),
+    {
+        "phx_all": frozenset({"*"}),
+        "phx_query": frozenset({"query:read"}),
+        "phx_hog": frozenset({"hog_function:write"}),
+    },
+)
+U1, U2 = "0188a5eb-0000-7000-8000-000000000001", "0188a5eb-0000-7000-8000-000000000002"
+
+
+def made(**changes: Any) -> dict[str, Any]:
+    return {
+        "event": "Signed up",
+        "properties": {"distinct_id": "u1"},
+        "timestamp": "2023-01-02T03:04:05.678901Z",
+        "uuid": U1,
+    } | changes
+
+
+def send(service: LocalService, *events: dict[str, Any], key: str = "phc_a") -> None:
+    body = {"api_key": key, "historical_migration": True, "batch": list(events)}
+    assert httpx.post(service.url + "/batch/", json=body).status_code == 200
+
+
+def ask(
+    service: LocalService, sql: Any, key: str | None = "phx_all", project: object = 1, slash: str = "/"
+) -> httpx.Response:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    body = {"query": {"kind": "HogQLQuery", "query": sql}}
+    return httpx.post(f"{service.url}/api/projects/{project}/query{slash}", json=body, headers=headers, timeout=60)
+
+
+@pytest.fixture
+def service() -> Iterator[LocalService]:
+    with LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW)) as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[LocalService]:
+    """One service with one event, for the tests that only ask."""
+    with LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW)) as one:
+        send(one, made())
+        yield one
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_answers_columns_types_and_results(shared: LocalService, slash: str) -> None:
+    """An answer names its columns and types and gives rows; instants are text with microseconds and Z."""
+    answer = ask(shared, "select * from events", slash=slash)
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "columns": [
+            "uuid",
+            "event",
+            "distinct_id",
+            "timestamp",
+            "properties",
+            "person_id",
+            "historical_migration",
+            "created_at",
+            *(f"$group_{index}" for index in range(5)),
+        ],
+        "types": [
+            ["uuid", "UUID"],
+            ["event", "VARCHAR"],
+            ["distinct_id", "VARCHAR"],
+            ["timestamp", "TIMESTAMP"],
+            ["properties", "VARCHAR"],
+            ["person_id", "UUID"],
+            ["historical_migration", "BOOLEAN"],
+            ["created_at", "TIMESTAMP"],
+            *([f"$group_{index}", "VARCHAR"] for index in range(5)),
+        ],
+        "results": [
+            [
+                U1,
+                "Signed up",
+                "u1",
+                "2023-01-02T03:04:05.678901Z",
+                '{"distinct_id":"u1"}',
+                shared.persons()[0].id,
+                True,
+                "2023-11-14T22:13:20.000000Z",
+                *[""] * 5,
+            ]
+        ],
+    }
+
+
+VALUES: dict[str, tuple[str, Any]] = {
+    "a count": ("count()", 1),
+    "a sum": ("sum(12)", 12),
+    "a decimal": ("1.5", 1.5),
+    "a double": ("CAST(0.1 AS DOUBLE)", 0.1),
+    "not a number": ("CAST('nan' AS DOUBLE)", "NaN"),
+    "null": ("NULL", None),
+    "a day": ("toDate(max(timestamp))", "2023-01-02"),
+    "a day of text": ("toDate('2023-01-02')", "2023-01-02"),
+    "an instant with a zone": ("TIMESTAMPTZ '2023-01-02 03:04:05+02'", "2023-01-02T01:04:05.000000Z"),
+    "an instant in a list": ("[max(timestamp)]", ["2023-01-02T03:04:05.678901Z"]),
+    "a property": ("max(properties->>'distinct_id')", "u1"),
+    "an object": ("{'a': 1}", {"a": 1}),
+    "the time zone": ("CAST(to_timestamp(0) AS VARCHAR)", "1970-01-01 00:00:00+00"),
+}
+
+
+@pytest.mark.parametrize(("expression", "value"), VALUES.values(), ids=VALUES.keys())
+def test_answers_values_as_json(shared: LocalService, expression: str, value: Any) -> None:
+    """Each type of value has one JSON form."""
+    assert ask(shared, f"select {expression} from events").json()["results"] == [[value]]
+
+
+EXACT: dict[str, tuple[str, str]] = {
+    "a far year": ("'290000-01-01'::TIMESTAMP", '"+290000-01-01T00:00:00.000000Z"'),
+    "after 9999": ("'9999-12-31 23:59:59.999999'::TIMESTAMP + to_microseconds(1)", '"+010000-01-01T00:00:00.000000Z"'),
+    "the first instant of year 1": ("'0001-01-01'::TIMESTAMP", '"0001-01-01T00:00:00.000000Z"'),
+    "before year 1": ("'0001-01-01'::TIMESTAMP - INTERVAL 1 microsecond", '"0000-12-31T23:59:59.999999Z"'),
+    "before Christ": ("'0044-03-15 (BC)'::TIMESTAMP", '"-000043-03-15T00:00:00.000000Z"'),
+    "the last instant": ("'294247-01-10 04:00:54.775806'::TIMESTAMP", '"+294247-01-10T04:00:54.775806Z"'),
+    "without end": ("'infinity'::TIMESTAMP", '"infinity"'),
+    "without beginning": ("'-infinity'::TIMESTAMPTZ", '"-infinity"'),
+    "a far year with a zone": ("'290000-01-01'::TIMESTAMPTZ", '"+290000-01-01T00:00:00.000000Z"'),
+    "nanoseconds": ("'2023-01-02 03:04:05.123456789'::TIMESTAMP_NS", '"2023-01-02T03:04:05.123456789Z"'),
+    "nanoseconds without end": ("'infinity'::TIMESTAMP_NS", '"infinity"'),
+    "milliseconds": ("'2023-01-02 03:04:05.5'::TIMESTAMP_MS", '"2023-01-02T03:04:05.500000Z"'),
+    "seconds in a far year": ("'290000-01-01'::TIMESTAMP_S", '"+290000-01-01T00:00:00.000000Z"'),
+    "a far day": ("'5874897-12-31'::DATE", '"+5874897-12-31"'),
+    "a day before Christ": ("'0044-03-15 (BC)'::DATE", '"-000043-03-15"'),
+    "a day without end": ("'infinity'::DATE", '"infinity"'),
+    "the last time of a day": ("'24:00:00'::TIME", '"24:00:00"'),
+    "a time with a zone": ("'12:00:00+15:59'::TIMETZ", '"12:00:00+15:59"'),
+    "a time with nanoseconds": ("'12:00:00.123456789'::TIME_NS", '"12:00:00.123456789"'),
+    "an interval": ("INTERVAL '1 year 2 days 3 us'", '"1 year 2 days 00:00:00.000003"'),
+    "a long interval": ("to_microseconds(9223372036854775807)", '"2562047788:00:54.775807"'),
+    "infinity": ("'inf'::DOUBLE", '"Infinity"'),
+    "minus infinity": ("'-inf'::FLOAT", '"-Infinity"'),
+    "a huge number": ("170141183460469231731687303715884105727::HUGEINT", "170141183460469231731687303715884105727"),
+    "minus a huge number": (
+        "(-170141183460469231731687303715884105728)::HUGEINT",
+        "-170141183460469231731687303715884105728",
+    ),
+    "the hugest number": ("340282366920938463463374607431768211455::UHUGEINT",
+                          "340282366920938463463374607431768211455"),
+    "a number of any size": ("123456789012345678901234567890123456789012345::BIGNUM",
+                             "123456789012345678901234567890123456789012345"),
+    "a long decimal": ("0.1234567890123456789012345678901234567::DECIMAL(38, 37)",
+                       "0.1234567890123456789012345678901234567"),
+    "a decimal with a last zero": ("1.10::DECIMAL(5, 2)", "1.10"),
+    "bytes": (r"'\xAA\x00'::BLOB", '"aa00"'),
+    "bits": ("'0101'::BIT", '"0101"'),
+    "a name of a list": ("'b'::ENUM('a', 'b')", '"b"'),
+    "a uuid": (f"'{U1}'::UUID", f'"{U1}"'),
+    "a row": ("row(1, 'x')", '[1,"x"]'),
+    "a map": ("map {1: 'a', 2: 'b'}", '[[1,"a"],[2,"b"]]'),
+    "a union": ("union_value(k := 1)", "1"),
+    "an array": ("['0101'::BIT, NULL]::BIT[2]", '["0101",null]'),
+    "a list in a list": ("[[1], NULL, []]", "[[1],null,[]]"),
+    "within": (
+        "[{'a': '-infinity'::DATE, 'b': map {'x': 340282366920938463463374607431768211455::UHUGEINT}, "
+        "'c\"d': row('12:00:00+01'::TIMETZ, union_value(u := '1'::BIT))}, NULL]",
+        '[{"a":"-infinity","b":[["x",340282366920938463463374607431768211455]],"c\\"d":["12:00:00+01","1"]},null]',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "text"), EXACT.values(), ids=EXACT.keys())
+def test_a_value_of_any_type_is_exact(shared: LocalService, expression: str, text: str) -> None:
+    """Whatever the database can hold is answered as it is, alone, beside others and beside nothing."""
+    rows = f"select {expression} union all select null union all select {expression}"
+    assert ask(shared, rows).text.partition('"results":')[2] == f"[[{text}],[null],[{text}]]}}"
+
+
+def test_rows_keep_their_order_whatever_their_types(shared: LocalService) -> None:
+    """Also where a column has to be made text in the database."""
+    answer = ask(shared, "select r, to_days(r::int) from range(5000) t(r) order by r desc").json()["results"]
+    assert [number for number, _ in answer] == list(range(4999, -1, -1))
+    assert answer[0][1] == "4999 days"
+
+
+def test_instants_and_days_of_any_year_are_those_that_the_database_writes(shared: LocalService) -> None:
+    """Each of many random ones is the same as in the database's own text."""
+    chosen = random.Random(14)
+    micros = [chosen.randrange(-(2**63) + 2, 2**63 - 1) >> chosen.randrange(60) for _ in range(500)]
+    listed = ", ".join(map(str, [-9223372022400000000 if one < -9223372022400000000 else one for one in micros]))
+    sql = (
+        "select t, cast(t as varchar), d, cast(d as varchar) from (select make_timestamp(m) t, "
+        f"cast(make_timestamp(m) as date) d from unnest([{listed}]) u(m))"
+    )
+    rows = ask(shared, sql).json()["results"]
+    assert len(rows) == 500
+    for instant, written, day, day_written in rows:
+        assert day == expanded(day_written)
+        assert instant == expanded(written)
+
+
+def expanded(written: str) -> str:
+    """The database's text of an instant or a day as ISO 8601 with years of any length."""
+    found = re.fullmatch(r"(\d+)(-\d\d-\d\d)( \(BC\))?(?: (\d\d:\d\d:\d\d)(\.\d+)?)?", written)
+    assert found is not None
+    year = 1 - int(found[1]) if found[3] else int(found[1])
+    day = (f"{year:04d}" if 0 <= year <= 9999 else f"{year:+07d}") + found[2]
+    return day if found[4] is None else f"{day}T{found[4]}{(found[5] or '.').ljust(7, '0')}Z"
+
+
+def test_days_are_utc_days_whatever_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instant just before midnight UTC belongs to that day in any zone of the host."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    with LocalService(keys=KEYS) as service:
+        send(service, made(timestamp="2023-01-02T23:59:59.999999Z"))
+        found = ask(
+            service,
+            "select toDate(timestamp), timestamp, toDate(TIMESTAMPTZ '2023-01-02 23:00:00Z') from events",
+        )
+        assert found.json()["results"] == [["2023-01-02", "2023-01-02T23:59:59.999999Z", "2023-01-02"]]
+
+
+COPIES: dict[str, tuple[dict[str, Any], int]] = {
+    "equal": ({}, 1),
+    "another time of the same UTC day": ({"timestamp": "2023-01-02T23:59:59Z"}, 1),
+    "another zone, same UTC day": ({"timestamp": "2023-01-03T01:00:00+02:00"}, 1),
+    "other properties": ({"properties": {"distinct_id": "u1", "x": 1}}, 1),
+    "another uuid": ({"uuid": U2}, 2),
+    "another event": ({"event": "Signed in"}, 2),
+    "another distinct_id": ({"properties": {"distinct_id": "u2"}}, 2),
+    "another UTC day": ({"timestamp": "2023-01-03T03:04:05.678901Z"}, 2),
+    "same local day, another UTC day": ({"timestamp": "2023-01-02T00:30:00+02:00"}, 2),
+}
+
+
+@pytest.mark.parametrize(("changes", "left"), COPIES.values(), ids=COPIES.keys())
+def test_collapses_copies(service: LocalService, changes: dict[str, Any], left: int) -> None:
+    """Copies collapse only where uuid, event, distinct_id and UTC day are all equal; every copy stays visible."""
+    send(service, made())
+    send(service, made(**changes))
+    assert ask(service, "select count() from events").json()["results"] == [[left]]
+    assert ask(service, "select count() from raw_events").json()["results"] == [[2]]
+    assert service.count() == left
+
+
+def test_the_copy_received_last_wins(service: LocalService) -> None:
+    """Of several copies the one received last is left, within a batch and across batches, whatever its time."""
+    for number in (1, 3):
+        send(
+            service,
+            made(properties={"distinct_id": "u1", "n": number}, timestamp="2023-01-02T09:00:00Z"),
+            made(properties={"distinct_id": "u1", "n": number + 1}, timestamp="2023-01-02T01:00:00Z"),
+        )
+    found = ask(service, "select properties->>'n', timestamp from events").json()["results"]
+    assert found == [["4", "2023-01-02T01:00:00.000000Z"]]
+    numbers = ask(service, "select properties->>'n', receipt from raw_events order by receipt").json()["results"]
+    assert numbers == [["1", 1], ["2", 2], ["3", 3], ["4", 4]]
+
+
+def test_copies_in_two_projects_are_two_events(service: LocalService) -> None:
+    """A query sees its own project only, and equal events of two projects do not collapse."""
+    send(service, made())
+    send(service, made(), made(uuid=U2), key="phc_b")
+    assert ask(service, "select count() from events").json()["results"] == [[1]]
+    assert ask(service, "select count() from events", project=2).json()["results"] == [[2]]
+    assert service.count() == 3
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "with days as (select toDate(timestamp) d from events) select count() from days",
+        "select count() from (select uuid from events union all select uuid from raw_events where false)",
+        "from events select count()",
+        "select count() from events e join raw_events r on e.uuid = r.uuid, unnest([1])",
+        "select /* ; */ count() from EVENTS where event <> ';' -- ;",
+        "select count() from events;",
+    ],
+)
+def test_takes_any_one_select(shared: LocalService, sql: str) -> None:
+    """Joins, subqueries, named subqueries, comments and a last semicolon are all one SELECT."""
+    assert ask(shared, sql).json()["results"] == [[1]]
+
+
+def forbidden(folder: Path) -> dict[str, str]:
+    file = folder / "secret.txt"
+    return {
+        "two statements": "select 1; select 2",
+        "no statement": " ",
+        "a write": "insert into events values (1)",
+        "a write to the table below": "delete from accepted",
+        "a new table": "create table x as select 1",
+        "a drop": "drop view events",
+        "a copy to a file": f"copy (select 1) to '{folder / 'out.csv'}'",
+        "an attached database": f"attach '{folder / 'x.duckdb'}'",
+        "a setting": "set enable_external_access = true",
+        "a setting, second": "select 1; set lock_configuration = false",
+        "a pragma": "pragma database_list",
+        "an extension": "install httpfs",
+        "a file by name": f"select * from '{file}'",
+        "a file by function": f"select * from read_text('{file}')",
+        "a CSV by function": f"select * from read_csv('{file}')",
+        "a folder": f"select * from glob('{folder}/*')",
+        "a file in a subquery": f"select (select content from read_text('{file}'))",
+        "a file in a named subquery": f"with x as (from read_blob('{file}')) select * from x",
+        "a file behind a known name": f'with "{file}" as (select 1) select * from main."{file}"',
+        "memory by address": "select * from arrow_scan(1, 2, 3)",
+        "SQL inside text": "select * from query('select 1')",
+        "a table by text": "select * from query_table('accepted')",
+        "the table below": "select * from accepted",
+        "the table below, with its schema": "select * from main.accepted",
+        "the other project's view": "select * from collapsed",
+        "the catalogue": "select * from duckdb_settings()",
+        "the catalogue as a table": "select * from information_schema.tables",
+        "a list of tables": "show tables",
+        "bad syntax": "selec 1",
+        "an unknown column": "select nothing from events",
+        "an unknown function": "select nothing(1)",
+        "a bad cast": "select CAST(event AS INTEGER) from events",
+    }
+
+
+@pytest.mark.parametrize("name", forbidden(Path("unused")).keys())
+def test_refuses_everything_else(shared: LocalService, tmp_path: Path, name: str) -> None:
+    """Whatever is not one good SELECT over the views is a 400 with the envelope, and changes nothing."""
+    (tmp_path / "secret.txt").write_text("not to be read")
+    answer = ask(shared, forbidden(tmp_path)[name])
+    assert answer.status_code == 400
+    error = answer.json()
+    assert list(error) == ["type", "code", "detail", "attr"]
+    assert (error["type"], error["code"], error["attr"]) == ("validation_error", "invalid_input", "query")
+    assert "not to be read" not in answer.text
+    assert os.listdir(tmp_path) == ["secret.txt"]
+    assert ask(shared, "select count() from events").json()["results"] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "attr"),
+    [
+        (b"no json", "parse_error", None),
+        (b"[]", "required", "query"),
+        (b'{"query": "select 1"}', "required", "query"),
+        (b'{"query": {"kind": "TrendsQuery"}}', "invalid_input", "query__kind"),
+        (b'{"query": {"kind": "HogQLQuery", "query": 1}}', "required", "query__query"),
+    ],
+)
+def test_refuses_bodies_that_are_no_query(shared: LocalService, body: bytes, code: str, attr: str | None) -> None:
+    """A body that holds no query is a 400 that names the member."""
+    answer = httpx.post(
+        f"{shared.url}/api/projects/1/query/", content=body, headers={"authorization": "Bearer phx_all"}
+    )
+    error = answer.json()
+    assert (answer.status_code, error["type"]) == (400, "validation_error")
+    assert (error["code"], error["attr"]) == (code, attr)
+
+
+@pytest.mark.parametrize(
+    ("key", "project", "status", "kind", "code"),
+    [
+        (None, 1, 401, "authentication_error", "not_authenticated"),
+        ("phx_other", 1, 401, "authentication_error", "authentication_failed"),
+        ("phc_a", 1, 401, "authentication_error", "authentication_failed"),
+        ("phx_hog", 1, 403, "authentication_error", "permission_denied"),
+        ("phx_all", 9, 404, "invalid_request", "not_found"),
+        ("phx_all", "one", 404, "invalid_request", "not_found"),
+    ],
+)
+def test_lets_in_only_who_may(
+    shared: LocalService, key: str | None, project: object, status: int, kind: str, code: str
+) -> None:
+    """No key and a wrong key are 401, a missing scope 403, an unknown project 404; all with the envelope."""
+    answer = ask(shared, "select 1", key, project)
+    error = answer.json()
+    assert (answer.status_code, error["type"], error["code"], error["attr"]) == (status, kind, code, None)
+    assert "phx_" not in answer.text
+
+
+def test_a_key_for_queries_alone_may_ask(shared: LocalService) -> None:
+    """The scope of queries is enough."""
+    assert ask(shared, "select 1", "phx_query").json()["results"] == [[1]]
+
+
+def test_reads_many_rows_back(service: LocalService) -> None:
+    """Ten thousand events are answered whole, and exactly as they were sent."""
+    sent = [
+        made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}", properties={"distinct_id": f"user {number}"})
+        for number in range(10_000)
+    ]
+    send(service, *sent[:5000])
+    send(service, *sent[5000:])
+    found = ask(service, "select uuid, distinct_id, properties from events order by uuid").json()["results"]
+    assert [(uuid, name, json.loads(text)) for uuid, name, text in found] == [
+        (one["uuid"], one["properties"]["distinct_id"], one["properties"]) for one in sent
+    ]
+
+
+def made_many(service: LocalService, count: int) -> None:
+    send(service, *(made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}") for number in range(count)))
+
+
+def test_an_answer_has_a_most_of_rows() -> None:
+    """A query with more rows than the limit is refused, and says what to do; the library is not bound by it."""
+    with LocalService(keys=KEYS, settings=Settings(query_most_rows=5)) as service:
+        made_many(service, 6)
+        assert len(ask(service, "select uuid from events limit 5").json()["results"]) == 5
+        refused = ask(service, "select uuid from events")
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_input")
+        assert refused.json()["detail"] == "the answer has more than 5 rows; ask for fewer with LIMIT, and page on"
+        assert len(service.select("select uuid from events")) == 6
+
+
+def test_an_answer_without_a_limit_may_be_cut() -> None:
+    """With `query_default_rows` a query that names no LIMIT is cut off there, and says whether there were more."""
+    with LocalService(keys=KEYS, settings=Settings(query_default_rows=2)) as service:
+        made_many(service, 3)
+        cut = ask(service, "select uuid from (select uuid from events limit 3)").json()
+        assert (len(cut["results"]), cut["limit"], cut["hasMore"]) == (2, 2, True)
+        assert ask(service, "select uuid from events where uuid is null").json()["hasMore"] is False
+        assert len(ask(service, "select uuid from events limit 3").json()["results"]) == 3
+
+
+ENDLESS = {
+    "rows": "select count(*) from range(100000000) a, range(100000) b where a.range + b.range = 7",
+    "a function that nothing interrupts": "select levenshtein(string_agg('ab', ''), string_agg('ba', '')) "
+    "from range(500000)",
+    "replaced letters": "select length(replace(repeat('a', 100), 'a', repeat('b', 10000000)))",
+}
+
+
+@pytest.mark.parametrize("sql", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_query_has_its_time(sql: str) -> None:
+    """A query that takes too long is stopped with the envelope, whatever it does, and the next one is answered."""
+    with LocalService(keys=KEYS, settings=Settings(query_seconds=2)) as service:
+        stopped = ask(service, sql)
+        assert (stopped.status_code, stopped.json()["type"]) == (504, "server_error")
+        assert stopped.json()["detail"] == "The query took longer than 2 seconds and was stopped."
+        assert ask(service, "select 1").json()["results"] == [[1]]
+
+
+@pytest.mark.parametrize(
+    "name", ["raw_events", "persons", "person_distinct_ids", "groups", "group_types", "warnings", "rejections"]
+)
+def test_answers_over_every_table(shared: LocalService, name: str) -> None:
+    """Each view can be asked for, whatever the letters' case, and holds this project alone."""
+    assert ask(shared, f"select count(*) from {name.upper()}", project=2).json()["results"] == [[0]]
+    assert ask(shared, f"select * from {name}").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["accepted", "people", "people_ids", "noticed", "folded", "kept", "main.persons"])
+def test_the_tables_below_cannot_be_asked_for(shared: LocalService, name: str) -> None:
+    """The tables that the views stand on hold every project, so no query may name them."""
+    assert ask(shared, f"select * from {name}").status_code == 400
+    assert ask(shared, f"select * from main.{name}").status_code == 400
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    """A file that is no database, or one that another service has open, is an error that names the file."""
+    (tmp_path / "text").write_text("no database " * 1000)
+    with pytest.raises(ValueError, match=re.escape(f"the store {tmp_path / 'text'} cannot be opened")):
+        LocalService(tmp_path / "text")

@@ -1,0 +1,166 @@
+"""A query sees its own project's views and nothing else, changes nothing, and cannot use up the machine.
+
+Each of these came from a key that may ask project 2 alone, while project 1 has events, a shared recording and a refused
+request to be stolen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pipeline.local_service import Settings
+from tests.support.management_service import Asking, asking
+
+pytestmark = pytest.mark.slow
+
+OTHERS = "phx_test_b"
+STOLEN = ("secret-event", "tok-test")
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Asking]:
+    """A service with what is not project 2's: an event of project 1, and a recording with a token that opens it."""
+    with asking() as ask:
+        batch = [{"event": "secret-event", "properties": {"distinct_id": "u1"}}]
+        assert ask("POST", "/batch/", {"api_key": "phc_test_a", "batch": batch}, key=None).status_code == 200
+        yield ask
+
+
+def query(ask: Asking, sql: str) -> Any:
+    """The answer to a query for project 2."""
+    return ask("POST", "/api/projects/2/query/", {"query": {"kind": "HogQLQuery", "query": sql}}, key=OTHERS)
+
+
+HIDDEN = {
+    "outside its WITH": "select * from {t}, (with {t} as (select 1) select * from {t}) x",
+    "after its WITH": "(with {t} as (select 1) select * from {t}) union all (select 1 from {t})",
+    "in the WITH that has its name": "with {t} as (select * from {t}) select * from {t}",
+    "in a WITH before it": "with a as (select * from {t}), {t} as (select 1) select * from a",
+    "in the first part of a recursion": "with recursive {t} as (select * from {t} union select * from {t}) from {t}",
+    "below an inner WITH": "with a as (with {t} as (select 1) from {t}) select * from {t}, a",
+    "behind its schema": 'with "main.{t}" as (select 1) select * from main.{t}',
+    "behind its schema, plainly": "with {t} as (select 1) select * from main.{t}",
+    "in an order": "select 1 from events order by (with {t} as (select 1 y) from {t}), (select max(1) from {t})",
+    "in a limit": "with a as (with {t} as (select 1) from {t}) select 1 limit (select count() from {t})",
+    "in a deleting WITH": "with x as (delete from {t} returning *) select * from x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", ["documents", "accepted", "refused", "people_ids", "duckdb_settings", "pg_tables"])
+@pytest.mark.parametrize("where", HIDDEN)
+def test_a_name_of_a_with_opens_no_table_elsewhere(ask: Asking, where: str, table: str) -> None:
+    """A WITH table is known only where SQL lets it be seen, and never with a schema before it."""
+    answer = query(ask, HIDDEN[where].format(t=table))
+    assert answer.status_code == 400, answer.text
+    assert not any(text in answer.text for text in STOLEN)
+
+
+SEEN = {
+    "beside itself": "with {t} as (select 1 v) select x.v from {t} x, (select * from {t}) y",
+    "in a later one": "with {t} as (select 1 v), b as (select v from {t}) select * from b",
+    "in a subquery": "with {t} as (select 1 v) select (select max(v) from {t})",
+    "in its own recursion": "with recursive {t} as (select 1 v union all select v + 1 from {t} where v < 1) from {t}",
+    "in every part of a union": "with {t} as (select 1 v) (select v from {t}) union (select v from {t})",
+    "in any case": "with {t} as (select 1 v) select * from DOCUMENTS",
+    "twice": "with {t} as (select 2 v) select v from (with {t} as (select v - 1 as v from {t}) from {t})",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", SEEN.values(), ids=SEEN.keys())
+def test_a_with_table_is_taken_where_it_is_seen(ask: Asking, sql: str) -> None:
+    """Even by the name of a table of the store, which it hides."""
+    answer = query(ask, sql.format(t="documents"))
+    assert (answer.status_code, answer.json().get("results")) == (200, [[1]]), answer.text
+
+
+FUNCTIONS = {
+    "a setting": "select current_setting('temp_directory')",
+    "a plan of another table": "select json_serialize_plan('select * from documents')",
+    "a log": "select write_log('x')",
+    "a look at the tables": "select pg_catalog.pg_sleep(1)",
+    "the bounds of a column of every project": "select stats(uuid) from events",
+    "inside": "select __internal_compress_string_ubigint('too long for its eight bytes')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", FUNCTIONS.values(), ids=FUNCTIONS.keys())
+def test_functions_that_look_about_are_refused(ask: Asking, sql: str) -> None:
+    """The answer names the function."""
+    answer = query(ask, sql)
+    assert answer.status_code == 400
+    assert "is not accepted" in answer.json()["detail"]
+
+
+SIZED = {
+    "sleep": ("select sleep_ms(1)", None),
+    "a large text": ("select length('x'.repeat(1000000))", 1_000_000),
+    "a large text in a lambda": ("select len(list_transform([1000], lambda x: repeat('x', x))[1])", 1000),
+    "padding": ("select length(lpad('x', 1000000, 'y'))", 1_000_000),
+    "a large list": ("select len(range(1000000))", 1_000_000),
+    "a large list, opened": ("select count() from unnest(range(1000000))", 1_000_000),
+    "rows": ("select count() from range(1000)", 1000),
+    "a wide number": ("select length(printf('%1000000d', 1))", 1_000_000),
+}
+
+
+@pytest.mark.parametrize(("sql", "value"), SIZED.values(), ids=SIZED.keys())
+def test_any_other_function_may_be_called(ask: Asking, sql: str, value: int | None) -> None:
+    """What it takes is bounded by the limits of the process that it runs in, so none has to be forbidden."""
+    assert query(ask, sql).json()["results"] == [[value]]
+
+
+DOUBLING = ", ".join(["a0 as (select 'xxxxxxxxxxxxxxxx' v)"] + [f"a{n} as (select v || v v from a{n - 1})"
+                                                               for n in range(1, 31)])  # fmt: skip
+HUNGRY = {
+    "a list": "select len(range(1000000000))",
+    "a wide number": "select length(printf('%2000000000d', 1))",
+    "texts put together": "select length(string_agg(repeat('x', 1000000), '')) from range(2000)",
+    "a text that doubles": f"with {DOUBLING} select length(v) from a30",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", HUNGRY.values(), ids=HUNGRY.keys())
+def test_the_memory_of_a_query_is_bounded(ask: Asking, sql: str) -> None:
+    """Over it there is an error, by whatever function it was asked for, and the next query is answered."""
+    answer = query(ask, sql)
+    assert (answer.status_code, answer.json()["type"]) == (513, "server_error"), answer.text[:300]
+    assert answer.json()["code"] == "clickhouse_memory_limit_exceeded"
+    assert answer.json()["detail"].startswith("The query needs more memory than there is for one: ")
+    assert query(ask, "select 1").json()["results"] == [[1]]
+
+
+LARGE = {
+    "brackets": "(" * 20_000 + "select 1" + ")" * 20_000,
+    "inner brackets": "select " + "(" * 20_000 + "1" + ")" * 20_000,
+    "subqueries": "select * from " + "(select * from " * 800 + "events" + ")" * 800,
+    "lists": "select " + "[" * 20_000 + "]" * 20_000,
+    "a sum": "select " + "1+" * 50_000 + "1",
+    "columns": "select " + ",".join("1" * 40_000),
+}
+
+
+@pytest.mark.parametrize("sql", LARGE.values(), ids=LARGE.keys())
+def test_a_monstrous_query_is_no_server_error(ask: Asking, sql: str) -> None:
+    """It is answered, refused or too much, and the service goes on."""
+    answer = query(ask, sql)
+    assert answer.status_code in (200, 400, 513), answer.text[:300]
+    assert query(ask, "select 1").json()["results"] == [[1]]
+
+
+def test_an_answer_is_bounded_in_bytes() -> None:
+    """Few rows may be large ones."""
+    with asking(Settings(query_most_bytes=2**20)) as ask:
+        answer = query(ask, "select repeat('x', 1000) from range(2000)")
+        assert (answer.status_code, answer.json()["attr"]) == (400, "query")
+        assert answer.json()["detail"] == "the answer is over 1 MiB; ask for fewer rows or columns"
+        assert len(query(ask, "select repeat('x', 1000) from range(1000)").json()["results"]) == 1000
+
+
+@pytest.mark.parametrize("sql", ["copy (select 1) to 'x'", "explain select 1", "pivot events on event", "set x = 1"])
+def test_another_statement_is_refused_in_plain_words(ask: Asking, sql: str) -> None:
+    """Not in those of the database, which speak of serializing."""
+    answer = query(ask, sql)
+    assert (answer.status_code, answer.json()["detail"]) == (400, "one SELECT statement is expected, and nothing else")

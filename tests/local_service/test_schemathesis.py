@@ -1,0 +1,79 @@
+"""Requests made from the service's own OpenAPI document: none is a server error, none breaks the document."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.local_service.switches import Behaviour, preset
+from tests.support.management_service import ALL, asking
+
+pytestmark = pytest.mark.slow
+
+LEAST = 1_000
+"""Cases that a whole run makes, at the least: its size is bounded by their count, never by time, so that a slow
+machine asks what a quick one asks. (Given `--max-time`, schemathesis goes on making examples until it is over.)"""
+DEADLINE_S = 900
+"""A run that hangs is ended; it takes a quarter of a minute where nothing else runs."""
+COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"
+SETTINGS = f"""
+[auth.openapi.personalKey]
+bearer = "{ALL}"
+
+[generation]
+allow-x00 = false
+max-examples = 4
+no-shrink = true
+deterministic = true
+
+[phases.coverage]
+unexpected-methods = ["PUT", "DELETE"]
+
+[phases.stateful]
+enabled = false
+
+[parameters]
+project_id = "1"
+
+# It refuses, as it should.
+[[operations]]
+include-operation-id = "hog_functions_delete"
+checks.positive_data_acceptance.expected-statuses = [405]
+
+# What a schema cannot say: base64 of JSON, SQL, ids that exist; under `observed` a type that stays, inputs that
+# another field requires, one enabled function too many.
+[[operations]]
+include-operation-id-regex = "(_get|rearrange|query{{more}})$"
+checks.positive_data_acceptance.enabled = false
+
+# Other names of the batch route.
+[[operations]]
+include-operation-id-regex = "capture_(i|e|capture|track)"
+enabled = false
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed")
+@pytest.mark.parametrize(
+    ("behaviour", "more"), [("contract", ""), ("observed", "|hog_functions_(create|update|replace)")]
+)
+def test_the_service_keeps_to_its_document(tmp_path: Path, behaviour: Behaviour, more: str) -> None:
+    """All operations, right and wrong requests alike, in a program of its own over a real socket."""
+    settings = tmp_path / "schemathesis.toml"
+    settings.write_text(SETTINGS.replace("{more}", more))
+    with asking(preset(behaviour, management_rates="off")) as ask:
+        ask.made(hog="return event")
+        ran = subprocess.run(
+            [sys.executable, "-c", COMMAND, "--config-file", str(settings), "run", f"{ask.service.url}/openapi.json",
+             "--phases", "coverage,fuzzing", "--warnings", "off", "--no-color"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
+    generated = re.search(r"(\d+) generated, \1 passed", ran.stdout)
+    assert generated is not None, ran.stdout[-8000:]
+    assert int(generated[1]) > LEAST

@@ -1,0 +1,106 @@
+"""What the typed client asks again, how long it waits, and what it sends once only."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pipeline.errors import Unfinished
+from pipeline.management import problems
+from pipeline.management.problems import ServiceProblem
+from pipeline.management.retry import Patience
+from tests.support.operations import ID, OPERATIONS, PAGE, envelope
+from tests.support.scripted_api import answering
+from tests.support.scripted_server import Said, scripted
+
+pytestmark = pytest.mark.slow
+
+POSTS = [name for name, (_, method, _, _) in OPERATIONS.items() if method == "POST"]
+PASSING = [Said(429), Said(500), Said(503), Said(0)]
+
+
+@pytest.mark.parametrize("first", PASSING, ids=lambda said: str(said.status))
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in POSTS])
+def test_what_may_be_repeated_is_asked_again(name: str, first: Said) -> None:
+    """GET, DELETE, and PATCH, whose bodies set values: the same request until it is answered."""
+    do, _, _, said = OPERATIONS[name]
+    with answering(scripted(first, first, said)) as service, service.client() as client:
+        do(client)
+    assert len(service.asked) == 3
+    assert len({(call.method, call.target, call.body) for call in service.asked}) == 1
+
+
+@pytest.mark.parametrize("first", PASSING, ids=lambda said: str(said.status))
+@pytest.mark.parametrize("name", POSTS)
+def test_a_post_is_sent_once(name: str, first: Said) -> None:
+    """It may have been done; the error says so, unless the service says that it was not."""
+    do, _, _, said = OPERATIONS[name]
+    with answering(scripted(first, said)) as service, service.client() as client, pytest.raises(Unfinished) as caught:
+        do(client)
+    assert len(service.asked) == 1
+    assert ("may have been done" in str(caught.value.hint)) is (first.status != 429)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409])
+def test_a_refusal_is_not_asked_again(status: int) -> None:
+    """The answer would be the same."""
+    with answering(lambda call: Said(status)) as service, service.client() as client, pytest.raises(ServiceProblem):
+        client.hog_functions.retrieve(ID)
+    assert len(service.asked) == 1
+
+
+def test_patience_ends() -> None:
+    """After the first try and three more, with the last answer."""
+    with (
+        answering(lambda call: Said(503, envelope("busy"))) as service,
+        service.client() as client,
+        pytest.raises(problems.ServiceDown, match="busy"),
+    ):
+        client.hog_functions.retrieve(ID)
+    assert len(service.asked) == 4
+
+
+def test_a_wait_longer_than_patience_is_told_instead_of_waited_for() -> None:
+    """Retry-After is a fact of the error."""
+    said, patience = Said(429, b"", {"Retry-After": "7"}), Patience(tries=1, first=0, most=6.9)
+    with (
+        answering(lambda call: said) as service,
+        service.client(patience=patience) as client,
+        pytest.raises(problems.Throttled, match="429") as caught,
+    ):
+        client.hog_functions.retrieve(ID)
+    assert (len(service.asked), caught.value.retry_after) == (1, 7.0)
+    assert "7 seconds" in caught.value.hint
+
+
+def test_retry_after_is_the_least_that_is_waited() -> None:
+    """Even where the back-off would be shorter."""
+    patience = Patience(tries=1, first=0)
+    said = scripted(Said(429, b"", {"Retry-After": "0.3"}), PAGE)
+    with answering(said) as service, service.client(patience=patience) as client:
+        begun = time.monotonic()
+        client.hog_functions.list().page()
+        assert time.monotonic() - begun >= 0.3
+
+
+def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_there_any_more() -> None:
+    """404 after a try that may have worked is a success; at once it is an error; after 429 too."""
+    lost, gone, busy = Said(0), Said(404), Said(429)
+    for do, done in ((OPERATIONS["delete"][0], None), (OPERATIONS["delete recording"][0], None)):
+        with answering(scripted(lost, gone)) as service, service.client() as client:
+            assert do(client) is done
+        for answers in ((gone,), (busy, gone)):
+            with answering(scripted(*answers)) as service, service.client() as client, pytest.raises(problems.NotFound):
+                do(client)
+
+
+def test_a_change_with_a_precondition_is_sent_once() -> None:
+    """`base_updated_at` holds the first time only (service-behaviour 5.2)."""
+    with (
+        answering(scripted(Said(503), Said(200, {}))) as service,
+        service.client() as client,
+        pytest.raises(problems.ServiceDown),
+    ):
+        client.hog_functions.update(ID, {"name": "a", "base_updated_at": "2024-01-01T00:00:00Z"})
+    assert len(service.asked) == 1

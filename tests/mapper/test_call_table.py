@@ -1,0 +1,114 @@
+"""Rows of warehouse tables that do not say which table they are of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline import values
+from pipeline.mapper.call_table import decoded, unwrapped
+from pipeline.values import BadValue
+from tests.support.small_mappings import record
+
+CALL = {"id": "m-1", "anonymous_id": "a-1", "user_id": "u-1", "timestamp": "2023-04-20T14:30:00Z"}
+
+
+def table(row: dict[str, Any], named: str = "") -> str:
+    return str(decoded(dict(row), named).get("table", ""))
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({**CALL, "event": "a_b", "event_text": "A b"}, "tracks"),
+        ({**CALL, "event": "a_b"}, ""),
+        ({**CALL, "previous_id": "a-1"}, "aliases"),
+        ({**CALL, "previous_id": "a-1", "email": "x"}, ""),
+        ({**CALL, "group_id": "g"}, ""),
+        ({**CALL, "url": "https://a.example/", "context_page_url": "https://a.example/"}, "pages"),
+        ({**CALL, "path": "/", "context_page_path": "/"}, "pages"),
+        ({**CALL, "url": "https://ada.example/", "context_page_url": "https://a.example/"}, ""),
+        ({**CALL, "url": "", "context_page_url": ""}, ""),
+        ({**CALL, "name": "Ada"}, ""),
+        ({"id": "u-1", "received_at": "2023-04-20T14:30:00Z", "email": "x"}, "users"),
+        ({"id": "u-1", "received_at": "2023-04-20T14:30:00Z", "anonymous_id": "", "email": "x"}, "users"),
+        ({"row_id": "m-1", "column_name": "n", "column_value": None, "table_name": "tracks"}, "rudder_discards"),
+    ],
+)
+def test_a_table_is_told_only_where_its_columns_leave_no_doubt(row: dict[str, Any], told: str) -> None:
+    """An identify call may have a trait of any name, so a column alone proves little."""
+    assert table(row) == told
+
+
+@pytest.mark.parametrize(
+    ("named", "row", "told"),
+    [
+        ("identifies", {**CALL, "event_text": "x"}, "identifies"),
+        ("product_track", {**CALL, "event": "product_track"}, "tracks"),
+        ("products", {**CALL, "sku": "x"}, ""),
+        ("rudder_identity_mappings", {"merge_property_type": "user_id"}, "rudder_identity_mappings"),
+    ],
+)
+def test_a_table_that_is_named_is_believed(named: str, row: dict[str, Any], told: str) -> None:
+    """Any other name is an event's own table, if the row is of an event."""
+    assert table(row, named) == told
+
+
+def test_a_staging_line_is_its_row_and_the_name_of_its_table() -> None:
+    """The name is in small letters, as some warehouses shout."""
+    line = record('{"data":{"ID":"m-1"},"metadata":{"table":"USERS"},"userId":""}')
+    row, named = unwrapped(line)
+    assert (values.text(row["ID"]), named) == ("m-1", "users")
+    assert unwrapped({"id": "m-1"}) == ({"id": "m-1"}, "")
+    for broken in ('{"data":{"id":1}}', '{"metadata":{"table":"users"}}', '{"data":[1],"metadata":{}}'):
+        with pytest.raises(BadValue):
+            unwrapped(record(broken))
+
+
+@pytest.mark.parametrize(
+    ("held", "time"),
+    [
+        (1663683496078000, "2022-09-20T14:18:16.078Z"),
+        ("1663683496078001", "2022-09-20T14:18:16.078001Z"),
+        ("2015-12-12 19:11:01.152 UTC", "2015-12-12 19:11:01.152Z"),
+        ("2015-12-12 19:11:01.152+00", "2015-12-12 19:11:01.152+00"),
+        (1663683496, 1663683496),
+    ],
+)
+def test_odd_spellings_of_a_time_become_iso(held: Any, time: Any) -> None:
+    """The data lake counts microseconds; BigQuery writes its zone out; what is neither is left to the clock."""
+    assert decoded({"id": "m-1", "_timestamp": held}, "")["timestamp"] == time
+    assert decoded({"id": "m-1", "received_at": held}, "")["received_at"] == time
+
+
+def test_a_blank_column_is_a_value_of_an_event_and_a_null_of_a_person() -> None:
+    """CSV cannot write a null, and a blank trait would overwrite what is known."""
+    event = decoded({**CALL, "event_text": "x", "plan": "", "seats": None}, "")
+    person = decoded({**CALL, "plan": "", "email": "x"}, "identifies")
+    assert (event["columns"], person["columns"]) == ({"plan": ""}, {"email": "x"})
+
+
+NAMES = st.sampled_from(
+    ["id", "anonymous_id", "user_id", "event", "event_text", "received_at", "group_id", "previous_id", "url", "name",
+     "context_ip", "context_page_url", "context_traits_email", "plan_type", "table", "columns", "loaded_at"]
+)  # fmt: skip
+ROWS = st.dictionaries(NAMES, st.one_of(st.none(), st.text(max_size=3), st.integers(0, 9)))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ROWS, st.sampled_from(["", "tracks", "identifies", "groups", "aliases", "users", "pages"]))
+def test_no_column_is_lost_or_made_up(row: dict[str, Any], named: str) -> None:
+    """Whatever a row holds is found again in one of three places, except for nulls and blanks."""
+    made = decoded(dict(row), named)
+    told = made.pop("table", None)
+    columns: Any = made.pop("columns", {})
+    traits: Any = made.pop("context_traits", {})
+    found = {**made, **columns, **{f"context_traits_{name}": value for name, value in traits.items()}}
+    assert told in (None, "tracks", "identifies", "groups", "aliases", "users", "pages")
+    assert {name: value for name, value in row.items() if value not in (None, "")}.items() <= found.items()
+    assert found.items() <= row.items()
+    json.dumps(found)

@@ -1,0 +1,144 @@
+"""The cases inside mapping files, and the starting file that comes with one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.mapper import available, load
+from pipeline.mapper.cases import run_case, run_cases
+from pipeline.mapper.language import Case
+from pipeline.mapper.loader import parse
+from pipeline.mapper.scaffold import Surveyed, SurveyedField, starting_mapping
+
+CASES = [(name, case) for name in available() for case in load(name).cases]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}: {case.name}" for name, case in CASES])
+def test_every_case_of_the_shipped_mappings_passes(name: str, case: Case) -> None:
+    """What a mapping file says about itself is true."""
+    assert run_case(load(name), case).differences == ()
+
+
+def test_every_shipped_mapping_has_cases() -> None:
+    """A mapping without examples is not shipped."""
+    tools = ["amplitude", "generic", "mixpanel", "posthog"]
+    assert available() == [*tools, "rudderstack", "rudderstack-warehouse", "segment", "segment-warehouse"]
+    assert all(load(name).cases for name in available())
+
+
+HEAD = """format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+events: {Seen: {skip: seen}}
+distinct_id: /user
+time: {from: /at, unit: s}
+properties: {drop: [name, user, at]}
+cases:
+  - name: one
+    row: '{"name":"Bought","user":"u-1","at":0,"a":1.10}'
+    gives: """
+
+
+@pytest.mark.parametrize(
+    ("gives", "differences"),
+    [
+        (
+            "{event: Bought, distinct_id: u-1, timestamp: 1970-01-01T00:00:00Z, key: none, properties: '{\"a\":1.10}'}",
+            (),
+        ),
+        ("{event: Sold}", ("- event: Sold", "+ event: Bought")),
+        ("{properties: '{\"a\":1.1}'}", ("- a: 1.1", "+ a: 1.10")),
+        ("{properties: '{}'}", ("+ a: 1.10",)),
+        ("{has: '{\"a\":1.1}'}", ("- a: 1.1\n+ a: 1.10",)),
+        ("{has: '{\"b\":1}'}", ("- b: 1\n+ b: (absent)",)),
+        ("{lacks: [a]}", ("+ a: 1.10 (lacks)",)),
+        ("{event: Bought, lacks: [b]}", ()),
+        ("{warnings: [bad_value]}", ("- warnings: ['bad_value']", "+ warnings: []")),
+        ("{key: [a]}", ("- key: ['a']", "+ key: ['none']")),
+    ],
+)
+def test_a_case_that_fails_shows_what_differs(gives: str, differences: tuple[str, ...]) -> None:
+    """The lines with a minus were wanted, those with a plus came."""
+    assert run_cases(parse(HEAD + gives + "\n", "shop.yaml"))[0].differences == differences
+
+
+def test_a_warning_that_no_case_names_is_a_difference() -> None:
+    """A case that names no warning says that there is none."""
+    text = (
+        HEAD.replace('"a":1.10', '"a":"x"').replace("user, at]", "user, at], types: {a: number}") + "{event: Bought}\n"
+    )
+    assert run_cases(parse(text, "shop.yaml"))[0].differences == ("- warnings: []", "+ warnings: ['bad_value']")
+
+
+def test_a_case_counts_what_comes_of_the_row() -> None:
+    """An outcome too many or too few is a difference."""
+    outcome = run_cases(parse(HEAD + "[{event: Bought}, {link: [identify, a, b]}]\n", "shop.yaml"))[0]
+    assert not outcome.passed
+    assert outcome.differences == ("- {'link': ('identify', 'a', 'b')}",)
+
+
+@pytest.mark.parametrize(
+    ("row", "gives"),
+    [
+        ('{"name":"Seen","user":"u","at":0}', "{skip: seen}"),
+        ('{"name":"a","user":"u"}', "{reject: missing_timestamp}"),
+        ('{"name":"a","user":"u","at":"x"}', "{reject: bad_timestamp}"),
+        ('{"name":"a","at":0}', "{reject: missing_distinct_id}"),
+        ('{"name":"a","user":"null","at":0}', "{reject: junk_distinct_id}"),
+        ('{"user":"u","at":0}', "{reject: missing_event}"),
+    ],
+)
+def test_rows_that_are_not_sent_are_cases_too(row: str, gives: str) -> None:
+    """Skips and rejects are outcomes like any other."""
+    text = HEAD.partition("    row:")[0] + f"    row: '{row}'\n    gives: {gives}\n"
+    assert run_cases(parse(text, "shop.yaml"))[0].differences == ()
+
+
+SURVEYED = Surveyed(
+    tool="My Shop",
+    fields=(
+        SurveyedField("event_name", "string", 0.0, ("Signed Up", "Order: done\nnow")),
+        SurveyedField("user_id", "string", 0.1, ("u-1",)),
+        SurveyedField("anonymous_id", "string", 0.0, ("it's",)),
+        SurveyedField("ts", "number", 0.0, ("1688259845123",)),
+        SurveyedField("url", "string", 0.5, ("https://x.example/",)),
+        SurveyedField("event_id", "string", 0.0, ("77",), unique=12),
+        SurveyedField("odd: name\n#", "string", 0.0, ()),
+    ),
+    row='{"event_name":"Signed Up","user_id":"u-1","ts":1688259845123,"url":"it\'s","event_id":"77","n":1.10}',
+)
+
+
+def test_a_starting_mapping_loads_and_its_case_passes() -> None:
+    """The file that `mapping new` writes is right about the row it was made from."""
+    mapping = parse(starting_mapping(SURVEYED), "my_shop.yaml")
+    outcomes = run_cases(mapping)
+    assert mapping.tool == "my_shop"
+    assert [outcome.differences for outcome in outcomes] == [()]
+    assert outcomes[0].case.gives[0]["timestamp"] == "2023-07-02T01:04:05.123Z"
+
+
+def test_a_starting_mapping_opens_the_properties() -> None:
+    """An object called properties is taken for them."""
+    survey = Surveyed(
+        tool="x",
+        fields=(
+            SurveyedField("event", "string"),
+            SurveyedField("userId", "string"),
+            SurveyedField("timestamp", "string", 0.0, ("2023-01-02T03:04:05Z",)),
+            SurveyedField("properties", "object"),
+        ),
+        row='{"event":"a","userId":"u","timestamp":"2023-01-02T03:04:05Z","properties":{"a":1}}',
+    )
+    gives = parse(starting_mapping(survey), "x.yaml").cases[0].gives[0]
+    assert gives["properties"] == '{"a":1}'
+
+
+def test_a_starting_mapping_needs_an_event_a_person_and_a_time() -> None:
+    """What cannot be guessed is asked for."""
+    with pytest.raises(UsageError) as caught:
+        starting_mapping(Surveyed("x", (SurveyedField("event", "string"),), "{}"))
+    assert "the person's id" in str(caught.value)
+    assert caught.value.hint == "use the mapping `generic` with --set distinct_id=COLUMN"

@@ -1,0 +1,211 @@
+"""The mapping language: strict YAML, and errors that say where and what instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper import available, load, recognise
+from pipeline.mapper.compiler import compile_mapping
+from pipeline.mapper.editor_schema import editor_schema
+from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper.language import Call
+from pipeline.mapper.loader import parse
+from pipeline.mapper.registry import folder
+from pipeline.models import Draft, Options
+from pipeline.values import Record
+from tests.support.small_mappings import record
+
+HEAD = """format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+distinct_id: /user
+time: {from: /at}
+"""
+
+
+def fault(text: str) -> MappingError:
+    """The error of a mapping file."""
+    with pytest.raises(MappingError) as caught:
+        parse(text, "shop.yaml")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "message", "hint"),
+    [
+        ("evnts: {}\n", (7, 1), "mapping has no key 'evnts'", "did you mean 'events'?"),
+        ("properties:\n  renam: {a: b}\n", (8, 3), "properties has no key 'renam'", "did you mean 'rename'?"),
+        ("tool: other\n", (7, 1), "'tool' stands here twice", "keep one of the two"),
+        ("properties:\n  rename:\n    a: b\n    a: c\n", (10, 5), "'a' stands here twice", ""),
+        ("unlisted: maybe\n", (7, 11), "'unlisted' cannot be 'maybe'", "it takes: keep, reject"),
+        ("uuid: {frist: [a]}\n", (7, 8), "there is no value 'frist'", "did you mean 'first'?"),
+        ("uuid: {lookup: a, tabel: b}\n", (7, 19), "lookup has no key 'tabel'", "did you mean 'table'?"),
+        ("uuid: {hash: a}\n", (7, 7), "hash lacks 'key'", ""),
+        ("skip: [{when: {is: a}, code: x}]\n", (7, 15), "is lacks 'of'", ""),
+        ("skip: [{when: present, code: x}]\n", (7, 15), "'when' takes a condition", ""),
+        ("uuid: &a /id\n", (7, 7), "anchors and aliases", ""),
+        ("uuid: *a\n", (7, 7), "anchors and aliases", ""),
+        ("events:\n  <<: {a: b}\n", (8, 3), "merges", ""),
+        ("uuid: !!str /id\n", (7, 7), "tags", ""),
+        ("uuid: {json: '{a}'}\n", (7, 14), "'json' takes JSON text", ""),
+        ("uuid: ''\n", (7, 7), "'uuid' is empty", ""),
+        ("events: [a]\n", (7, 9), "'events' takes a table", ""),
+        ("uuid: [a\n", None, "not YAML", ""),
+    ],
+)
+def test_an_error_has_its_place_and_the_nearest_name(
+    more: str, place: tuple[int, int] | None, message: str, hint: str
+) -> None:
+    """What is wrong is told with file, line and column, and what was probably meant."""
+    error = fault(HEAD + more)
+    assert message in str(error)
+    if place is not None:
+        assert (error.line, error.column) == place
+        assert str(error).endswith(f"at shop.yaml:{place[0]}:{place[1]}")
+    if hint:
+        assert error.hint == hint
+
+
+def repeated(count: int, before: str, inner: str, after: str) -> str:
+    """A text within so many pairs of texts."""
+    return before * count + inner + after * count
+
+
+DEEP = repeated(3000, "{not: ", "{present: a}", "}")
+CHOICE = repeated(120, "{when: {present: a}, then: a, else: ", "a", "}")
+MANY = f"[{', '.join(f'/a{number}' for number in range(200))}]"
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "message"),
+    [
+        (f"skip: [{{when: {DEEP}, code: x}}]\n", (7, 189), "nested more than 32 levels deep"),
+        (f"uuid: {repeated(200_000, '[', '', ']')}\n", (7, 38), "nested more than 32 levels deep"),
+        (f"uuid: {repeated(3000, '{lower: ', 'a', '}')}\n", (7, 255), "nested more than 32 levels deep"),
+        (f"uuid: {CHOICE}\n", (7, 1094), "nested more than 32 levels deep"),
+        (f"pair: {{user: a, anonymous: {MANY}}}\n", (7, 211), "'anonymous' takes at most 32, not 200"),
+        (f"links: [{{kind: alias, distinct_id: {MANY}, other: a}}]\n", (7, 219), "'distinct_id' takes at most 32"),
+        (f"uuid: {'/a' * 5000}\n", (7, 7), "'uuid' has more than 64 steps"),
+        (f"uuid: {{json: '{repeated(3000, '[', '', ']')}'}}\n", (7, 14), "'json' is nested too deeply"),
+        (f"cases: [{{name: a, row: '{repeated(9000, '[', '', ']')}', gives: {{}}}}]\n", (7, 24), "'row' is nested too"),
+    ],
+)
+def test_what_is_too_large_is_told_with_its_place_and_the_limit(
+    more: str, place: tuple[int, int], message: str
+) -> None:
+    """A mapping is refused before Python's own limits refuse what is made of it."""
+    error = fault(HEAD + more)
+    assert message in str(error)
+    assert (error.line, error.column) == place
+
+
+def test_as_much_as_the_limits_allow_is_compiled() -> None:
+    """The deepest values in the last of the most candidates; a table of more names than Members take is for dicts."""
+    nested = repeated(26, "{when: {present: a}, then: a, else: ", "a", "}")
+    candidates = ", ".join([*(f"/a{number}" for number in range(31)), nested])
+    names = "".join(f"    a{number}: b{number}\n" for number in range(30_001))
+    text = HEAD.replace("/user", f"[{candidates}]") + f"properties:\n  rename:\n{names}"
+    holes = "".join(f"{{a{number}}}" for number in range(300))
+    mapper = compile_mapping(parse(f"{text}uuid: {{template: '{holes}'}}\n", "shop.yaml"), Options(as_of=0))
+    assert mapper.map_members is None
+    (made,) = [mapper.map_row(record('{"name":"Seen","a30":"u-1","at":"2023-01-02T03:04:05Z","a30000":1}'))]
+    assert isinstance(made, Draft)
+    assert (made.distinct_id, list(made.properties)) == ("u-1", ["name", "at", "b30000", "b30"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("uuid: {lookup: a, table: nope}\n", "there is no table 'nope'"),
+        (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "which item is not a number of at most nine digits"),
+        ("uuid: {template: 'a}'}\n", "a single brace in a template"),
+        ("uuid: {first: [" + repeated(30, "{first: [a, ", "a", "]}") + "]}\n", "nested more than"),
+    ],
+)
+def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str, message: str) -> None:
+    """What shows only when a mapping is compiled is an error of `mapping check` too: exit 2 with its place."""
+    (tmp_path / "shop.yaml").write_text(HEAD + more, "utf-8")
+    said = call("mapping", "check", tmp_path / "shop.yaml")
+    assert said.code == 2
+    assert message in said.two_lines[0]
+    assert "shop.yaml:7:" in said.two_lines[0]
+
+
+def test_a_mapping_lacks_nothing_it_needs() -> None:
+    """A missing key is told with what it is for."""
+    error = fault("format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /name\n")
+    assert "lacks 'distinct_id'" in str(error)
+    assert error.hint == "distinct_id: who did it"
+
+
+def test_the_first_line_names_the_language() -> None:
+    """A file of another version is not read."""
+    assert "format: backcast.mapping/1" in str(fault(HEAD.replace("mapping/1", "mapping/2")))
+    assert "a mapping file is a table" in str(fault("- a\n"))
+    assert "a mapping file is a table" in str(fault(""))
+
+
+@pytest.mark.parametrize("text", ["no", "010", "1_000", "2023-01-02", "~", "1.10", "0x1F", ".inf"])
+def test_every_scalar_is_the_text_that_stands_there(text: str) -> None:
+    """YAML's guesses at types never reach a mapping."""
+    mapping = parse(f"{HEAD}uuid: {{const: {text}}}\n", "shop.yaml")
+    assert isinstance(mapping.uuid, Call)
+    assert mapping.uuid.given == {"const": text}
+
+
+def test_an_unknown_mapping_names_the_nearest() -> None:
+    """A misspelt name is answered with the right one."""
+    with pytest.raises(UsageError) as caught:
+        load("mixpannel")
+    assert caught.value.hint == "did you mean 'mixpanel'?"
+
+
+def test_a_mapping_is_read_from_a_path(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A path is as good as a name."""
+    path = tmp_path_factory.mktemp("mappings") / "shop.yaml"
+    path.write_text(HEAD)
+    assert load(str(path)).tool == "shop"
+
+
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        ({"event": "a", "properties": {"time": 1, "distinct_id": "u"}}, ["mixpanel"]),
+        ({"event_type": "a", "event_time": "2023-01-02 03:04:05", "device_id": "d"}, ["amplitude"]),
+        ({"uuid": "x", "event": "a", "distinct_id": "u", "properties": {"time": 1}, "timestamp": "t"}, ["posthog"]),
+        ({"event": "a", "user": "u"}, []),
+    ],
+)
+def test_a_row_is_recognised_by_its_columns(row: dict[str, object], names: list[str]) -> None:
+    """Each shipped mapping knows its own rows and nobody else's; recognising changes nothing."""
+    held: Record = record(json.dumps(row))
+    assert recognise(held) == names
+    assert list(held) == list(row)
+
+
+@pytest.mark.parametrize("name", available())
+def test_the_editor_schema_accepts_the_shipped_mappings(name: str) -> None:
+    """What loads is valid for an editor too."""
+    text = (folder() / f"{name}.yaml").read_text()
+    jsonschema.Draft202012Validator(editor_schema()).validate(yaml.load(text, Loader=yaml.BaseLoader))
+
+
+def test_the_editor_schema_knows_every_verb() -> None:
+    """A verb is in the schema as soon as it is declared."""
+    schema = editor_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert {f"{family}-{name}" for family, verbs in FAMILIES.items() for name in verbs} <= set(schema["$defs"])
+
+
+def test_the_editor_schema_refuses_an_unknown_key() -> None:
+    """An editor marks what the loader would refuse."""
+    given = yaml.load(HEAD + "evnts: {}\n", Loader=yaml.BaseLoader)
+    assert not jsonschema.Draft202012Validator(editor_schema()).is_valid(given)

@@ -1,0 +1,490 @@
+"""The compiled mapper: what stays untouched, what changes in which order, and what is told of."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline import uuids
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper import Mapper, available, load
+from pipeline.mapper import compile as compile_mapping
+from pipeline.models import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
+from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record
+
+DROP = "properties:\n  drop: [name, user, at]\n"
+
+
+def test_an_untouched_value_is_the_very_same_object() -> None:
+    """What the mapping does not touch is passed on, not copied or read."""
+    row = record(f'{{{ROW},"a":1.10,"b":"x"}}')
+    kept = row["a"], row["b"]
+    draft = mapper(DROP + "  rename: {b: c}\n").map_row(row)
+    assert isinstance(draft, Draft)
+    assert draft.properties["a"] is kept[0]
+    assert draft.properties["c"] is kept[1]
+
+
+def test_the_order_of_properties_is_the_rows_own() -> None:
+    """Properties keep their order; a renamed one moves to the end."""
+    assert list(properties(DROP + "  rename: {a: z}\n", '"b":1,"a":2,"c":3')) == ["b", "c", "z"]
+
+
+def test_sections_never_see_each_others_work() -> None:
+    """Two properties can be made of one, and one that is dropped can still be read."""
+    made = properties(DROP + "  rename: {a: b}\n  set: {c: a, d: a, e: name}\n", '"a":1')
+    assert made == {"b": "1", "c": "1", "d": "1", "e": '"Bought"'}
+
+
+def test_swapped_names_are_told_of_and_lose_nothing() -> None:
+    """Where the new name is taken, the old one stays, with a warning."""
+    draft = drafted(DROP + "  rename: {a: b}\n", '"a":1,"b":2')
+    assert {name: bytes(value) for name, value in draft.properties.items()} == {"b": b"2", "a": b"1"}
+    assert [code for code, _ in draft.warnings] == ["name_collision"]
+
+
+def test_a_set_value_moves_the_rows_own_aside() -> None:
+    """The mapping's value has the name, and the row's own is kept under the tool's."""
+    draft = drafted(DROP + "  set: {b: a}\n", '"a":1,"b":2')
+    assert {name: bytes(value) for name, value in draft.properties.items()} == {"a": b"1", "b": b"1", "shop_b": b"2"}
+    assert [code for code, _ in draft.warnings] == ["name_collision"]
+
+
+def test_setting_a_property_from_itself_is_no_collision() -> None:
+    """A property can be replaced by what is made of it."""
+    draft = drafted(DROP + "  set: {b: {lower: b}}\n", '"b":"X"')
+    assert draft.properties == {"b": "x"}
+    assert draft.warnings == ()
+
+
+def test_fill_never_replaces() -> None:
+    """`fill` stands in only for what is not there."""
+    assert properties(DROP + "  fill: {b: a}\n", '"a":1,"b":0') == {"a": "1", "b": "0"}
+    assert properties(DROP + "  fill: {b: a}\n", '"a":1') == {"a": "1", "b": "1"}
+
+
+@pytest.mark.parametrize("common", ["", "  common: [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, g0, g1, g2, g3]\n"])
+def test_many_names_cost_one_test_and_mean_the_same(common: str) -> None:
+    """However the compiler looks for names, the outcome and its order are the same."""
+    renames = ", ".join(f"f{n}: F{n}" for n in range(10))
+    drops = ", ".join(f"g{n}" for n in range(10))
+    sections = f"properties:\n  drop: [name, user, at, {drops}]\n  rename: {{{renames}}}\n{common}"
+    assert list(properties(sections, '"g3":1,"f7":1,"f2":1,"x":1').items()) == [("x", "1"), ("F2", "1"), ("F7", "1")]
+
+
+def test_columns_beside_the_properties_are_kept() -> None:
+    """Where an object holds the properties, a column named nowhere gets the tool's name before its own."""
+    sections = "properties:\n  open: /properties\n  drop: [/secret]\n"
+    members = '"properties":{"a":1},"region":"eu","secret":1,"none":null,"a":2'
+    assert properties(sections, members) == {"a": "1", "shop_region": '"eu"', "shop_a": "2"}
+    assert properties(f"{sections}  rest: keep\n", members) == {"a": "1", "region": '"eu"'}
+    assert properties(f"{sections}  rest: drop\n", members) == {"a": "1"}
+
+
+def test_an_opened_object_is_taken_as_it_is() -> None:
+    """A reader may hand the properties over opened."""
+    made = mapper("properties: {open: /properties}\n")
+    assert made.opens == ("properties",)
+    row = record(f'{{{ROW},"properties":null}}')
+    row["properties"] = {"a": Raw(b"1.10")}  # type: ignore[assignment]
+    draft = made.map_row(row)
+    assert isinstance(draft, Draft)
+    assert draft.properties == {"a": Raw(b"1.10")}
+
+
+def test_reserved_names_are_set_apart() -> None:
+    """A property of a name that the service acts on is renamed, and may be allowed by the mapping."""
+    assert properties(DROP, '"$set":{"a":1},"token":"t"') == {"shop_$set": '{"a":1}', "shop_token": '"t"'}
+    assert properties(DROP + "  reserved: [token]\n", '"$set":{"a":1}') == {"$set": '{"a":1}'}
+
+
+def test_events_are_renamed_skipped_and_changed_by_name() -> None:
+    """The table of events says what becomes of each; zero is a value there too."""
+    sections = """events:
+  Bought: {as: purchase, rename: {price: revenue}, fill: {currency: {const: EUR}}}
+  Seen: {skip: seen}
+"""
+    draft = drafted(sections + DROP, '"price":0')
+    assert draft.event == "purchase"
+    assert draft.properties == {"revenue": Raw(b"0"), "currency": "EUR"}
+    assert mapper(sections).map_row(record('{"name":"Seen","user":"u","at":1}')) == Skip("seen")
+
+
+def test_events_not_listed_can_be_rejected() -> None:
+    """A mapping may insist on knowing every event."""
+    made = mapper("events: {Seen: $pageview}\nunlisted: reject\n").map_row(record(f"{{{ROW}}}"))
+    assert made == Fault("unmapped_event", "Bought")
+
+
+def test_rows_are_skipped_by_a_condition() -> None:
+    """A skip has the code the mapping gives it."""
+    made = mapper("skip: [{when: {is: 'true', of: test}, code: test_row}]\n")
+    assert made.map_row(record(f'{{{ROW},"test":true}}')) == Skip("test_row")
+    assert isinstance(made.map_row(record(f'{{{ROW},"test":false}}')), Draft)
+
+
+def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
+    """It is noted for a plan, values untouched; an apply does not even read it, and makes the same event."""
+    sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
+    row = f'{{{ROW},"mail":"a@b","price":1.10,"gone":["x"]}}'
+    made = mapper(sections)
+    observed, applied = made.observe_row(record(row)), made.map_row(record(row))
+    assert isinstance(observed, Draft)
+    assert isinstance(applied, Draft)
+    note = Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
+    assert (observed.note, applied.note) == (note, None)
+    assert list(observed.properties) == list(applied.properties) == ["mail", "price", "gone"]
+    assert made.observe_row(record(f"{{{ROW}}}")).note is None  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
+    """It is a warning, of the plan alone."""
+    made = mapper(DROP + "person: {spread_set: [traits]}\n")
+    row = f'{{{ROW},"traits":"none"}}'
+    observed, applied = made.observe_row(record(row)), made.map_row(record(row))
+    assert isinstance(observed, Draft)
+    assert isinstance(applied, Draft)
+    assert [code for code, _ in observed.warnings] == ["bad_value"]
+    assert (observed.note, observed.properties, applied.warnings) == (None, applied.properties, ())
+
+
+@pytest.mark.parametrize(
+    ("members", "pair"),
+    [
+        ('"mine":"u","a":"d","b":"e"', ("u", "d")),
+        ('"mine":"u","a":"u","b":"e"', ("u", "e")),
+        ('"mine":7,"b":8', ("7", "8")),
+        ('"mine":"u","a":""', ("u", None)),
+    ],
+)
+def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
+    """One that is the same as the user's says nothing."""
+    observed = mapper(DROP + "pair: {user: mine, anonymous: [a, b]}\n").observe_row(record(f"{{{ROW},{members}}}"))
+    assert isinstance(observed, Draft)
+    assert observed.note == Note(*pair)
+
+
+def test_a_link_rule_takes_two_ids_or_a_list() -> None:
+    """Half of it, or both, is an error of the file."""
+    for keys in ("distinct_id: a", "distinct_id: a, other: b, of: c", ""):
+        with pytest.raises(MappingError, match="link takes either 'distinct_id' and 'other' or 'of'"):
+            mapper(f"links: [{{kind: merge{', ' if keys else ''}{keys}}}]\n")
+
+
+def test_members_are_spread() -> None:
+    """An object's members come one level up, chosen, renamed and prefixed."""
+    sections = (
+        DROP
+        + """  spread:
+    - from: a
+      only: [x_*, y]
+      except: [x_2]
+      rename: {y: why}
+      strip: x_
+      prefix: a_
+      blank: [NA]
+"""
+    )
+    made = properties(sections, '"a":{"x_1":1.0,"x_2":2,"x_3":"NA","y":3,"z":4}')
+    assert made == {"a": '{"x_1":1.0,"x_2":2,"x_3":"NA","y":3,"z":4}', "a_1": "1.0", "why": "3"}
+    assert mapper(sections).map_row(record(f'{{{ROW},"a":[1]}}')) == Fault(
+        "bad_value", "an object was expected: Expected `object`, got `array`"
+    )
+
+
+def test_types_of_properties() -> None:
+    """A property of a text that holds a number becomes that number; one that does not stays, told of."""
+    draft = drafted(DROP + "  types: {a: number, b: number, c: number}\n", '"a":"1.10","b":"x","c":null')
+    assert {name: bytes(value) for name, value in draft.properties.items()} == {"a": b"1.10", "b": b'"x"', "c": b"null"}
+    assert [code for code, _ in draft.warnings] == ["bad_value"]
+
+
+def test_one_row_can_give_further_events() -> None:
+    """An extra event has the row's person and time, its own properties, and a key of its own."""
+    sections = (
+        f"{DROP}key: {{of: [id], needs: [id]}}\n"
+        "also: [{event: {const: Tip}, properties: {amount: tip}, when: {present: tip}}]\n"
+    )
+    made = mapper(sections).map_row(record(f'{{{ROW},"id":7,"tip":2}}'))
+    assert isinstance(made, list)
+    first, second = made
+    assert isinstance(first, Draft)
+    assert isinstance(second, Draft)
+    assert (second.event, second.distinct_id, second.time) == ("Tip", first.distinct_id, first.time)
+    assert second.properties == {"amount": Raw(b"2")}
+    assert (first.key, second.key) == ("7", "7\x1falso1")
+    assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"id":7}}')), Draft)
+
+
+def test_a_key_needs_its_parts() -> None:
+    """A row without what the key needs has none; other parts may be missing."""
+    sections = "key: {of: [name, id, extra], needs: [id]}\n"
+    assert drafted(sections, '"id":7').key == "Bought\x1f7\x1f"
+    assert drafted(sections, '"id":" ","extra":1').key is None
+    assert drafted(sections, "").key is None
+
+
+def test_a_link_needs_two_sound_ids() -> None:
+    """No link is made of one id, of an id with itself, or of junk."""
+    sections = "links: [{kind: identify, distinct_id: user, other: anon}]\n"
+    made = mapper(sections).map_row(record(f'{{{ROW},"anon":"a-1"}}'))
+    assert isinstance(made, list)
+    assert made[1] == Link("identify", "u-1", "a-1", 1_609_329_600_000_000)
+    for other in ('"u-1"', '"null"', '""', "null"):
+        assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"anon":{other}}}')), Draft)
+
+
+def test_a_tools_own_junk_is_passed_over() -> None:
+    """A mapping adds its tool's words for nobody, in any case."""
+    head = HEAD.replace("distinct_id: /user", "distinct_id: {first: [/user, /anon], junk: [nobody]}")
+    made = mapper("", head).map_row(record('{"name":"a","user":"NoBody","anon":"a-1","at":1}'))
+    assert isinstance(made, Draft)
+    assert (made.distinct_id, made.junk_id, made.warnings) == ("a-1", False, (("junk_distinct_id", "NoBody"),))
+    made = mapper("", head).map_row(record('{"name":"a","user":"nobody","at":1}'))
+    assert isinstance(made, Draft)
+    assert (made.distinct_id, made.junk_id) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("at", "time"),
+    [
+        ('"1609329600"', 1_609_329_600_000_000),
+        ("1609329600.5", 1_609_329_600_500_000),
+        ("1.6093296e9", 1_609_329_600_000_000),
+        ("null", None),
+        ('""', None),
+    ],
+)
+def test_times_of_any_spelling(at: str, time: int | None) -> None:
+    """A count is read from a number or a text; what is missing is missing."""
+    made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
+    assert isinstance(made, Draft)
+    assert made.time == time
+
+
+@pytest.mark.parametrize("at", ["true", "[1]", '"soon"', '{"a":1}', '"1,5"'])
+def test_a_time_that_is_none_is_a_fault(at: str) -> None:
+    """The draft carries what was wrong with its time."""
+    made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
+    assert isinstance(made, Draft)
+    assert isinstance(made.time, Fault)
+    assert made.time.code == "bad_timestamp"
+
+
+def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:
+    """A draft of a project's own clock says what the clock showed; the mapper says that its drafts do."""
+    made = mapper("", zones=(("Asia/Kolkata", ""),))
+    draft = made.map_row(record(f"{{{ROW}}}"))
+    assert isinstance(draft, Draft)
+    assert draft.wall == 1_609_329_600_000_000
+    assert draft.time == draft.wall - 19_800_000_000
+    assert made.zone_evidence
+    assert not mapper("", HEAD.replace(", zone: project", "")).zone_evidence
+
+
+@pytest.mark.parametrize("received", ["99999999999999999999", "-1", '"soon"', "true", "null"])
+def test_a_receive_time_that_is_none_is_absent(received: str) -> None:
+    """A broken receive time proves nothing and costs no event."""
+    sections = f"received: {{from: got, unit: ms}}\n{DROP}"
+    draft = drafted(sections, f'"got":{received}')
+    assert (draft.received, draft.time) == (None, 1_609_329_600_000_000)
+    assert drafted(sections, '"got":1609329601000').received == 1_609_329_601_000_000
+
+
+def test_imported_mixpanel_rows_prove_nothing() -> None:
+    """A row with $import has no wall time."""
+    made = compile_mapping(load("mixpanel"), Options(as_of=0))
+    for mark, wall in (("", 1_609_329_600_000_000), (',"$import":true', None)):
+        draft = made.map_row(record(f'{{"event":"a","properties":{{"time":1609329600,"distinct_id":"u"{mark}}}}}'))
+        assert isinstance(draft, Draft)
+        assert draft.wall == wall
+
+
+def test_the_namespace_is_of_tool_and_source() -> None:
+    """Two projects of one tool have different uuids; Mixpanel can have the service's own."""
+    assert mapper("").space == uuids.namespace("shop", "")
+    assert mapper("", settings={"source": "eu"}).space == uuids.namespace("shop", "eu")
+    assert compile_mapping(load("mixpanel"), Options(as_of=0, settings={"uuid": "posthog"})).space == (
+        uuids.POSTHOG_MIXPANEL
+    )
+
+
+def test_an_unknown_setting_names_the_nearest() -> None:
+    """A misspelt --set is answered with the right one."""
+    with pytest.raises(UsageError) as caught:
+        mapper("", settings={"sourc": "eu"})
+    assert caught.value.hint == "did you mean 'source'?"
+    with pytest.raises(UsageError, match="needs to know 'event'"):
+        compile_mapping(load("generic"), Options(as_of=0))
+    with pytest.raises(UsageError, match="uuid=mine is unknown"):
+        compile_mapping(load("mixpanel"), Options(as_of=0, settings={"uuid": "mine"}))
+
+
+def test_columns_that_parquet_leaves_empty_are_no_properties() -> None:
+    """None is a column without a value; JSON null is a value."""
+    row = {**record(f'{{{ROW},"a":null}}'), "b": None, "c": 0, "d": 1.5, "e": True, "f": ""}
+    draft = mapper(DROP).map_row(row)
+    assert isinstance(draft, Draft)
+    assert draft.properties == {"a": Raw(b"null"), "c": 0, "d": 1.5, "e": True, "f": ""}
+
+
+@pytest.mark.parametrize(
+    ("written", "uuid"),
+    [
+        ('"0B9E7B1C-0000-4000-8000-000000000001"', "0b9e7b1c-0000-4000-8000-000000000001"),
+        ('"0b9e7b1c000040008000000000000001"', None),
+        ('"00000000-0000-0000-0000-000000000000"', None),
+        ('"7"', None),
+        ("7", None),
+        ("null", None),
+    ],
+)
+def test_only_a_real_uuid_is_used_as_one(written: str, uuid: str | None) -> None:
+    """A source's uuid is taken in its canonical spelling, and nothing else is taken for one."""
+    assert drafted("uuid: id\n", f'"id":{written}').uuid == uuid
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["2023-01-02 03:04:05", "null", "{}", "[]", "-1", "1688259845"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+SETTINGS = {"event": "event", "distinct_id": "user_id", "timestamp": "time", "anonymous_id": "device_id"}
+
+
+def _names(name: str) -> list[str]:
+    """Every property and column that a shipped mapping names."""
+    from pipeline.mapper.changes import references
+    from pipeline.mapper.language import Call
+
+    found: set[str] = set(SETTINGS.values())
+
+    def walk(given: object) -> None:
+        if isinstance(given, Call):
+            found.update(references(given))
+        elif is_dataclass(given) and not isinstance(given, type):
+            for field in fields(given):
+                walk(getattr(given, field.name))
+        elif isinstance(given, (tuple, list)):
+            for one in given:
+                walk(one)
+        elif isinstance(given, dict):
+            found.update(given)
+            for one in given.values():
+                walk(one)
+
+    walk(load(name))
+    return sorted(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", available())
+@settings(max_examples=150, deadline=None)
+@given(given_to=st.data())
+def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
+    """Whatever JSON a row holds, the mapper answers with outcomes; those of a plan are those of an apply and notes."""
+    names = st.sampled_from(_names(name))
+    events = st.sampled_from([*load(name).events, "x"])
+    members = given_to.draw(st.dictionaries(names, JSON, max_size=12))
+    row = {key.removeprefix("/").partition("/")[0]: value for key, value in members.items()}
+    opened = load(name).properties.open
+    if opened is not None and given_to.draw(st.booleans()):
+        column = opened.given.get("ref", "/columns")[1:]
+        row[column] = {key: value for key, value in members.items() if not key.startswith("/")}
+    row["event" if name != "amplitude" else "event_type"] = given_to.draw(events)
+    made = compiled(name).map_row(record(json.dumps(row)))
+    watched = compiled(name).observe_row(record(json.dumps(row)))
+    assert without_notes(watched) == without_notes(made)
+    for outcome in made if isinstance(made, list) else [made]:
+        assert isinstance(outcome, (Draft, Link, Skip, Fault, PersonUpdate, GroupUpdate))
+        if isinstance(outcome, Draft):
+            msgspec.json.encode(outcome.properties)
+            assert isinstance(outcome.event, str)
+            assert outcome.received is None or outcome.received < 2**63
+
+
+def without_notes(made: object) -> object:
+    """Outcomes of a row, less what only a plan is told."""
+    if isinstance(made, list):
+        return [without_notes(one) for one in made]
+    if isinstance(made, (Draft, PersonUpdate, GroupUpdate)):
+        warnings = tuple(one for one in made.warnings if not one[1].startswith("of a person: "))
+        note = {} if isinstance(made, GroupUpdate) else {"note": None}
+        bare = msgspec.structs.replace(made, warnings=warnings, **note)
+        order = list(made.properties) if isinstance(made, Draft) else []
+        return type(made), order, msgspec.structs.asdict(bare)
+    return made
+
+
+@cache
+def compiled(name: str) -> Mapper:
+    """A shipped mapping, compiled once."""
+    zones = (("America/New_York", ""),) if name == "mixpanel" else ()
+    return compile_mapping(load(name), Options(as_of=0, zones=zones, settings=SETTINGS if name == "generic" else {}))
+
+
+@given(st.text(max_size=30))
+def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
+    """Whatever stands in a mapping stays text: names, constants, templates, codes."""
+    from pipeline.mapper.language import Call, Clock, Ids, Mapping, Place, Properties
+
+    at = Place("x", 1, 1)
+    made = compile_mapping(
+        Mapping(
+            tool="shop",
+            title="",
+            event=Call("ref", {"ref": "/name"}, at),
+            distinct_id=Ids((Call("ref", {"ref": "/user"}, at),), junk=(text,)),
+            time=(Clock(Call("ref", {"ref": "/at"}, at), unit="s"),),
+            properties=Properties(
+                rename={text + "1": text + "2"},
+                set={text + "3": Call("const", {"const": text}, at), text + "4": Call("ref", {"ref": "x" + text}, at)},
+            ),
+        ),
+        Options(as_of=0),
+    )
+    draft = made.map_row({"name": "a", "user": "somebody", "at": 1, text + "1": "v", "x" + text: "w"})
+    assert isinstance(draft, Draft)
+    assert draft.properties[text + "2"] == "v"
+    assert draft.properties[text + "3"] == text
+    assert draft.properties[text + "4"] == "w"
+
+
+def test_the_same_bytes_whatever_the_seed_of_hashes() -> None:
+    """The order of properties never depends on the process."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from tests.support.small_mappings import properties\n"
+        "drops = ', '.join(f'g{n}' for n in range(20))\n"
+        "names = ', '.join(f'f{n}: F{n}' for n in range(20))\n"
+        "print(properties(f'properties:\\n  drop: [{drops}]\\n  rename: {{{names}}}\\n',"
+        " ','.join(f'\"f{n}\":{n}' for n in range(19, 0, -1))))\n"
+    )
+    root = str(Path(__file__).parent.parent.parent)
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", program, root],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(made) == 1

@@ -1,0 +1,210 @@
+"""Records by which tools say that two ids are one person: none of them is lost without a word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import pipeline
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper import compile, load
+from pipeline.models import Link, Options, PersonUpdate, Skip
+from pipeline.plan.manifest import Plan
+from tests.support.small_mappings import mapper, record
+
+AS_OF = datetime(2026, 1, 1, tzinfo=UTC)
+Rows = Sequence[dict[str, Any]]
+
+
+def planned(place: Path, mapping: str, *files: Rows, **asked: Any) -> Plan:
+    """A plan of rows in files of JSON lines, in `place`/plan."""
+    (place / "export").mkdir()
+    for number, rows in enumerate(files):
+        (place / "export" / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return pipeline.plan_export(
+        place / "export", place / "plan", mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked
+    )
+
+
+def pairs(place: Path) -> dict[tuple[str, str], str]:
+    """What was decided on each pair."""
+    rows = pq.read_table(place / "plan" / "identities.parquet").to_pylist()
+    return {(row["anonymous_id"], row["user_id"]): row["decision"] for row in rows}
+
+
+# -- the language -------------------------------------------------------------------------------------------------
+
+LINK = """events:
+  Joined: {link: {kind: identify, distinct_id: [user_id, uid], other: [anon, user_id, uid, old]}}
+  Said: {update: person, link: {kind: identify, distinct_id: uid, other: anon, when: {present: anon}}}
+  Merged: {link: {kind: merge, of: ids}}
+properties: {open: /p}
+"""
+
+
+@pytest.mark.parametrize(
+    ("members", "made"),
+    [
+        ('"user_id":"u","uid":"x","anon":"a"', ("u", "a")),
+        ('"uid":7,"anon":"a"', ("7", "a")),
+        ('"user_id":"null","uid":"u","anon":"a"', ("u", "a")),
+        ('"user_id":"","uid":"u","anon":"a"', ("u", "a")),
+        ('"user_id":"u","anon":"u","uid":"v"', ("u", "v")),
+        ('"user_id":"u","anon":"undefined","uid":"u","old":"o"', ("u", "o")),
+        ('"user_id":"u","anon":["a"],"old":"o"', ("u", "o")),
+        ('"user_id":"u"', "it names 'u' alone"),
+        ('"user_id":"u","uid":"u","old":"u"', "it joins 'u' to itself"),
+        ('"user_id":"u","old":"null"', "'null' names nobody"),
+        ('"n":1', "it names nobody"),
+    ],
+)
+def test_of_candidates_the_first_counts_that_names_somebody(members: str, made: tuple[str, str] | str) -> None:
+    """And of the other side the first who is somebody else; a record without two ids says what it names."""
+    told = mapper(LINK).map_row(record(f'{{"name":"Joined","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
+    if isinstance(made, str):
+        assert told == Skip("incomplete_merge", made)
+    else:
+        assert isinstance(told, Link)
+        assert (told.distinct_id, told.other) == made
+
+
+@pytest.mark.parametrize(("ids", "detail"), [("[]", "it names nobody"), ('["a"]', "it names 'a' alone")])
+def test_a_list_of_fewer_than_two_ids_joins_nobody(ids: str, detail: str) -> None:
+    """As any record that lacks an id."""
+    told = mapper(LINK).map_row(record(f'{{"name":"Merged","user":"u-1","at":1609329600,"p":{{"ids":{ids}}}}}'))
+    assert told == Skip("incomplete_merge", detail)
+
+
+def test_a_record_that_also_says_something_of_its_person_loses_no_merge_silently() -> None:
+    """Where it states a merge, that is, where the rule's `when` holds."""
+    rows = {'"uid":"u","anon":"null"': True, '"uid":"u"': False}
+    for members, lost in rows.items():
+        told = mapper(LINK).map_row(record(f'{{"name":"Said","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
+        assert isinstance(told, PersonUpdate)
+        assert [code for code, _ in told.warnings] == ["incomplete_merge"] * lost
+
+
+def test_a_skip_may_be_a_warning_too(tmp_path: Path) -> None:
+    """The mapping says so, of rows and of events; every one is counted, and one is shown with its place."""
+    text = """events: {Gone: {skip: gone, warn: "a lost thing"}}
+skip: {when: {is: "1", of: /bad}, code: bad, warn: "a bad thing"}
+"""
+    made = mapper(text)
+    assert made.map_row(record('{"name":"Gone","user":"u","at":1}')) == Skip("gone", "a lost thing")
+    assert made.map_row(record('{"name":"x","user":"u","at":1,"bad":1}')) == Skip("bad", "a bad thing")
+
+
+# -- Mixpanel -----------------------------------------------------------------------------------------------------
+
+
+def mixpanel(at: int, event: str, **named: Any) -> dict[str, Any]:
+    """A row; of the properties' names `_x` stands for `$x`."""
+    properties = {f"${name[1:]}" if name.startswith("_") else name: value for name, value in named.items()}
+    return {"event": event, "properties": {"time": 1_607_501_187 + at, "$insert_id": f"i{at}"} | properties}
+
+
+def test_what_a_browser_sends_joins_its_two_ids(tmp_path: Path) -> None:
+    """One person, by one merge that a record states."""
+    rows = [
+        mixpanel(0, "Open", distinct_id="anon-1", _device_id="anon-1"),
+        mixpanel(3, "$identify", distinct_id="100", _anon_distinct_id="anon-1"),
+        mixpanel(8, "Buy", distinct_id="100", _user_id="100", _device_id="anon-1"),
+    ]
+    plan = planned(tmp_path, "mixpanel", rows)
+    assert (plan.events.phases["identities"], dict(plan.warnings)) == (1, {})
+    assert pairs(tmp_path)["anon-1", "100"] == "merge"
+
+
+def test_a_merge_that_is_lost_is_a_warning_with_its_place(tmp_path: Path) -> None:
+    """Counted among the skips as before, and no ordinary skip."""
+    rows = [
+        mixpanel(0, "Open", distinct_id="100"),
+        mixpanel(1, "$identify", distinct_id="100"),
+        mixpanel(2, "$merge", distinct_id="100", _distinct_ids=["100"]),
+    ]
+    plan = planned(tmp_path, "mixpanel", rows)
+    assert (dict(plan.skips), dict(plan.warnings)) == ({"incomplete_merge": 2}, {"incomplete_merge": 2})
+    example = plan.examples["incomplete_merge"]
+    assert (example.part, example.row, example.detail) == ("0.jsonl", 2, "it names '100' alone")
+
+
+def test_a_link_of_the_row_and_the_records_own_both_count() -> None:
+    """The label of the cluster is the user's as well."""
+    row = '{"distinct_id":"label","$distinct_id_before_identity":"100","$anon_distinct_id":"anon-1","time":1607501187}'
+    told = compile(load("mixpanel"), Options(as_of=0)).map_row(record(f'{{"event":"$identify","properties":{row}}}'))
+    assert isinstance(told, list)
+    links = [one for one in told if isinstance(one, Link)]
+    assert [(one.distinct_id, one.other) for one in links] == [("label", "100"), ("100", "anon-1")]
+
+
+# -- Amplitude ----------------------------------------------------------------------------------------------------
+
+
+def amplitude(at: int, user: str | None, device: str, number: int) -> dict[str, Any]:
+    """An event's row."""
+    return {
+        "$insert_id": f"i{at}", "event_type": "Played", "event_time": f"2021-05-03 10:00:{at:02d}.123000",
+        "user_id": user, "device_id": device, "amplitude_id": number,
+    }  # fmt: skip
+
+
+EVENTS = [amplitude(1, None, "d-1", 222), amplitude(2, "ann", "d-2", 111)]
+MERGED = [{"amplitude_id": 222, "merged_amplitude_id": 111, "merge_event_time": "2021-05-03 10:30:00"}]
+
+
+def test_a_file_of_merged_ids_is_followed_and_told(tmp_path: Path) -> None:
+    """Nobody has to know of a setting: what the file is decides, and a notice names it."""
+    plan = planned(tmp_path, "amplitude", EVENTS, MERGED)
+    assert plan.options.settings == {"merged_ids": "yes"}
+    assert [(code, where) for code, where, _ in plan.notices] == [("setting_found", "1.jsonl")]
+    assert {pair for pair, decision in pairs(tmp_path).items() if decision == "merge"} >= {
+        ("amplitude 222", "d-1"), ("amplitude 222", "amplitude 111"), ("amplitude 111", "ann"),
+    }  # fmt: skip
+    assert plan.events.phases["identities"] == 1
+    sealed = [json.loads(line) for line in (tmp_path / "plan" / "identities.jsonl").read_bytes().splitlines()]
+    assert [(one["distinct_id"], one["other"]) for one in sealed] == [("ann", "d-1")]
+
+
+def test_merged_ids_that_are_not_followed_are_told_of(tmp_path: Path) -> None:
+    """Nothing is sent that would join ids which no event bears."""
+    plan = planned(tmp_path, "amplitude", EVENTS, MERGED, settings={"merged_ids": "no"})
+    assert (plan.events.phases["identities"], dict(plan.skips)) == (0, {"unfollowed_merge": 1})
+    assert "--set merged_ids=yes" in plan.examples["unfollowed_merge"].detail
+
+
+def test_without_such_a_file_rows_cost_no_merge(tmp_path: Path) -> None:
+    """The setting stays as it was."""
+    plan = planned(tmp_path, "amplitude", EVENTS)
+    assert (dict(plan.options.settings), plan.notices, plan.events.phases["identities"]) == ({}, [], 0)
+
+
+# -- settings -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "settings", "allowed"),
+    [
+        ("amplitude", {"merged_ids": "true"}, "yes, no"),
+        ("amplitude", {"merged_ids": "YES"}, "yes, no"),
+        ("mixpanel", {"uuid": "mine"}, "--set uuid=posthog"),
+    ],
+)
+def test_a_value_that_a_setting_does_not_have_is_refused(tool: str, settings: dict[str, str], allowed: str) -> None:
+    """With those that it has; an empty one is none."""
+    with pytest.raises(UsageError, match="is unknown") as caught:
+        compile(load(tool), Options(as_of=0, settings=settings))
+    assert allowed in caught.value.hint
+    compile(load(tool), Options(as_of=0, settings=dict.fromkeys(settings, "")))
+
+
+def test_a_setting_without_a_closed_set_takes_anything() -> None:
+    """As before; a text stands for what it means."""
+    compile(load("segment"), Options(as_of=0, settings={"group_type": "team"}))
+    with pytest.raises(MappingError, match="has no key 'values'"):
+        mapper("settings: {a: {says: b, values: c}}")

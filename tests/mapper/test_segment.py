@@ -1,0 +1,321 @@
+"""Segment and RudderStack over whole sources: tables that hold the same call, shapes that must be told apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from pipeline.api import PlanRequest, load_plan, plan_export, recipe_for
+from pipeline.errors import UsageError
+from pipeline.extractors import open_source
+from pipeline.mapper import recognise
+from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import differences
+from pipeline.report.machine import plan_object
+from pipeline.report.terminal import show_plan
+from pipeline.report.wording import mapping_of
+from pipeline.survey.recognition import guess_mapping
+from pipeline.transform.block import Maker
+from tests.golden import samples
+
+pytestmark = pytest.mark.slow
+
+SAMPLES = Path(__file__).resolve().parent.parent.parent / "sample_data"
+AS_OF = 1_767_225_600_000_000
+CALL = {
+    "anonymous_id": "a-1",
+    "user_id": "u-1",
+    "timestamp": "2023-04-20 14:30:00.123",
+    "received_at": "2023-04-20 14:30:01",
+    "uuid_ts": "2023-04-20 14:31:00",
+}
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """A CSV file with a column for each name in any of the rows."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any, list[Any]]:
+    """The plan of some files, and its events as they would be sent."""
+    plan = plan_export(
+        PlanRequest(
+            sources=[str(path) for path in sources], directory=place, settings=settings, as_of=AS_OF,
+            workers=1,
+        )
+    )  # fmt: skip
+    _, directory = load_plan(place)
+    recipe = recipe_for(plan, directory)
+    maker = Maker(recipe)
+    events: list[bytes] = []
+    for task in tasks(plan, directory, recipe.parts, lambda planned: task_of(plan, planned)):
+        events.extend(maker.tabled(task)[1])
+    return plan, [json.loads(one) for one in events]
+
+
+ORDER = {**CALL, "event": "order_completed", "event_text": "Order Completed"}
+TRACKS = [
+    {"id": "m-1", **ORDER, "context_ip": "203.0.113.9"},
+    {"id": "m-2", **ORDER},
+    {"id": "m-3", **CALL, "event": "signed_up", "event_text": "Signed Up", "context_ip": "203.0.113.9"},
+]
+ORDERS = [
+    {"id": "m-2", **ORDER, "plan_type": "free", "total": "0"},
+    {"id": "m-1", **ORDER, "plan_type": "pro", "total": "1.10"},
+]
+SIGNED_UP = [{"id": "m-3", **CALL, "event": "signed_up", "event_text": "Signed Up"}]
+
+
+@pytest.mark.parametrize("names", [("tracks", "orders", "signed_up"), ("z_tracks", "orders", "a_signed_up")])
+@pytest.mark.parametrize("step", [1, -1])
+def test_tracks_and_an_events_own_table_are_one_event_with_its_properties(
+    tmp_path: Path, names: tuple[str, ...], step: int
+) -> None:
+    """Whatever the order of files and rows, the row with the custom columns stays, and no event is doubled."""
+    tables = (TRACKS, ORDERS, SIGNED_UP)
+    files = [table(tmp_path / f"{name}.csv", rows[::step]) for name, rows in zip(names, tables, strict=True)]
+    plan, events = planned(tmp_path / "plan", files[::step])
+    own = [event["properties"] for event in events]
+    told = {(event["event"], one.get("plan_type"), one.get("total")) for event, one in zip(events, own, strict=True)}
+    assert told == {("Order Completed", "pro", 1.1), ("Order Completed", "free", 0), ("Signed Up", None, None)}
+    assert (len(events), plan.skips) == (3, {"superseded": 3})
+    # Of two rows without a custom column the greater content digest stays: always the same one, here the event's own.
+    assert [event["properties"]["$ip"] for event in events if event["event"] == "Signed Up"] == ["127.0.0.1"]
+
+
+def test_a_later_load_of_an_event_supersedes_an_earlier_one(tmp_path: Path) -> None:
+    """The rule for tracks leaves the rule for copies as it is."""
+    later = [{**ORDERS[0], "received_at": "2023-05-01 00:00:00", "plan_type": "later"}]
+    files = [table(tmp_path / "a.csv", later), table(tmp_path / "b.csv", ORDERS[:1])]
+    _, events = planned(tmp_path / "plan", files)
+    assert [event["properties"]["plan_type"] for event in events] == ["later"]
+
+
+@pytest.mark.parametrize(
+    ("archive", "warehouse", "names"),
+    [
+        ("segment", "segment-warehouse", {"Order Completed", "Plan Chosen", "$pageview", "Invoice Paid"}),
+        ("rudderstack", "rudderstack-staging", {"Order Completed", "Plan Chosen", "$pageview", "$screen"}),
+        ("rudderstack", "rudderstack-lake", {"Lamp Switched", "Invoice Paid", "$pageview"}),
+    ],
+)
+def test_a_call_is_the_same_event_from_the_archive_and_from_the_warehouse(
+    archive: str, warehouse: str, names: set[str]
+) -> None:
+    """uuid, name, person and time (to the millisecond) agree, so a second sending from the other is no double."""
+    read = []
+    for name in (archive, warehouse):
+        lines = [json.loads(line) for line in samples.path_of(name).read_text("utf-8").splitlines()[1:]]
+        events = [line for line in lines if line.get("event") in names]
+        read.append(
+            {(e["uuid"], e["event"], e["properties"]["distinct_id"], e["timestamp"].rstrip("Z")[:23]) for e in events}
+        )
+    assert read[0] == read[1] != set()
+
+
+@pytest.mark.parametrize("name", ["segment", "rudderstack", "rudderstack-staging"])
+def test_a_device_that_two_users_share_is_merged_with_the_first_alone(name: str) -> None:
+    """user-1 and user-1b identified on one anonymousId; nothing welds the two."""
+    lines = [json.loads(line) for line in samples.path_of(name).read_text("utf-8").splitlines()]
+    merges = {
+        line["properties"]["distinct_id"]: line["properties"].get("$anon_distinct_id") or line["properties"]["alias"]
+        for line in lines
+        if {"$anon_distinct_id", "alias"} & line.get("properties", {}).keys()
+    }
+    assert set(merges) == {"user-1", "user-2", "user-3", "user-4"}
+    assert len(set(merges.values())) == 4
+    orders = {line["properties"]["distinct_id"] for line in lines if line.get("event") == "Order Completed"}
+    assert {"user-1", "user-1b"} <= orders
+
+
+def test_the_data_lake_counts_microseconds_and_its_own_clock_is_not_the_devices(tmp_path: Path) -> None:
+    """`_timestamp` is when it happened; original_timestamp, three years earlier, is a device with a wrong clock."""
+    columns = {
+        "id": ["m-1"],
+        "user_id": ["u-1"],
+        "event": ["test_track"],
+        "event_text": ["Test Track"],
+        "_timestamp": [1663683496078000],
+        "original_timestamp": [1565586510909000],
+        "received_at": [1663683496500000],
+        "test_map_t_1_str": ["x"],
+        "context_passed_ip": ["203.0.113.9"],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "part-0.parquet")
+    plan, events = planned(tmp_path / "plan", [tmp_path / "part-0.parquet"])
+    assert plan.mapping.name == "rudderstack-warehouse"
+    assert [(event["event"], event["timestamp"]) for event in events] == [("Test Track", "2022-09-20T14:18:16.078Z")]
+    assert events[0]["properties"]["test_map_t_1_str"] == "x"
+    assert events[0]["properties"]["$ip"] == "203.0.113.9"
+
+
+def test_values_that_a_warehouse_discarded_are_noticed() -> None:
+    """They are counted under a code of their own, never sent as events."""
+    counts = json.loads(samples.path_of("rudderstack-staging").read_text("utf-8").splitlines()[0])
+    assert counts["skips"]["discarded_value"] == 1
+
+
+IDENTIFIES = [{"id": "i-1", **CALL, "name": "Ada"}, {"id": "i-2", **CALL, "user_id": "u-2", "anonymous_id": "a-2"}]
+
+
+def test_all_tables_of_a_folder_are_read_in_one_plan_each_as_what_it_is(tmp_path: Path) -> None:
+    """The plan seals each file's table; what tells itself by its columns has none, and no row is rejected."""
+    plan, events = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
+    assert {part.path: part.table for part in plan.parts if part.table} == {
+        "identifies/000000000000.csv": "identifies",
+        "pages.parquet": "pages",
+        "prod.groups_2023-04-21.csv": "groups",
+        "screens/part-0.csv": "screens",
+        "users.parquet": "users",
+        "aliases.csv": "aliases",
+    }
+    assert (plan.rows.rejected, plan.events.phases["identities"], plan.events.phases["groups"]) == (0, 4, 1)
+    assert {"$screen", "$pageview", "Order Completed"} <= {event["event"] for event in events}
+
+
+def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
+    """An apply reads each part as the plan did, wherever the file lies then and whatever its folder is called."""
+    home = tmp_path / "identifies"
+    home.mkdir()
+    file = table(home / "000.csv", IDENTIFIES)
+    plan, _ = planned(tmp_path / "plan", [file])
+    assert [part.table for part in plan.parts] == ["identifies"]
+    moved = tmp_path / "elsewhere"
+    home.rename(moved)
+    sealed, directory = load_plan(tmp_path / "plan")
+    recipe = recipe_for(sealed, directory, moved)
+    assert [part.table for part in recipe.parts] == ["identifies"]
+    for task in tasks(sealed, directory, recipe.parts, lambda planned: task_of(sealed, planned)):
+        assert Maker(recipe).tabled(task)[1] == []
+
+
+@pytest.mark.parametrize("archive", [False, True])
+def test_a_table_that_nothing_tells_stops_the_plan_with_the_file_and_the_tables(tmp_path: Path, archive: bool) -> None:
+    """It is never guessed; `--set table=NAME` reads it all the same, and wins over every name."""
+    file = table(tmp_path / "dump.csv", IDENTIFIES)
+    if archive:
+        with zipfile.ZipFile(tmp_path / "dump.zip", "w") as made:
+            made.write(file, "in/dump.csv")
+        file = tmp_path / "dump.zip"
+    with pytest.raises(UsageError, match=r"which table .*dump\.csv holds") as stopped:
+        planned(tmp_path / "unnamed", [file])
+    assert "identifies" in stopped.value.hint
+    assert "--set table=NAME" in stopped.value.hint
+    plan, _ = planned(tmp_path / "named", [file], table="identifies")
+    assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
+    plan, _ = planned(tmp_path / "wins", [table(tmp_path / "screens.csv", IDENTIFIES)], table="identifies")
+    assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
+
+
+def test_a_table_that_nobody_knows_is_told_at_once(tmp_path: Path) -> None:
+    """A name after --set that is no table's, nor an event's, is a mistake and not a thousand rejects."""
+    file = table(tmp_path / "dump.csv", IDENTIFIES)
+    with pytest.raises(UsageError, match="--set table=identify") as stopped:
+        planned(tmp_path / "plan", [file], table="identify")
+    assert stopped.value.hint == "did you mean 'identifies'?"
+
+
+def test_an_events_own_table_without_its_text_is_of_that_event(tmp_path: Path) -> None:
+    """The slug is all that there is of its name."""
+    rows = [{"id": "m-1", **CALL, "event": "pages_viewed", "pages": "3"}]
+    _, events = planned(tmp_path / "plan", [table(tmp_path / "pages_viewed.csv", rows)])
+    assert [(event["event"], event["properties"]["pages"]) for event in events] == [("pages_viewed", "3")]
+
+
+def test_a_file_of_no_rows_has_no_table(tmp_path: Path) -> None:
+    """A table that is empty this time stops nothing."""
+    files = [table(tmp_path / "identifies.csv", IDENTIFIES), tmp_path / "odd.csv"]
+    files[1].write_text("id,received_at,uuid_ts,name\n", "utf-8")
+    plan, _ = planned(tmp_path / "plan", files)
+    assert plan.rows.read == 2
+
+
+@pytest.mark.parametrize(
+    ("sample", "mapping"),
+    [
+        ("segment/archive", "segment"),
+        ("segment/warehouse", "segment-warehouse"),
+        ("rudderstack/storage", "rudderstack"),
+        ("rudderstack/staging", "rudderstack-warehouse"),
+        ("rudderstack/lake", "rudderstack-warehouse"),
+        ("mixpanel", "mixpanel"),
+        ("amplitude", "amplitude"),
+        ("posthog", "posthog"),
+        ("posthog-persons", "posthog"),
+        ("mixpanel-people", "mixpanel"),
+    ],
+)
+def test_every_sample_is_recognised_as_what_it_is(sample: str, mapping: str) -> None:
+    """One mapping is found, also for the tools that were there before."""
+    assert guess_mapping(open_source([str(SAMPLES / sample)])) == mapping
+
+
+def test_no_row_fits_two_of_the_four() -> None:
+    """Segment's message with one key of RudderStack's is RudderStack's alone, and so for tables."""
+    message = {"type": "track", "messageId": "m-1", "timestamp": "2023-04-20T14:30:00Z", "context": {}}
+    assert recognise(dict(message)) == ["segment"]
+    for own in ({"rudderId": "r"}, {"request_ip": "198.51.100.7"}):
+        assert recognise({**message, **own}) == ["rudderstack"]
+    row = {"id": "m-1", **CALL}
+    assert recognise(dict(row)) == ["segment-warehouse"]
+    assert recognise({name.upper(): value for name, value in row.items()}) == ["segment-warehouse"]
+    for own in ({"context_source_id": "s"}, {"context_request_ip": "x"}, {"_timestamp": 1}, {"CONTEXT_PASSED_IP": "x"}):
+        assert recognise({**row, **own}) == ["rudderstack-warehouse"]
+
+
+def test_tables_that_neither_tools_columns_tell_are_asked_about(tmp_path: Path) -> None:
+    """Both keep the same model; a folder that fits both is an error that names them."""
+    row = {"id": "m-1", **{name: value for name, value in CALL.items() if name != "uuid_ts"}}
+    told = {"context_library_name": "analytics", "event_text": "Seen"}
+    for name, value in told.items():
+        assert recognise({**row, name: value}) == ["rudderstack-warehouse", "segment-warehouse"]
+        assert recognise({**row, name: value, "LOADED_AT": "2023-04-20"}) == ["segment-warehouse"]
+    with pytest.raises(UsageError, match="rudderstack-warehouse, segment-warehouse"):
+        guess_mapping(open_source([str(table(tmp_path / "pages.csv", [row | told]))]))
+
+
+def test_a_mixture_of_two_tools_is_an_error(tmp_path: Path) -> None:
+    """Half a source of each is nothing that could be guessed."""
+    lines = [{"type": "track", "messageId": f"m-{n}", "timestamp": "2023-04-20T14:30:00Z"} for n in range(4)]
+    mixed = [line | ({"rudderId": "r"} if n % 2 else {}) for n, line in enumerate(lines)]
+    (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in mixed), encoding="utf-8")
+    with pytest.raises(UsageError, match="not plain"):
+        guess_mapping(open_source([str(tmp_path / "mixed.jsonl")]))
+
+
+def test_a_part_tells_the_table_that_its_path_told(tmp_path: Path) -> None:
+    """And says nothing where its rows tell it themselves."""
+    row = {"id": "m-1", **CALL}
+    (tmp_path / "identifies").mkdir()
+    files = [table(tmp_path / "identifies" / "0.csv", [row]), table(tmp_path / "tracks.csv", TRACKS)]
+    plan, _ = planned(tmp_path / "plan", files)
+    parts: Any = plan_object(plan, "plan")["parts"]
+    assert {one["path"]: one.get("table") for one in parts} == {"identifies/0.csv": "identifies", "tracks.csv": None}
+    held = io.StringIO()
+    show_plan(Console(file=held, width=120), plan)
+    assert re.search(r"part +table +rows", held.getvalue())
+
+
+def test_a_plan_remembers_the_mapping_that_was_recognised(tmp_path: Path) -> None:
+    """Two mappings have one tool; the plan is held against the one it was made with."""
+    plan, _ = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
+    assert (plan.tool, plan.mapping.name) == ("segment", "segment-warehouse")
+    assert mapping_of(plan) == "segment-warehouse (segment)"
+    _, directory = load_plan(tmp_path / "plan")
+    assert differences(plan, recipe_for(plan, directory))[0] == []

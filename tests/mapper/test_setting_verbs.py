@@ -1,0 +1,117 @@
+"""Verbs for what the operator names, for objects made of a name, for rows that are refused, and for session starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.errors import MappingError
+from pipeline.mapper.session_start import start_of
+from pipeline.models import Fault
+from pipeline.uuids import session_uuid
+from tests.support.small_mappings import ROW, mapper, properties, record
+
+SET = "settings: {kind: a word}\nproperties:\n  drop: [name, user, at]\n  set:\n    out: "
+AT = 1609329600
+"""The time of the row, in seconds."""
+
+
+def value(verb: str, members: str = "", **settings: str) -> str | None:
+    """What a value verb gives, as JSON text; None when it is missing."""
+    return properties(f"{SET}{verb}\n", members, settings=settings).get("out")
+
+
+@pytest.mark.parametrize(
+    ("verb", "settings", "given"),
+    [
+        ("{word: kind, default: company}", {}, '"company"'),
+        ("{word: kind, default: company}", {"kind": "team"}, '"team"'),
+        ("{word: kind, default: company}", {"kind": "a"}, '"a"'),
+        ("{word: kind}", {}, None),
+        ("{keyed: a, by: {word: kind, default: company}}", {}, '{"company":1.10}'),
+        ("{keyed: a, by: {word: kind}}", {}, None),
+        ("{keyed: b, by: {const: x}}", {}, None),
+        ('{keyed: a, by: {const: "x\\"y"}}', {}, '{"x\\"y":1.10}'),
+    ],
+)
+def test_a_word_is_the_text_itself_and_names_a_member(verb: str, settings: dict[str, str], given: str | None) -> None:
+    """A word is never taken for a column; an object is missing where its name or its value is."""
+    assert value(verb, '"a":1.10', **settings) == given
+
+
+def test_a_row_is_refused_with_a_sentence_and_what_shows_it() -> None:
+    """The reject has the mapping's own sentence, and the row's value after it; other rows go through."""
+    sections = f"{SET}{{first: [a, {{refuse: no such kind, of: b}}]}}\n"
+    assert mapper(sections).map_row(record(f'{{{ROW},"b":"x"}}')) == Fault("bad_value", "no such kind: 'x'")
+    assert mapper(sections).map_row(record(f"{{{ROW}}}")) == Fault("bad_value", "no such kind")
+    assert value("{first: [a, {refuse: no such kind}]}", '"a":1') == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("1609329600", 1_609_329_600_000),
+        ("1609329599999", 1_609_329_599_999),
+        ("1609243200000", 1_609_243_200_000),
+        ("1609243199999", None),
+        ("1609329600001", None),
+        ("1609329601", None),
+        ("160932960", None),
+        ("16093296000", None),
+        ("-160932960", None),
+        ("1609329600.0", None),
+        ("١٦٠٩٣٢٩٦٠٠", None),
+        ("true", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_session_starts_within_the_day_before_its_row(text: str | None, start: int | None) -> None:
+    """Seconds and milliseconds are told by their digits; a made-up number is no start."""
+    assert start_of(text, AT * 1_000_000) == (None if start is None else str(start))
+
+
+def test_a_row_without_a_time_has_no_session() -> None:
+    """Neither a missing time nor a broken one is compared with."""
+    assert start_of("1609329600", None) is None
+    assert start_of("1609329600", Fault("bad_timestamp", "x")) is None
+
+
+def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> None:
+    """The id's own time is the session's start."""
+    for held, start in (("1609329000", 1_609_329_000_000), ("1609329000123", 1_609_329_000_123)):
+        made = value("{session: {session_start: a}, with: [b]}", f'"a":{held},"b":"x"')
+        assert made == f'"{session_uuid(start, "shop", "x", str(start))}"'
+
+
+def test_a_session_start_stands_where_the_row_has_a_time_already() -> None:
+    """Deciding the event's name comes before its time, so the mapping is refused with its place."""
+    with pytest.raises(MappingError, match="row's time") as caught:
+        mapper("skip: {when: {present: {session_start: a}}, code: x}\n")
+    assert caught.value.line == 7
+
+
+@pytest.mark.parametrize(
+    ("members", "given"),
+    [
+        ('"a":1,"b":2', "10000000002"),
+        ('"a":"0","b":"7"', "7"),
+        ('"a":9999999999,"b":9999999999', "99999999999999999999"),
+        ('"a":10000000000,"b":1', None),
+        ('"a":1', None),
+        ('"a":1,"b":null', None),
+        ('"a":-1,"b":1', None),
+        ('"a":1.5,"b":1', None),
+        ('"a":"١","b":1', None),
+        ('"a":"","b":1', None),
+    ],
+)
+def test_whole_numbers_rank_by_the_weightiest_first(members: str, given: str | None) -> None:
+    """What is no whole number of ten plain digits has no rank."""
+    assert value("{rank: [a, b]}", members) == given
+
+
+def test_the_opened_object_is_given_whole_whoever_reads_of_it() -> None:
+    """As it was in the row, in its order, for a spread as for a value."""
+    sections = "properties:\n  open: /p\n  rest: drop\n  drop: [b]\n  set: {copy: {opened: yes}}\n"
+    made = properties(sections, '"p":{"b":1.10,"a":null,"c":"x"}')
+    assert made == {"a": "null", "c": '"x"', "copy": '{"b":1.10,"a":null,"c":"x"}'}

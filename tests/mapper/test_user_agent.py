@@ -1,0 +1,122 @@
+"""What a browser's User-Agent says, in the service's own words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.mapper.user_agent import LONGEST, PARTS, REMEMBERED, Agent, Agents, agents
+from tests.support.small_mappings import properties
+
+MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)"
+CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/112.0.0.0 Safari/537.36"
+WINDOWS = f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {CHROME}"
+IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 16_4_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko)"
+ANDROID = "Mozilla/5.0 (Linux; Android 13; SM-S901B) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/112.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{MAC} Version/16.4 Safari/605.1.15", ("Safari", "16.4", "Mac OS X", "10.15.7", "Desktop")),
+        (WINDOWS, ("Chrome", "112", "Windows", "10", "Desktop")),
+        (f"{WINDOWS} Edg/112.0.1722.34", ("Microsoft Edge", "112", "Windows", "10", "Desktop")),
+        (f"{WINDOWS} OPR/98.0.0.0", ("Opera", "98", "Windows", "10", "Desktop")),
+        (
+            "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; rv:11.0) like Gecko",
+            ("Internet Explorer", "11", "Windows", "7", "Desktop"),
+        ),
+        (
+            "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/112.0",
+            ("Firefox", "112", "Linux", None, "Desktop"),
+        ),
+        (
+            f"Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) {CHROME}",
+            ("Chrome", "112", "Chrome OS", "14541.0.0", "Desktop"),
+        ),
+        (
+            f"{IPHONE} Version/16.4 Mobile/15E148 Safari/604.1",
+            ("Mobile Safari", "16.4", "iOS", "16.4.1", "Mobile"),
+        ),
+        (
+            f"{IPHONE} CriOS/112.0.5615.46 Mobile/15E148 Safari/604.1",
+            ("Chrome iOS", "112", "iOS", "16.4.1", "Mobile"),
+        ),
+        (f"{IPHONE} FxiOS/112.0 Mobile/15E148 Safari/605.1.15", ("Firefox iOS", "112", "iOS", "16.4.1", "Mobile")),
+        (
+            "Mozilla/5.0 (iPad; CPU OS 16_4 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/16.4 "
+            "Mobile/15E148 Safari/604.1",
+            ("Mobile Safari", "16.4", "iOS", "16.4", "Tablet"),
+        ),
+        (f"{ANDROID} Mobile Safari/537.36", ("Chrome", "112", "Android", "13", "Mobile")),
+        (f"{ANDROID} Safari/537.36", ("Chrome", "112", "Android", "13", "Tablet")),
+        (
+            "Mozilla/5.0 (Linux; Android 12; SAMSUNG SM-G991B) AppleWebKit/537.36 (KHTML, like Gecko) "
+            "SamsungBrowser/20.0 Chrome/106.0.5249.126 Mobile Safari/537.36",
+            ("Samsung Internet", "20", "Android", "12", "Mobile"),
+        ),
+        (
+            "Dalvik/2.1.0 (Linux; U; Android 9; Android SDK built for x86)",
+            ("Android Mobile", "9", "Android", "9", "Mobile"),
+        ),
+        (
+            "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            ("Googlebot", "2.1", None, None, None),
+        ),
+        ("analytics-ruby/2.4.0", (None, None, None, None, None)),
+        ("", (None, None, None, None, None)),
+        ("\ud800 \x00", (None, None, None, None, None)),
+    ],
+)
+def test_a_user_agent_is_told_in_the_words_of_the_service(text: str, said: tuple[str | None, ...]) -> None:
+    """Browser, its version as a number, system, its version and the kind of device; None where it does not say."""
+    found = agents()(text)
+    version = None if found.browser_version is None else bytes(found.browser_version).decode()
+    assert (found.browser, version, *found[2:]) == said
+
+
+def test_the_verb_gives_each_part_of_one_text() -> None:
+    """A version goes to the wire as a number, a part that is not said is missing."""
+    sets = "".join(f"    {part}: {{user_agent: ua, part: {part}}}\n" for part in PARTS)
+    sections = f"properties:\n  drop: [name, user, at, ua]\n  set:\n{sets}"
+    said = {"browser": '"Chrome"', "browser_version": "112", "os": '"Windows"', "os_version": '"10"'}
+    assert properties(sections, f'"ua":"{WINDOWS}"') == {**said, "device_type": '"Desktop"'}
+    assert properties(sections, '"ua":"analytics-ruby/2.4.0"') == {}
+    assert properties(sections, "") == {}
+
+
+def test_a_user_agent_is_read_once_and_not_all_are_remembered() -> None:
+    """The same text is not read again; many texts do not fill the memory; a long one is read so far."""
+    read: list[str] = []
+
+    class Nothing:
+        user_agent = os = None
+
+    def parse(text: str) -> Nothing:
+        read.append(text)
+        return Nothing()
+
+    reader = Agents(parse)
+    assert reader("a") is reader("a")
+    assert read == ["a"]
+    reader("b" * 5_000)
+    assert len(read[1]) == LONGEST
+    for number in range(2 * REMEMBERED):
+        assert reader(str(number)) == Agent()
+    assert reader("a") == Agent()
+    assert read.count("a") == 2
+
+
+def test_the_library_is_loaded_by_mappings_that_read_user_agents_alone() -> None:
+    """Compiling another mapping leaves ua-parser out of the process."""
+    code = (
+        "import sys; from pipeline.mapper import compile, load; from pipeline.models import Options; "
+        "compile(load(sys.argv[1]), Options(as_of=0)); print('ua_parser' in sys.modules)"
+    )
+    loaded = {}
+    for name in ("mixpanel", "segment"):
+        done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, text=True, check=True)
+        loaded[name] = done.stdout.strip()
+    assert loaded == {"mixpanel": "False", "segment": "True"}

@@ -1,0 +1,181 @@
+"""What each verb of the mapping language makes of a row."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper.kinds import FAMILIES
+from pipeline.models import Skip
+from tests.support.small_mappings import drafted, mapper, properties, record
+
+SET = "properties:\n  drop: [name, user, at]\n  set:\n    out: "
+
+
+def value(verb: str, members: str, **options: object) -> str | None:
+    """What a value verb gives, as JSON text; None when it is missing."""
+    return properties(f"tables: {{codes: {{Germany: DE, France: FR}}}}\n{SET}{verb}\n", members, **options).get("out")
+
+
+@pytest.mark.parametrize(
+    ("verb", "members", "expected"),
+    [
+        ("a", '"a":1.10', "1.10"),
+        ("a", '"a":null', None),
+        ("/a", '"a":[1, 2]', "[1, 2]"),
+        ("/a/b/c", '"a":{"b":{"c":-0.0}}', "-0.0"),
+        ("/a/b/c", '"a":{"b":7}', None),
+        ("/a~1b/c~0d", '"a/b":{"c~d":1}', "1"),
+        ("{const: no}", "", '"no"'),
+        ("{json: '1.10'}", "", "1.10"),
+        ("{first: [a, b, c]}", '"a":null,"b":0,"c":2', "0"),
+        ("{first: [a, b]}", '"a":"","b":2', '""'),
+        ("{first: [a, b]}", '"a":false', "false"),
+        ("{first: [a, b]}", "", None),
+        ('{template: "https://{host}{path}"}', '"host":"x.example","path":"/a"', '"https://x.example/a"'),
+        ('{template: "{host}!"}', "", None),
+        ('{template: "{{{n}}}"}', '"n":1.0', '"{1.0}"'),
+        ('{template: "no hole"}', "", '"no hole"'),
+        ("{join: [a, b, c], with: -}", '"a":"x","c":3', '"x-3"'),
+        ("{join: [a, b]}", "", None),
+        ("{lookup: a, table: codes}", '"a":"France"', '"FR"'),
+        ("{lookup: a, table: codes}", '"a":"Spain"', None),
+        ("{lookup: a, table: codes, else: keep}", '"a":"Spain"', '"Spain"'),
+        ("{lookup: a, table: codes, else: {const: XX}}", '"a":"Spain"', '"XX"'),
+        ("{lookup: a, table: codes, case: any}", '"a":"gerMANY"', '"DE"'),
+        ("{lookup: a, in: {1: one}}", '"a":1', '"one"'),
+        ("{type: number, of: a}", '"a":"1.10"', "1.10"),
+        ("{type: number, of: a}", '"a":12345678901234567890', "12345678901234567890"),
+        ("{type: boolean, of: a}", '"a":"Yes"', "true"),
+        ("{type: boolean, of: a}", '"a":0', "false"),
+        ("{type: text, of: a}", '"a":1.10', '"1.10"'),
+        ("{type: json, of: a}", '"a":"{\\"b\\": 1.0}"', '{"b": 1.0}'),
+        ("{type: list, of: a}", '"a":"x"', '["x"]'),
+        ("{type: number, of: a, else: keep}", '"a":"x"', '"x"'),
+        ("{unless: [EMPTY, n/a], of: a}", '"a":"EMPTY"', None),
+        ("{unless: [EMPTY, n/a], of: a}", '"a":1.0', "1.0"),
+        ("{item: 0, of: a}", '"a":["x","y"]', '"x"'),
+        ("{item: 2, of: a}", '"a":["x","y"]', None),
+        ("{item: 0, of: a}", '"a":"x"', '"x"'),
+        ("{lower: a}", '"a":"ÄB"', '"äb"'),
+        ("{upper: a}", '"a":"äb"', '"ÄB"'),
+        ('{strip: "$device:", of: a}', '"a":"$device:x"', '"x"'),
+        ("{url: host, of: a}", '"a":"https://x.example:8080/b?c=1"', '"x.example:8080"'),
+        ("{url: query, of: a}", '"a":"https://x.example/b?c=1"', '"c=1"'),
+        ("{url: host, of: a}", '"a":"https://[x"', None),
+        ("{when: {is: web, of: a}, then: b, else: c}", '"a":"web","b":1,"c":2', "1"),
+        ("{when: {is: web, of: a}, then: b, else: c}", '"a":"app","b":1,"c":2', "2"),
+        ("{when: {is: web, of: a}, then: b}", '"a":"app","b":1', None),
+        ("{session: a, with: [b]}", '"a":1738796251078,"b":"d"', '"0194d855-37c6-'),
+        ("{session: a}", '"a":-1', None),
+        ("{session: a}", '"a":"x"', None),
+        ("{session: a}", '"a":0', None),
+        ("{session: a}", '"a":281474976710656', None),
+    ],
+)
+def test_value_verbs(verb: str, members: str, expected: str | None) -> None:
+    """Each value verb gives what its one line of help says; zero, false and empty text are values."""
+    found = value(verb, members)
+    assert found == expected or (expected is not None and len(expected) < 20 and (found or "").startswith(expected))
+
+
+@pytest.mark.parametrize(
+    ("condition", "members", "holds"),
+    [
+        ("{present: a}", '"a":0', True),
+        ("{present: a}", '"a":null', False),
+        ("{absent: a}", "", True),
+        ("{absent: a}", '"a":""', False),
+        ("{is: '1', of: a}", '"a":1', True),
+        ("{is: x, of: a}", "", False),
+        ("{one_of: [x, y], of: a}", '"a":"y"', True),
+        ("{one_of: [x, y], of: a}", "", False),
+        ("{starts: x, of: a}", '"a":"xy"', True),
+        ("{starts: x, of: a}", "", False),
+        ("{contains: '@', of: a}", '"a":"a@b"', True),
+        ("{same: [a, b]}", '"a":"1","b":1', True),
+        ("{same: [a, b]}", "", False),
+        ("{all: [{present: a}, {present: b}]}", '"a":1', False),
+        ("{any: [{present: a}, {present: b}]}", '"a":1', True),
+        ("{not: {present: a}}", "", True),
+        ("{not: {all: [{present: a}, {not: {is: x, of: a}}]}}", '"a":"x"', True),
+    ],
+)
+def test_conditions(condition: str, members: str, holds: bool) -> None:
+    """Each condition holds when its one line of help says so."""
+    assert value(f"{{when: {condition}, then: {{const: y}}}}", members) == ('"y"' if holds else None)
+
+
+def test_every_verb_is_tried_here() -> None:
+    """A new verb comes with a test in this file or in the mapper's."""
+    tried = "ref const json first template join lookup type unless item lower upper strip url when session"
+    elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"
+    assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())
+    conditions = "present absent is one_of starts contains same all any not"
+    assert set(FAMILIES["condition"]) == set(conditions.split())
+
+
+def test_what_cannot_be_converted_stays_with_a_warning() -> None:
+    """A bad value is neither lost nor changed, and it is told of."""
+    draft = drafted(f"{SET}{{type: number, of: a}}\n", '"a":"x"')
+    assert properties(f"{SET}{{type: number, of: a}}\n", '"a":"x"')["out"] == '"x"'
+    assert [code for code, _ in draft.warnings] == ["bad_value"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (SET + '{template: "{"}\n', "a single brace"),
+        (SET + "{lookup: a, table: nowhere}\n", "no table 'nowhere'"),
+        (SET + "{item: first, of: a}\n", "not a number"),
+    ],
+)
+def test_what_only_compiling_can_see_has_its_place_too(sections: str, message: str) -> None:
+    """A fault inside a verb's own arguments is told with file, line and column."""
+    with pytest.raises(MappingError, match=message) as caught:
+        mapper(sections)
+    assert (caught.value.line, caught.value.column) == (10, 10)
+
+
+def test_a_hash_is_keyed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hash is HMAC-SHA256 of purpose and text under the secret, and the mapper tells only a fingerprint."""
+    monkeypatch.setenv("BACKCAST_HASH_KEY", "s3cret")
+    expected = hmac.new(b"s3cret", b"mail\x1fada@example.com", hashlib.sha256).hexdigest()
+    assert value("{hash: a, key: mail}", '"a":"ada@example.com"') == f'"{expected}"'
+    made = mapper(f"{SET}{{hash: a, key: mail}}\n")
+    assert made.hash_fingerprint == hmac.new(b"s3cret", b"backcast hash key", hashlib.sha256).hexdigest()[:8]
+    assert "s3cret" not in repr(made)
+    assert "s3cret" not in made.source
+
+
+def test_a_property_is_hashed_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hash` of a property replaces it, and leaves out what is not there."""
+    monkeypatch.setenv("BACKCAST_HASH_KEY", "s3cret")
+    made = properties("properties:\n  drop: [name, user, at]\n  hash: {a: mail, b: mail}\n", '"a":"ada@example.com"')
+    assert made == {
+        "a": f'"{hmac.new(b"s3cret", b"mail" + bytes([31]) + b"ada@example.com", hashlib.sha256).hexdigest()}"'
+    }
+
+
+def test_a_hash_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Personal data is never hashed without a key, because such a hash can be looked up."""
+    monkeypatch.delenv("BACKCAST_HASH_KEY", raising=False)
+    with pytest.raises(UsageError) as caught:
+        value("{hash: a, key: mail}", '"a":"x"')
+    assert "BACKCAST_HASH_KEY" in caught.value.hint
+
+
+def test_a_decoder_makes_rows_of_a_list() -> None:
+    """`explode` gives one row for each object, with the outer columns in each."""
+    made = mapper("decoder: {explode: events, prefix: outer_}\nproperties: {drop: [name, at]}\n")
+    rows = made.map_row(record('{"id":7,"events":[{"name":"a","user":"u","at":1},{"name":"b","user":"v","at":2}]}'))
+    assert isinstance(rows, list)
+    assert [(draft.event, draft.distinct_id, sorted(draft.properties)) for draft in rows] == [  # type: ignore[union-attr]
+        ("a", "u", ["outer_id", "user"]),
+        ("b", "v", ["outer_id", "user"]),
+    ]
+    assert made.map_row(record('{"id":7,"events":[]}')) == Skip("empty_row")
+    assert made.map_row(record('{"id":7,"events":[1]}')).code == "bad_value"  # type: ignore[union-attr]

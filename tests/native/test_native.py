@@ -1,0 +1,395 @@
+"""The part written in C does what Python does: the same rows, the same events, the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline import mapper as language
+from pipeline.encoder.buffer import ENDING, _fill
+from pipeline.encoder.event import Encoder
+from pipeline.extractors.jsonl import JsonlRows
+from pipeline.identity.aggregate import Gathering
+from pipeline.mapper.loader import parse
+from pipeline.models import BrokenRow, Limits, Options
+from pipeline.native import AVAILABLE, build, native
+from pipeline.timestamps import format_utc
+from pipeline.transform.events import Events
+from pipeline.transform.rows import make_events
+from pipeline.uuids import Hasher, namespace, uuid5_bytes
+from pipeline.validator.rules import Rules
+from tests.support.odd_mappings import EVERYTHING, FLAT
+
+# ruff: noqa: SIM905, RUF005 - words in rows are easier to read than lists of quoted words
+
+ROOT = Path(__file__).parent.parent.parent
+AS_OF = 1_800_000_000_000_000
+needs_native = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
+
+
+def plain(value: Any) -> Any:
+    """A row or value with every Raw as bytes and Members as dicts, to be compared."""
+    if AVAILABLE and isinstance(value, native.Members):
+        value = value.as_dict()
+    if isinstance(value, dict):
+        return [(name, plain(member)) for name, member in value.items()]
+    return bytes(value) if isinstance(value, Raw) else value
+
+
+def told(data: bytes, *, members: bool, opens: tuple[str, ...], observe: bool) -> tuple[list[Any], list[Any]]:
+    """What a reader gives: the rows, and the warnings in the order of the rows."""
+    rows = JsonlRows(data, observe=observe, opens=opens, members=members)
+    found: list[Any] = []
+    for row in rows:
+        found.append(tuple(row) if isinstance(row, BrokenRow) else dict(plain(row)))
+    return found, sorted(rows.warnings)
+
+
+# -- rows ---------------------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "event", "properties", "time", "é", '"', "a b", "\\u0061", "x" * 20, ""])
+NUMBERS = st.sampled_from(
+    "0 -0 1 -1 01 1. .5 1.50 1e5 1E+05 1e-7 1e99 1e100 1e400 -1E400 9007199254740992 9007199254740993 "
+    "-9007199254740993 12345678901234567890 1234567890123456.5 NaN Infinity - + 0x1 1e 1672531358 1672531358123".split()
+    + ["1" * 310 + "e99", "1" * 310 + "e-99", "1" * 199, "1" * 200, "9" * 309, "1" * 5000, "0e400"]
+)
+STRINGS = st.sampled_from(
+    ['""', '"a"', '"é灯😀"', '"\\n\\t\\/\\b\\f\\r\\"\\\\"', '"\\u00e9"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\udc00x"']
+    + ['"\\ud800\\u0041"', '"\\u12"', '"\\x"', '"tab\there"', '"open', '"\x00"', '"' + "y" * 70 + '"', '"a\\":1"']
+    + ['"a":"', '"seventeen letters"', '"\x7f"', '"\\u0000"']
+)
+WORDS = st.sampled_from(["null", "true", "false", "nul", "True", "", "[]", "{}", "[1,]", "{,}", "[[[[]]]]"])
+SPACE = st.sampled_from(["", "", "", " ", "\t", "  ", "\r", "\x0b", "\u00a0"])
+
+
+def joined(opening: str, parts: list[str], closing: str, space: str) -> str:
+    """A JSON list or object with some white space."""
+    return f"{opening}{space}{f'{space},{space}'.join(parts)}{space}{closing}"
+
+
+def lists(value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Lists and objects of these."""
+    member = st.builds(lambda name, space, one: f'"{name}"{space}:{space}{one}', NAMES, SPACE, value)
+    return st.builds(joined, st.just("["), st.lists(value, max_size=3), st.just("]"), SPACE) | st.builds(
+        joined, st.just("{"), st.lists(member, max_size=5), st.just("}"), SPACE
+    )
+
+
+VALUES = st.recursive(NUMBERS | STRINGS | WORDS, lists, max_leaves=12)
+GOOD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+OBJECTS = st.dictionaries(st.sampled_from(["event", "properties", "a", "é", "time"]), GOOD, max_size=5)
+LINES = st.one_of(
+    lists(VALUES).map(str.encode),
+    st.builds(
+        lambda row, ascii: json.dumps(row, ensure_ascii=ascii).encode("utf-8", "surrogatepass"), OBJECTS, st.booleans()
+    ),
+    st.binary(max_size=30).map(lambda some: b'{"a":"' + some.replace(b"\n", b"") + b'"}'),
+    st.sampled_from([b"", b" ", b"\r", b"[1]", b"1", b'{"a":1}x', b'{"a":1}{"a":2}', b'\xef\xbb\xbf{"a":1}', b"{"]),
+    st.integers(60, 70).map(lambda deep: b'{"a":' + b"[" * deep + b"]" * deep + b"}"),
+    st.integers(60, 70).map(lambda deep: b'{"properties":' + b'{"a":' * deep + b"1" + b"}" * deep + b"}"),
+)
+
+
+@needs_native
+@settings(max_examples=400, deadline=None)
+@given(
+    lines=st.lists(LINES, max_size=6),
+    end=st.sampled_from([b"\n", b"", b"\r\n"]),
+    observe=st.booleans(),
+    opens=st.sampled_from([(), ("properties",), ("properties", "a")]),
+)
+@example([b'{"event":1,"properties":{"a":1,"a":2}}'], b"\n", True, ("properties",))
+@example([b'{"a":1,"properties":{"a":1},"a":2}', b'{"a":1}'], b"\n", True, ("properties",))
+@example([b'{"a":12345678901234567890}', b"x", b'{"a":{"b":9007199254740993}}'], b"", True, ())
+def test_each_line_becomes_the_row_that_python_reads(
+    lines: list[bytes], end: bytes, observe: bool, opens: tuple[str, ...]
+) -> None:
+    """Whatever the lines hold, rows, broken rows and warnings are those of the reader in Python."""
+    data = b"\n".join(lines) + end
+    expected = told(data, members=False, opens=opens, observe=observe)
+    assert told(data, members=True, opens=opens, observe=observe) == expected
+
+
+@needs_native
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.text(), GOOD, max_size=40), st.data())
+def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> None:
+    """Any sequence of lookups and changes gives what a dict of Raw gives, in its order."""
+    line = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    (expected,) = told(line, members=False, opens=(), observe=False)[0]
+    (members,) = JsonlRows(line, observe=False, members=True)
+    if isinstance(members, (dict, BrokenRow)):
+        return  # half of a surrogate pair: Python read it
+    names = [*row, "new", "a" * 3, "$set"]
+    for _ in range(8):
+        name = data.draw(st.sampled_from(names))
+        match data.draw(st.sampled_from(["get", "pop", "setdefault", "set", "delete", "in", "text"])):
+            case "get":
+                assert plain(members.get(name)) == expected.get(name)
+            case "pop":
+                assert plain(members.pop(name, None)) == expected.pop(name, None)
+            case "setdefault":
+                assert plain(members.setdefault(name, Raw(b"1"))) == expected.setdefault(name, b"1")
+            case "set":
+                members[name] = "text"
+                expected[name] = "text"
+            case "delete" if name in expected:
+                del members[name]
+                del expected[name]
+            case "text" if isinstance(expected.get(name, b""), bytes):
+                value = expected.get(name, b"null")
+                said = json.loads(value) if value[:1] == b'"' else None if value == b"null" else value.decode()
+                assert members.text(name) == said
+            case _:
+                assert (name in members) == (name in expected)
+        assert dict(plain(members)) == expected
+        assert list(members) == members.keys() == list(expected)
+        assert [plain(value) for value in members.values()] == list(expected.values())
+        assert (len(members), bool(members)) == (len(expected), bool(expected))
+
+
+# -- events -------------------------------------------------------------------------------------------------
+
+
+@cache
+def mapper_of(name: str) -> Any:
+    """A shipped mapping, or one of those above, compiled."""
+    texts = {"everything": EVERYTHING, "flat": FLAT}
+    text = texts.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
+    options = Options(as_of=AS_OF, zones=(("Europe/Berlin", ""),), settings=SETTINGS.get(name, {}))
+    return language.compile(parse(text, name), options), options
+
+
+SETTINGS = {"mixpanel": {"groups": "company"}, "everything": {"groups": "team"}}
+COLUMNS = {
+    "mixpanel": ("event", "properties", "extra"),
+    "amplitude": (
+        "event_type event_time event_properties user_properties groups group_properties device_id user_id uuid "
+        "$insert_id session_id platform os_name os_version device_family device_type country server_upload_time "
+        "server_received_time amplitude_id language odd $set"
+    ).split(),
+    "everything": ("name", "user", "properties", "when", "title", "lang", "odd", "city"),
+    "flat": ("name", "user", "at", "id", "city", "noise", "$ip", "$geoip_city_name", "odd", "$set"),
+}
+PROPERTIES = {
+    "mixpanel": (
+        "time distinct_id $insert_id $user_id $device_id $city $geoip_city_name $region mp_lib $lib utm_source $ip "
+        "$set current_page_title title $initial_referrer $initial_referring_domain mp_processing_time_ms $import alias "
+        "$distinct_ids $identified_id $anon_id company $geoip_disable historical_migration token mp_api é"
+    ).split(),
+    "everything": (
+        "at id device page $pathname gone kept noise kind price amount total other test got city region b c title size "
+        "count more utm_source first_page plan team $ip $set $set_once é"
+    ).split()
+    + ["a b", "ab"],
+    "amplitude": [
+        *"utm_source referrer $revenue revenue title $host odd $set $ip distinct_id".split(),
+        *(f"[Amplitude] {one}" for one in ("Page Location", "Page URL", "Page Title", "Screen Name", "Link URL")),
+    ],
+}
+EVENT_NAMES = [
+    "Seen",
+    "Left",
+    "Bought",
+    "merge",
+    "$mp_web_page_view",
+    "$mp_click",
+    "$identify",
+    "$create_alias",
+    "$merge",
+]
+EVENT_NAMES += ["[Amplitude] Page Viewed", "[Amplitude] Screen Viewed", "$groupidentify", "$exposure", "session_start"]
+TEXTS = st.sampled_from(
+    [*EVENT_NAMES, "", " ", "u-1", "null", "NA", "EMPTY", "Web", "iOS", "Windows", "0", "anonymous", 'q"uote', "灯\n"]
+    + ["2023-01-02 03:04:05.678901", "2023-01-02T03:04:05Z", "2023-10-29 02:30:00", "true", "x" * 201, '{"a":1}']
+    + ["12345678-1234-4234-8234-123456789abc", "\u0085", "Germany", "-1"]
+)
+SCALARS = st.one_of(
+    TEXTS,
+    st.sampled_from(
+        [1672531358, 1672531358123, 1698539400, 1672531358.25, 0, -1, 1e300, 2**53 + 1, 10**25, 4_000_000_000]
+    ),
+    st.none() | st.booleans(),
+)
+THINGS = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(TEXTS, SCALARS, max_size=3)
+
+
+@st.composite
+def rows_of(draw: st.DrawFn, name: str) -> bytes:
+    """A row with columns and properties that the mapping knows."""
+    row = draw(st.dictionaries(st.sampled_from(COLUMNS[name]), THINGS, max_size=12))
+    for column, members in (
+        ("properties", "mixpanel"),
+        ("properties", "everything"),
+        ("event_properties", "amplitude"),
+    ):
+        if members == name and draw(st.integers(0, 9)):
+            row[column] = draw(st.dictionaries(st.sampled_from(PROPERTIES[name]), THINGS, max_size=14))
+            if draw(st.booleans()):
+                row[column] |= {"time": 1672531358, "at": 1672531358, "$insert_id": "i", "id": "i", "distinct_id": "u"}
+    if draw(st.booleans()):
+        row |= {
+            one: draw(st.sampled_from(EVENT_NAMES)) for one in ("event", "event_type", "name") if one in COLUMNS[name]
+        }
+        row |= {one: "u-1" for one in ("user", "device_id") if one in COLUMNS[name]}
+        row |= {"event_time": "2023-01-02 03:04:05.678901"} if name == "amplitude" else {}
+        row |= {"at": 1672531358, "id": "i"} if name == "flat" else {}
+    return json.dumps(row, ensure_ascii=draw(st.booleans())).encode()
+
+
+def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, Any]:
+    """All that the rows become, to be compared."""
+    mapper, options = mapper_of(name)
+    assert mapper.map_members is not None
+    rows = JsonlRows(data, observe=observe, opens=mapper.opens, members=members)
+    rules = Rules.of(options, Limits())
+    gathering = Gathering(AS_OF, unsets=mapper.unsets)
+    events: Events = make_events(
+        rows, mapper, Encoder(mapper.tool, options), rules, observe=observe, gathering=gathering
+    )
+    found = {one.name: getattr(events, one.name) for one in fields(events)}
+    arrays = {name: value.tolist() for name, value in found.items() if isinstance(value, np.ndarray)}
+    said = {"group_types": gathering.end(), "gathered": gathering.take()}
+    return found | arrays | said | {"events": events.events}
+
+
+@needs_native
+@pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat"])
+@settings(max_examples=120, deadline=None)
+@given(data=st.data(), observe=st.booleans())
+def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:
+    """Events, rejects, skips, links, warnings and all else of a block are the same either way."""
+    lines = b"\n".join(data.draw(st.lists(rows_of(name), min_size=1, max_size=5)))
+    expected = made(name, lines, members=False, observe=observe)
+    assert made(name, lines, members=True, observe=observe) == expected
+
+
+@needs_native
+def test_the_events_compared_are_events() -> None:
+    """The rows above are no mere rejects: a plain one of each mapping is mapped, in the C part's own way."""
+    usual = {
+        "mixpanel": {
+            "event": "Seen",
+            "properties": {"time": 1672531358, "distinct_id": "u", "$insert_id": "i", "a": 1},
+        },
+        "amplitude": {"event_type": "Seen", "event_time": "2023-01-02 03:04:05", "device_id": "d", "$insert_id": "i"}
+        | {"event_properties": {"a": 1}},
+        "everything": {"name": "Bought", "user": "u", "properties": {"at": 1672531358, "id": "i", "price": 1.10}},
+        "flat": {"name": "Seen", "user": "u", "at": 1672531358, "id": "i", "city": "Bonn", "a": 1},
+    }
+    for name, row in usual.items():
+        (record,) = JsonlRows(json.dumps(row).encode(), opens=mapper_of(name)[0].opens, members=True)
+        assert isinstance(record, native.Members)
+        assert made(name, json.dumps(row).encode(), members=True, observe=True)["mapped"] == 1
+
+
+def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:
+    """Renaming in turn, a decoder, and an object asked for besides being opened: none has a mapper of Members."""
+    chained = FLAT.replace("rename: {city: $geoip_city_name}", "rename: {a: b, b: c}")
+    again = EVERYTHING.replace("spread: [{from: more,", "spread: [{from: /properties,")
+    for text in (chained, again):
+        mapper = language.compile(parse(text, "mine"), Options(as_of=AS_OF, zones=(("UTC", ""),)))
+        assert mapper.map_members is None
+
+
+# -- times and uuids ----------------------------------------------------------------------------------------
+
+
+@needs_native
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.integers(0, 253_402_300_799_999_999)
+        | st.integers(0, 253_402_300_799).map(lambda second: second * 1_000_000),
+        min_size=1,
+        max_size=20,
+    ),
+    st.lists(st.text(), min_size=20, max_size=20),
+)
+@example([951_782_400_000_000, 951_868_799_999_000, 4_107_542_400_000_000, 0], [str(number) for number in range(20)])
+def test_times_and_uuids_are_filled_in_alike(times: list[int], keys: list[str]) -> None:
+    """What is written into a run is what numpy and hashlib write."""
+    keys = [*keys[: len(times) - 1], "\ud800"][: len(times)]
+    hasher = Hasher(namespace("tool"))
+    raw = uuid5_bytes([hasher.digest(key) for key in keys])
+    assert native.uuids5(namespace("tool").bytes, keys) == raw.tobytes()
+    text, ends = bytearray(), []
+    for us in times:
+        text += b"{" + ENDING[len(format_utc(us))]
+        ends.append(len(text))
+    by_numpy = bytearray(text)
+    _fill(by_numpy, np.array(ends), np.array(times), raw)
+    native.fill(text, ends, times, raw.tobytes())
+    assert text == by_numpy
+
+
+@needs_native
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 300))
+def test_a_key_of_any_length_gives_its_uuid(length: int) -> None:
+    """Every way that a key can fill SHA-1's blocks."""
+    key = "k" * length
+    assert (
+        native.uuids5(namespace("tool").bytes, [key]) == uuid5_bytes([Hasher(namespace("tool")).digest(key)]).tobytes()
+    )
+
+
+# -- having it or not ---------------------------------------------------------------------------------------
+
+
+def test_without_the_c_part_all_is_python() -> None:
+    """BACKCAST_NATIVE=0 leaves it out, and rows are dicts."""
+    script = (
+        "from pipeline.native import AVAILABLE; from pipeline.extractors.jsonl import JsonlRows;"
+        "print(AVAILABLE, [type(row).__name__ for row in JsonlRows(b'{}', members=True)])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "BACKCAST_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == "False ['dict']"
+
+
+def test_a_build_without_a_compiler_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left behind, and the reason is given."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert build.build(tmp_path / "to") != ""
+    assert list(tmp_path.rglob("*.so*")) == []
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+def test_the_c_part_compiles_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler has nothing to say, and what it made can be loaded."""
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-Werror"))
+    found = build.build(tmp_path)
+    if found == "Python's headers are not installed":
+        pytest.skip(found)
+    assert found == ""
+    script = "import _native; print(_native.Lines.__name__)"
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "Lines"

@@ -1,0 +1,500 @@
+"""The C part holds its bounds whatever Python hands it: wrong types, sizes, callbacks that raise, change or come again.
+
+Each of these is harmless or an error of Python's. `make sanitize` runs them where a byte too many is seen.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from pipeline.extractors.jsonl import JsonlRows
+from pipeline.identity.property_updates import ABSENT, json_of
+from pipeline.models import Draft, Note
+from pipeline.native import AVAILABLE, native
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
+
+ERRORS = (AttributeError, BufferError, IndexError, KeyError, LookupError, MemoryError, OverflowError, RuntimeError)
+ERRORS += (TypeError, ValueError)
+TAIL = b',"a":1},"timestamp":"'
+
+
+def members_of(text: bytes = b"{}", *opens: str) -> Any:
+    """The Members of a row."""
+    (row,) = native.Lines(text, opens, False)
+    assert isinstance(row, native.Members)
+    return row
+
+
+def many(count: int, what: str = "n") -> bytes:
+    """A row of so many members."""
+    return b"{" + b",".join(b'"%s%d":%d' % (what.encode(), number, number) for number in range(count)) + b"}"
+
+
+class Late:
+    """Does something when it is let go of."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def __del__(self) -> None:
+        self.act()
+
+
+class Zone(tzinfo):
+    """A zone that does something when it is asked, as msgspec does while it encodes a time."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        """Act, then UTC."""
+        self.act()
+        return timedelta(0)
+
+
+# -- renames ------------------------------------------------------------------------------------------------
+
+
+def renames(changes: list[tuple[Any, ...]], collided: Any = None, watched: Any = (), seen: Any = None) -> Any:
+    """The Renames of these, whose callbacks are there to be seen."""
+    return native.Renames(tuple(changes), collided or (lambda *_: ()), frozenset(watched), seen or (lambda _, w: w))
+
+
+@pytest.mark.parametrize("added", [10, 63, 64, 65, 500, 5000])
+def test_more_names_than_there_were_are_renamed(added: int) -> None:
+    """The callback that looks at the watched names may add any number of others."""
+    row = members_of(b'{"w":1}')
+
+    def seen(members: Any, warnings: Any) -> Any:
+        for number in range(added):
+            members[f"r{number}"] = number
+        return warnings
+
+    call = renames([(f"r{number}", f"s{number}", number % 2) for number in range(added)], watched=["w"], seen=seen)
+    assert call(row, ()) == ()
+    assert row.as_dict() == {"w": Raw(b"1"), **{f"s{number}": number for number in range(added)}}
+
+
+def test_what_a_callback_took_away_is_not_renamed() -> None:
+    """A collision's callback may take out what was to be renamed next, or everything."""
+    for first in (False, True):
+        row = members_of(b'{"a":1,"b":2,"c":3,"d":4}')
+
+        def collided(old: str, new: str, value: Any, members: Any, warnings: Any) -> Any:
+            for name in list(members):
+                del members[name]
+            return (*warnings, (old, new))
+
+        call = renames([("a", "d", False), ("b", "x", first), ("c", None, first)], collided)
+        assert call(row, ()) == (("a", "d"),)
+        assert row.as_dict() == ({"x": Raw(b"2")} if first else {})
+
+
+def test_a_callback_that_raises_loses_no_reference() -> None:
+    """Its error comes through, and what was taken out is let go of once."""
+    marker = object()
+    before = sys.getrefcount(marker)
+
+    def failing(*_: Any) -> Any:
+        raise LookupError
+
+    for watched in ((), ("v",)):
+        row = members_of(b'{"a":1,"b":2}')
+        row["v"], row["a"] = marker, marker
+        with pytest.raises(LookupError):
+            renames([("v", "b", True), ("a", "b", False)], failing, watched, failing)(row, ())
+        del row
+    gc.collect()
+    assert sys.getrefcount(marker) == before
+
+
+def test_a_callback_may_rename_the_same_row_again() -> None:
+    """Called within itself, for the same members."""
+    row = members_of(many(70))
+    depth = []
+
+    def seen(members: Any, warnings: Any) -> Any:
+        if len(depth) < 5:
+            depth.append(1)
+            call(members, warnings)
+        return warnings
+
+    call = renames([(f"n{number}", f"m{number}", False) for number in range(70)], None, ["n0"], seen)
+    call(row, ())
+    assert list(row) == [f"m{number}" for number in range(70)]
+
+
+def test_a_mapping_may_rename_more_names_than_fit_into_sixteen_bits() -> None:
+    """Any number of changes, each found again."""
+    call = renames([(f"old{number}", f"new{number}", False) for number in range(40_000)])
+    row = members_of(b'{"old39999":1,"old5":2}')
+    call(row, ())
+    assert row.as_dict() == {"new5": Raw(b"2"), "new39999": Raw(b"1")}
+
+
+# -- members ------------------------------------------------------------------------------------------------
+
+
+def test_members_may_change_while_a_value_of_theirs_ends() -> None:
+    """What a value does when it is let go of comes after all else."""
+
+    def grow() -> None:
+        for number in range(300):
+            row[f"late{number}"] = number
+
+    for let_go in ("set", "delete", "pop"):
+        row = members_of(b'{"a":1}')
+        row["b"] = Late(grow)
+        if let_go == "set":
+            row["b"] = Raw(b"2")
+            assert bytes(row.get("b")) == b"2"
+        elif let_go == "delete":
+            del row["b"]
+        else:
+            row.pop("b")
+        assert len(row) == len(list(row)) == len(row.items()) == 301 + (let_go == "set")
+
+
+def test_members_may_change_while_they_are_written() -> None:
+    """An encoder that runs Python meets another row than the one that was measured: an error, or the row as it is."""
+    write = native.Writer(frozenset(["distinct_id"]), TAIL, TAIL)
+
+    def grow() -> None:
+        for number in range(300):
+            row[f"late{number}"] = "x" * number
+
+    def shrink() -> None:
+        row["a"] = Raw(b"1")
+
+    def swell() -> None:
+        row["a"] = Raw(b'"' + b"y" * 5000 + b'"')
+
+    def clear() -> None:
+        for name in list(row):
+            del row[name]
+
+    for act in (grow, shrink, swell, clear):
+        row = members_of(b'{"a":"' + b"x" * 500 + b'"}')
+        row["when"] = datetime(2020, 1, 1, tzinfo=Zone(act))
+        text = bytearray(b"before")
+        try:
+            done = write(text, b"{", "u", row, b"end", 1 << 20)
+        except RuntimeError:
+            assert text == b"before"
+        else:
+            assert not done or text.endswith(TAIL + b"end")
+
+
+def test_a_value_is_copied_within_its_own_row() -> None:
+    """Also where the row has to grow for it."""
+    for count in (31, 32, 64):
+        row = members_of(many(count))
+        assert row.copy("new", row, "n5")
+        row["late"] = marker = object()
+        assert row.copy("newer", row, "late")
+        assert (bytes(row["new"]), row["newer"]) == (b"5", marker)
+    with pytest.raises(ValueError, match="the same"):
+        native.Columns(frozenset(), "x_")(row, row)
+
+
+def test_members_are_not_values_of_members() -> None:
+    """They would be let go of without end; the object that is opened with its row is its own."""
+    row = members_of(b'{"p":{"a":1},"b":2}', "p")
+    for put in (
+        lambda: row.__setitem__("x", row),
+        lambda: row["p"].setdefault("x", row),
+        lambda: row["p"].copy("x", row, "p"),
+        lambda: native.Columns(frozenset(), "")(row, row["p"]),
+    ):
+        with pytest.raises(TypeError):
+            put()
+
+
+@pytest.mark.parametrize("value", [Raw(b""), Raw(b'"'), Raw(b"n"), Raw(b"-"), Raw(memoryview(b"abc")[3:]), Raw(b'"\\')])
+def test_a_value_that_is_no_json_is_looked_at_within_its_bounds(value: Raw) -> None:
+    """Raw holds any bytes, also none."""
+    row = members_of()
+    row["a"] = value
+    for ask in (row.text, row.given, row.number, row.get, row.as_dict):
+        try:
+            ask(*(("a",) if ask != row.as_dict else ()))
+        except ERRORS:
+            continue
+    native.Writer(frozenset(), TAIL, TAIL)(bytearray(), b"{", "u", row, b"", 1 << 20)
+
+
+class Name(str):
+    """A name that compares by Python of its own."""
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __eq__(self, other: object) -> bool:
+        raise LookupError
+
+
+def test_a_name_is_a_str() -> None:
+    """Nothing else is put into a row, or looked for by Python of its own."""
+    row = members_of(b'{"a":1}')
+    for name in (1, None, b"a", Name("a"), [], object()):
+        assert row.get(name) is None
+        assert name not in row
+        with pytest.raises(TypeError):
+            row[name] = 1
+        with pytest.raises(TypeError):
+            native.Renames(((name, None, False),), print, frozenset(), print)
+        with pytest.raises(TypeError):
+            native.Lines(b"{}", (name,), False)
+        if name.__hash__:
+            for build in (
+                lambda: native.Writer(frozenset([name]), b"", b""),  # noqa: B023 - called at once
+                lambda: native.Columns(frozenset([name]), ""),  # noqa: B023
+                lambda: native.Renames((), print, frozenset([name]), print),  # noqa: B023
+            ):
+                with pytest.raises(TypeError):
+                    build()
+    assert row.as_dict() == {"a": Raw(b"1")}
+
+
+# -- folds and the observer ---------------------------------------------------------------------------------
+
+
+def test_a_fold_may_be_called_by_what_it_calls() -> None:
+    """What makes JSON of a value may come again: with others, with the same, and with the whole fold read."""
+    depth: list[int] = []
+
+    def again(value: Any) -> bytes:
+        if len(depth) < 300:
+            depth.append(1)
+            fold.set(f"owner{len(depth)}", {"a": "x"}, 1, 1)
+            fold.set("u", {"a": "inner", "b": "inner"}, 5 + len(depth) % 3, 5)
+            fold.told()
+        return json_of(value)
+
+    fold = native.Properties(again)
+    fold.set_once("u", {"a": 1, "b": 2}, 5, 5)
+    fold.set("u", {"a": 1, "b": 2}, 5, 5)
+    told = fold.told()
+    assert len(told) == len(fold) == len({one[:2] for one in told})
+    assert fold.bytes == sum(len(one[-1]) for one in told)
+
+
+def test_a_value_that_cannot_be_written_leaves_the_others() -> None:
+    """Also where others were added in the meantime."""
+
+    def failing(value: Any) -> Any:
+        if value == "bad":
+            fold.set("v", {"x": 1}, 1, 1)
+            raise LookupError
+        return "text" if value == "text" else json_of(value)
+
+    fold = native.Properties(failing)
+    for bad in ("bad", "text"):
+        with pytest.raises((LookupError, TypeError)):
+            fold.set("u", {"a": 1, "b": bad}, 2, 2)
+    assert sorted(one[:2] for one in fold.told()) == [("u", "a"), ("v", "x")]
+    with pytest.raises(TypeError):
+        native.Properties().set("u", {"a": 1}, 1, 1)
+
+
+def test_a_dict_may_change_while_it_is_folded() -> None:
+    """What makes JSON of its values may empty it."""
+    values: dict[str, Any] = {f"n{number}": [str(number)] for number in range(50)}
+
+    def emptying(value: Any) -> bytes:
+        values.clear()
+        values["other"] = [1]
+        gc.collect()
+        return json_of(value)
+
+    fold = native.Properties(emptying)
+    fold.set("u", values, 1, 1)
+    assert 1 <= len(fold) <= 50
+
+
+class Reentrant:
+    """A note whose ids are asked for by Python that goes on observing."""
+
+    set = set_once = None
+    anonymous = "d"
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    @property
+    def user(self) -> str:
+        """Act, then the id."""
+        self.act()
+        return "u"
+
+
+def test_an_observer_may_be_called_by_what_it_calls() -> None:
+    """It goes on, or says that this cannot be: nothing is written where something else lies by now."""
+    ids, pairs, properties = native.Ids(), native.Pairs(), native.Properties(json_of)
+    observed = native.Observer([], ids, pairs, properties, 0, ABSENT)
+    count = []
+
+    def act() -> None:
+        for number in range(400):
+            ids.see(f"{len(count)}-{number}", 1, False, 1)
+        if len(count) < 20:
+            count.append(1)
+            observed(1, Draft("Seen", "v", 5, {}, note=Reentrant(act)), 5, f"v{len(count)}", {})  # type: ignore[arg-type]
+
+    for number in range(40):
+        with suppress(RuntimeError):  # "the observer was called by what it called"
+            observed(number, Draft("Seen", "u", 5, {}, note=Reentrant(act)), 5, "u", {})  # type: ignore[arg-type]
+    observed.columns()
+    assert pairs.told()
+
+
+def test_an_observer_looks_for_attributes_of_any_object() -> None:
+    """Slots of one type are never read from another, also where asking a type runs Python that asks for one more."""
+    observed: list[Any] = [native.Observer([], None, None, None, 0, ABSENT)]
+
+    class Other:
+        __slots__ = ("event", "note", "received", "wall")
+
+        def __init__(self) -> None:
+            self.event, self.received, self.wall, self.note = "Other", None, None, None
+
+    class Asking(type):
+        def __getattribute__(cls, name: str) -> Any:
+            if name in ("wall", "note"):
+                observed[0](0, Other(), 5, "u", {})
+            return super().__getattribute__(name)
+
+    class Wide(metaclass=Asking):
+        __slots__ = (*(f"s{number}" for number in range(50)), "event", "note", "received", "wall")
+
+        def __init__(self) -> None:
+            self.event, self.received, self.wall, self.note = "Wide", 1, 2, None
+
+    for draft in (Wide(), Other(), Draft("Seen", "u", 5, {}), Wide()):
+        observed[0](0, draft, 5, "u", {})
+    for properties in ([], (), "text", members_of(), 5, None, {"$set"}):
+        try:
+            observed[0](0, Draft("Seen", "u", 5, {}), 5, "u", properties)
+        except TypeError:
+            continue
+
+
+class Index:
+    """A number that does something when it is asked."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def __index__(self) -> int:
+        self.act()
+        return 60
+
+
+def test_times_are_filled_in_within_the_text() -> None:
+    """Places outside of it, and whatever is no number, are errors."""
+    text = bytearray(b"?" * 100)
+    for ends, times in (
+        ([101], [0]), ([-1], [0]), ([2**62], [0]), ([2**80], [0]), ([66], [0]), ([100], [-1]), ([100], [2**62]),
+        ([100], [2**80]), ([Index(text.clear)], [0]), ([100], [Index(text.clear)]), (["1"], [None]),
+    ):  # fmt: skip
+        with pytest.raises((OverflowError, TypeError, ValueError)):
+            native.fill(text, ends, times, bytes(16))  # type: ignore[arg-type]
+    assert text == b"?" * 100
+    for keys in ([1], [None], [b"x"], "text", [Name("x"), 5]):
+        with pytest.raises(TypeError):
+            native.uuids5(bytes(16), keys)  # type: ignore[arg-type]
+
+
+# -- all of it, at random -----------------------------------------------------------------------------------
+
+
+def things(chance: random.Random) -> Iterator[Any]:
+    """Anything that may be handed over, rightly or wrongly."""
+    row = members_of(many(chance.choice((0, 1, 31, 32, 33, 70))))
+    pool: list[Callable[[], Any]] = [
+        lambda: chance.choice(["a", "n0", "n31", "", "\ud800", "é" * 300, "$set", "$ip", "p", "x" * 5000]),
+        lambda: chance.choice([0, 1, -1, 5, 2**31, 2**62, 2**63 - 1, -(2**63), 2**64, 1.5, True, None]),
+        lambda: chance.choice([b"", b"{", b'{"a":1}\n', bytes(16), b"x" * 5000, bytearray(b"abc"), memoryview(b"ab")]),
+        lambda: chance.choice(
+            [(), ("p",), ["a", "b"], [1, None], {"a": 1, "n1": [2]}, {"$groups": "g"}, frozenset("ab")]
+        ),
+        lambda: chance.choice([Raw(b"1"), Raw(b""), Raw(b'"q'), Raw(b"null"), object(), Name("n0"), Index(gc.collect)]),
+        lambda: row,
+        lambda: members_of(b'{"p":{"a":1,"b":"c"},"q":2}', "p"),
+        lambda: chance.choice([native.Ids(), native.Pairs(), native.Properties(json_of), native.Properties()]),
+        lambda: Note(*(chance.choice([None, "u", 5, {"a": 1}]) for _ in range(4))),  # type: ignore[arg-type]
+        lambda: Draft("Seen", "u", 5, {}, note=chance.choice([None, Note("d", "u", {"a": 1}, {"b": object()})])),
+        lambda: Late(lambda: row.pop("n0", None)),
+        lambda: datetime(2020, 1, 1, tzinfo=Zone(lambda: row.setdefault(f"z{chance.random()}", 1))),
+        lambda: lambda *given: given[-1],
+        lambda: lambda *given: row.__setitem__(f"c{chance.random()}", 1),
+        lambda: chance.choice([(("a", "b", False), ("n0", None, True)), (("n1", "n0", 0),), ((1, 2, 3),), (5,)]),
+    ]
+    while True:
+        yield chance.choice(pool)()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
+    """Each type made of anything, each of its methods called with anything: no crash, no other kind of error."""
+    chance = random.Random(seed)
+    given = things(chance)
+    types = [native.Lines, native.Renames, native.Columns, native.Writer, native.Ids, native.Pairs, native.Properties]
+    made: list[Any] = [members_of(many(40)), native.Ids(), native.Pairs(), native.Properties(json_of)]
+    made += [native.Observer([], native.Ids(), native.Pairs(), native.Properties(json_of), 0, ABSENT)]
+    made += [
+        native.Writer(frozenset(["a"]), TAIL, TAIL),
+        native.Columns(frozenset(["n1"]), "x_"),
+        renames([("n0", "n1", 0)]),
+    ]
+    answered = 0
+    for _ in range(4_000):
+        arguments = [next(given) for _ in range(chance.randrange(7))]
+        one = chance.choice(made)
+        names = [
+            name for name in dir(one) if not name.startswith("__") or name in ("__call__", "__setitem__", "__iter__")
+        ]
+        try:
+            if chance.random() < 0.1:
+                made.append(chance.choice([*types, native.Observer])(*arguments))
+            elif chance.random() < 0.1:
+                chance.choice([native.fill, native.uuids5])(*arguments)
+            else:
+                found = getattr(one, chance.choice(names))
+                answer = found(*arguments) if callable(found) else found
+                if isinstance(one, native.Lines):
+                    list(one)
+                assert answer is not NotImplemented
+        except ERRORS:
+            continue
+        answered += 1
+    assert answered > 100
+
+
+def test_the_module_needs_nothing_before_it_is_used() -> None:
+    """Loaded by itself, as nothing of backcast does."""
+    script = "import _native; print([row.text('a') for row in _native.Lines(b'{\"a\":1}\\n{}', (), False)])"
+    folder = Path(native.__file__).parent
+    ran = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "['1', None]"
+
+
+def test_rows_may_be_read_by_several_at_once() -> None:
+    """Readers that take turns do not mistake each other's names for their own twice."""
+    line = b'{"a":1,"properties":{"a":1,"b":2}}\n' * 3
+    readers = [iter(JsonlRows(line, opens=("properties",), members=True)) for _ in range(3)]
+    for _ in range(3):
+        for one in readers:
+            assert not isinstance(next(one), dict)

@@ -1,0 +1,168 @@
+"""What a plan keeps of ids, pairs and properties is folded in C as in Python, whatever comes how often."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline.identity.aggregate import Gathering
+from pipeline.identity.folds import NEVER, Ids, Pairs, Properties
+from pipeline.identity.property_updates import ABSENT, json_of
+from pipeline.models import Draft, Note
+from pipeline.native import AVAILABLE, native
+from pipeline.transform.events import Events
+from pipeline.transform.observer import NOTE, Observer, observer
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
+
+AS_OF = 1_800_000_000_000_000
+
+IDS = st.sampled_from(["u", "v", "ü", "\u706f", "\U0001f600", "u\u0000", "", "a" * 300])
+NUMBERS = st.integers(-3, 3) | st.sampled_from([NEVER, -NEVER, 2**63 - 1, -(2**63)])
+VALUES = st.sampled_from([b"1", b"1.10", b'"a"', b'"\xc3\xa9"', b"", Raw(b"2"), 3, "x", None, [1, "y"]])
+HELD = st.dictionaries(st.sampled_from(["a", "b", "", "é"]), VALUES, max_size=3)
+
+
+@given(st.lists(st.tuples(IDS, NUMBERS, st.booleans(), NUMBERS)))
+def test_ids_are_folded_as_in_python(rows: list[tuple[str, int, bool, int]]) -> None:
+    """First, events, place, and whose it is."""
+    expected, found = Ids(), native.Ids()
+    for row in rows:
+        expected.see(*row)
+        found.see(*row)
+    assert found.told() == expected.told()
+    assert (len(found), found.bytes) == (len(expected), expected.bytes)
+
+
+@given(st.lists(st.tuples(IDS, IDS, st.sampled_from([1, 2, 4, 8]), st.none() | NUMBERS, NUMBERS)))
+def test_pairs_are_folded_as_in_python(rows: list[tuple[str, str, int, int | None, int]]) -> None:
+    """Kinds, first, last, rows and place."""
+    expected, found = Pairs(), native.Pairs()
+    for row in rows:
+        expected.hear(*row)
+        found.hear(*row)
+    assert found.told() == expected.told()
+    assert (len(found), found.bytes) == (len(expected), expected.bytes)
+
+
+@given(st.lists(st.tuples(st.booleans(), IDS, HELD, NUMBERS, NUMBERS)))
+def test_properties_are_folded_as_in_python(rows: list[tuple[bool, str, dict[str, Any], int, int]]) -> None:
+    """The last that is set, else the first that is set once; ties too."""
+    expected, found = Properties(), native.Properties(json_of)
+    for once, *row in rows:
+        for one in (expected, found):
+            (one.set_once if once else one.set)(*row)
+    assert found.told() == expected.told()
+    assert (len(found), found.bytes) == (len(expected), expected.bytes)
+
+
+def test_folds_of_many_ids_lose_none() -> None:
+    """More than a table has room for at first, each of them twice."""
+    found = native.Pairs()
+    for number in range(40_000):
+        found.hear(f"d{number % 20_000}", "u", 1, number, number)
+    told = found.told()
+    assert len(told) == 20_000
+    assert {one[5] for one in told} == {2}
+    assert [one[0] for one in told] == [f"d{number}" for number in range(20_000)]
+
+
+def test_a_value_that_cannot_be_written_leaves_no_trace() -> None:
+    """The error comes through, and what was heard before stays."""
+    found = native.Properties(json_of)
+    found.set("u", {"a": 1}, 5, 5)
+    for name in ("a", "b"):
+        with pytest.raises(TypeError):
+            found.set("u", {name: object()}, 6, 6)
+    found.set("u", {"c": 2}, 7, 7)
+    assert [(one[1], one[-1]) for one in found.told()] == [("a", b"1"), ("c", b"2")]
+    with pytest.raises(TypeError):
+        found.set(7, {"a": 1}, 5, 5)  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        found.set("u", {"a": 1}, 2**64, 5)
+
+
+NOTES = st.builds(Note, st.none() | IDS, st.none() | IDS, st.none() | HELD, st.none() | HELD)
+EVENTS_OBSERVED = st.tuples(
+    st.sampled_from(["Seen", "Left"]), IDS, st.integers(0, 9), st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9), st.none() | NOTES,
+    st.dictionaries(st.sampled_from(["$set", "$groups", "x"]), st.integers()), st.booleans(),
+)  # fmt: skip
+"""The last says whether it goes the slow way."""
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("unsets", [False, True])
+@given(rows=st.lists(EVENTS_OBSERVED), cut=st.none() | st.integers(0, 20))
+def test_what_a_plan_keeps_of_an_event_is_the_same(
+    wanted: bool, unsets: bool, rows: list[Any], cut: int | None
+) -> None:
+    """Names, columns, ids and notes; where the C part leaves a note to be heard, it is."""
+    kept = []
+    for native_too in (False, True):
+        made_of, gathering = Events(), Gathering(AS_OF, persons=wanted, unsets=unsets)
+        gathering.begin(3)
+        observed: Any = (
+            observer(made_of, gathering) if native_too else Observer(made_of.names, gathering.folds[0], gathering.place)
+        )
+        left_over = []
+        for row, (event, who, time, received, wall, note, properties, slow) in enumerate(rows):
+            draft = Draft(event, who, time, properties, received=received, wall=wall, note=note)
+            if slow:
+                walls = observed.walls
+                observed.add(event, time, received, wall)
+                if row == cut:
+                    observed.cut(row, walls)
+                    break
+                continue
+            left = observed(row, draft, time, who, properties)
+            if left & NOTE:
+                gathering.note(row, who, time, received, note)
+            left_over.append(left & ~NOTE)
+        gathering.end()
+        kept.append((made_of.names, observed.columns(), observed.walls, left_over, gathering.take()))
+    assert kept[0] == kept[1]
+
+
+def test_what_a_plan_keeps_of_many_ids_is_the_same() -> None:
+    """More than waits at once, more than a table has room for at first, and what was said of an id not where it was."""
+    chance = random.Random(7)
+    kept = []
+    rows = [
+        (row, f"u{chance.randrange(3_000)}", f"d{chance.randrange(9)}", chance.sample("abcd", chance.randrange(4)))
+        for row in range(20_000)
+    ]
+    for native_too in (False, True):
+        made_of, gathering = Events(), Gathering(AS_OF, unsets=False)
+        gathering.begin(1)
+        ids, place = gathering.folds[0], gathering.place
+        observed: Any = observer(made_of, gathering) if native_too else Observer(made_of.names, ids, place)
+        for row, who, device, names in rows:
+            said = dict.fromkeys(names, row % 7)
+            note = Note(who, device, said, None) if row % 2 else Note(who, device, None, said)
+            draft = Draft("Seen", who, row, {}, note=note)
+            if observed(row, draft, row, who, {}) & NOTE:
+                gathering.note(row, who, row, None, note)
+        assert len(observed.columns()[0]) == 8 * len(rows)
+        kept.append(gathering.take())
+    assert kept[0] == kept[1]
+    assert len(kept[0].ids.hashed) > 8 * 2_900
+
+
+def test_an_observer_asks_for_what_it_understands() -> None:
+    """Wrong arguments are errors, and nothing is kept of them."""
+    names: list[str] = []
+    observed: Any = native.Observer(names, native.Ids(), None, None, 0, ABSENT)
+    for wrong in ((0, object(), 5, "u", {}), (0, Draft("Seen", "u", 5, {}), 2**64, "u", {}), ("x",)):
+        with pytest.raises((AttributeError, OverflowError, TypeError)):
+            observed(*wrong)
+    with pytest.raises(ValueError, match="not so many"):
+        observed.cut(1, 0)
+    with pytest.raises(TypeError):
+        native.Observer(names, None, native.Pairs(), None, 0, ABSENT)
+    assert (names, observed.columns()) == ([], (b"",) * 4)

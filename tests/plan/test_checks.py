@@ -1,0 +1,185 @@
+"""Gates stop a plan with numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.models import Finding
+from pipeline.plan.checks import parse_allowed, rejects_gate, zero_events_gate
+from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
+
+
+@pytest.mark.parametrize(
+    ("text", "rejected", "read", "stops"),
+    [
+        ("0", 0, 0, False),
+        ("0", 1, 1000, True),
+        ("3", 3, 10, False),
+        ("3", 4, 10, True),
+        ("29%", 29, 100, False),
+        ("29%", 30, 100, True),
+        ("0.1%", 3, 3000, False),
+        ("0.1%", 4, 3000, True),
+        ("0.07%", 7, 10_000, False),
+        ("100%", 5, 5, False),
+        ("0%", 1, 5, True),
+    ],
+)
+def test_so_many_rejects_are_allowed_and_no_more(text: str, rejected: int, read: int, stops: bool) -> None:
+    """A number, or a percentage of all rows that is exact at its border."""
+    gate = rejects_gate(rejected, read, parse_allowed(text))
+    assert (gate is not None and gate.level == "stop") == stops
+    assert (gate is None) == (rejected == 0)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "%", "1e3", "101%", "5 rows", "١٢", "1,5%"])
+def test_an_allowance_that_is_no_number_is_a_usage_error(text: str) -> None:
+    """With an example of how to write it."""
+    with pytest.raises(UsageError) as caught:
+        parse_allowed(text)
+    assert "--max-rejects" in caught.value.hint
+
+
+def test_the_gate_says_how_many_how_much_and_what_may_be() -> None:
+    """So that a person can decide without looking further."""
+    gate = rejects_gate(2, 400, parse_allowed("0.25%"))
+    assert gate is not None
+    assert (gate.level, gate.detail) == ("stop", "2 of 400 rows (0.50%) cannot be sent; 0.25% may be")
+
+
+def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
+    """None are allowed unless somebody says so."""
+    file = write(tmp_path / "a.jsonl", [row(key="k"), row(id=""), "{"])
+    strict = make_plan(tmp_path / "strict", [file], allowed=parse_allowed("1"))
+    assert [(gate.name, gate.level) for gate in strict.plan.gates] == [("max_rejects", "stop")]
+    assert (strict.plan.verdict, strict.plan.ready) == ("not-ready", False)
+    lax = make_plan(tmp_path / "lax", [file], allowed=parse_allowed("2"))
+    assert (lax.plan.verdict, lax.plan.rejects) == ("warnings", {"bad_json": 1, "missing_distinct_id": 1})
+    assert [(gate.name, gate.level, gate.detail) for gate in lax.plan.gates] == [
+        ("rejects", "warning", "2 of 3 rows (66.67%) cannot be sent; 2 may be")
+    ]
+
+
+def test_a_gate_names_what_would_help_many_of_the_rows(call: Any, tmp_path: Path) -> None:
+    """Times without an offset need their zone, and that is said where the plan is refused."""
+    times = ["2021-01-01 10:00:00", "2021-01-01 11:00:00", "yesterday"]
+    rows = [{"event": "a", "who": "u", "at": time} for time in times]
+    settings = {"event": "event", "distinct_id": "who", "timestamp": "at"}
+    words = [word for name, column in settings.items() for word in ("--set", f"{name}={column}")]
+    source = write(tmp_path / "a.jsonl", rows)
+    said = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan", "--json")
+    details = {gate["name"]: gate["detail"] for gate in said.json["gates"]}
+    assert "--timezone Area/City" in details["max_rejects"]
+    source = write(tmp_path / "b.jsonl", [*rows, *[{"event": "a", "who": "", "at": "2021-01-01T00:00:00Z"}] * 5])
+    said = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan", "--json")
+    assert "--timezone" not in said.json["gates"][0]["detail"]
+
+
+def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
+    """Each is an event of its own, and a person is asked whether that is right."""
+    seen = {"event": "Seen", "id": "u", "at": THEN}
+    first = write(tmp_path / "a.jsonl", [seen, {**seen, "id": "v"}, seen])
+    second = write(tmp_path / "b.jsonl", [row(key="k"), row(key="k"), seen])
+    made = make_plan(tmp_path / "plan", [first, second])
+    assert (made.plan.verdict, made.plan.warnings) == ("warnings", {"identical_rows": 2})
+    example = made.plan.examples["identical_rows"]
+    assert (example.part, example.row) == ("a.jsonl", 3)
+    assert "--collapse-identical" in example.detail
+    collapsed = make_plan(tmp_path / "collapsed", [first, second], collapse_identical=True)
+    assert collapsed.plan.warnings == {}
+
+
+def test_events_from_before_there_were_tools_are_told(tmp_path: Path) -> None:
+    """A time of 0, or seconds read as milliseconds, is found here and not at the service."""
+    old = [row(key="a", at=0), row(key="b", at=253_402_300_799_000), row(key="c", at=1_104_537_599_999_999)]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), *old])])
+    assert (made.plan.verdict, made.plan.warnings) == ("warnings", {"old_timestamp": 3})
+    example = made.plan.examples["old_timestamp"]
+    assert (example.part, example.row) == ("a.jsonl", 2)
+    assert "1970-01-01T00:00:00Z" in example.detail
+    exact = make_plan(tmp_path / "exact", [write(tmp_path / "b.jsonl", [row(key="k", at=1_104_537_600_000_000)])])
+    assert exact.plan.warnings == {}
+
+
+def test_the_sentence_adds_up(tmp_path: Path) -> None:
+    """The rows it names are the rows that were read."""
+    rows = [row(key="a"), row(key="b"), row(key="b"), {"skip": "not_wanted"}, row(id="")]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)])
+    assert made.plan.sentence == "Plan: 2 events to send, from 2 of 5 rows in 1 part; 2 skipped, 1 rejected."
+
+
+def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
+    """Its files, its window or its mapping are the wrong ones."""
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row()])], until=0)
+    assert [gate.name for gate in made.plan.gates] == ["zero_events"]
+    assert made.plan.sentence == "Plan: nothing to send, from 0 of 1 row in 1 part; 1 skipped, 0 rejected."
+
+
+def test_some_event_passes_the_gate() -> None:
+    """One is enough."""
+    assert zero_events_gate(1) is None
+
+
+def test_copies_only_warn(tmp_path: Path) -> None:
+    """Since every export holds some."""
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), row(key="k")])])
+    assert [(gate.name, gate.level) for gate in made.plan.gates] == [("duplicates", "warning")]
+    assert (made.plan.verdict, made.plan.ready) == ("warnings", True)
+
+
+def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
+    """No gate, no warning."""
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
+    assert (made.plan.verdict, made.plan.gates, made.plan.warnings) == ("ready", [], {})
+
+
+def gate_named(made: Made, name: str) -> Finding | None:
+    return next((gate for gate in made.plan.gates if gate.name == name), None)
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path, limit: int | None) -> None:
+    """Another event name or another UTC day: the first pairs are named, and a person may accept them. Memory for more
+    rows of one key than that does not change what is found."""
+    rows = [
+        row(event="Signup", key="o-1", at=THEN),
+        row(event="Paid", key="o-1", at=THEN + 5),
+        row(event="Paid", key="o-2", at=THEN),
+        row(event="Paid", key="o-2", at=THEN + DAY),
+        row(event="Paid", key="o-2", at=THEN + DAY, id="u-2"),
+        row(event="Paid", key="o-3"),
+    ]
+    file = write(tmp_path / "a.jsonl", rows)
+    with pytest.MonkeyPatch.context() as patch:
+        if limit is not None:
+            patch.setattr("pipeline.plan.key_records.Keys.__init__.__defaults__", (limit,))
+        made = make_plan(tmp_path / "plan", [file])
+        accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
+    gate, allowed = gate_named(made, "key_not_unique"), gate_named(accepted, "key_not_unique")
+    assert gate is not None
+    assert allowed is not None
+    assert (gate.level, made.plan.ready, made.plan.skips) == ("stop", False, {"superseded": 3})
+    assert gate.detail == (
+        "2 rows are left out for another of the same key that is a different event: row 1 of a.jsonl (Signup,"
+        " 2023-09-23) and row 2 of a.jsonl (Paid, 2023-09-23); row 3 of a.jsonl (Paid, 2023-09-23) and row 5 of"
+        " a.jsonl (Paid, 2023-09-24)"
+    )
+    assert (allowed.level, accepted.plan.verdict, accepted.plan.events) == ("warning", "warnings", made.plan.events)
+
+
+def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -> None:
+    """A later receive time, other properties, a time that moved within its day, the id that a merge left: copies. Nor
+    are rows without a key of their own compared."""
+    rows = [
+        row(key="k", got=THEN + 1, at=THEN),
+        row(key="k", got=THEN + 2, at=THEN + HOUR, id="merged", plan="pro"),
+        row(event="Signup"),
+        row(event="Paid"),
+        row(event="Paid"),
+    ]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)], collapse_identical=True)
+    assert gate_named(made, "key_not_unique") is None

@@ -1,0 +1,318 @@
+"""Copies are found exactly and decided by what the rows say, never by where they stand, in constant memory."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.plan.duplicates import Decided, Decisions, copies_of, decide, rows_out
+from pipeline.plan.key_records import Keys
+from pipeline.transform.block import KEY, KEYLESS, Copy
+from tests.support import tiny_tool as tiny
+from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
+
+# -- decided by a handful of records at a time, against a naive reference ---------------------------------------
+
+
+class Key(NamedTuple):
+    """A key record in plain words. `content` is the digest of the event."""
+
+    hi: int
+    lo: int
+    received: int
+    time: int
+    content: int
+    keyless: bool
+    block: int
+    row: int
+    nth: int = 0
+    of: int = 1
+
+
+def as_array(keys: list[Key]) -> Any:
+    """One block's KEY records, as a worker gives them."""
+    array = np.zeros(len(keys), KEY)
+    for index, key in enumerate(keys):
+        for name in ("hi", "lo", "received", "time", "block", "row", "nth", "of"):
+            array[name][index] = getattr(key, name)
+        array["content_hi"][index] = key.content
+        array["name"][index] = KEYLESS if key.keyless else 0
+    return array[np.argsort(array["hi"], kind="stable")]
+
+
+def naive(keys: list[Key], collapse: bool) -> dict[tuple[int, int, int], tuple[int, str]]:
+    """What becomes of each copy: its ordinal, or the code of its skip. By place."""
+    groups: dict[tuple[int, int], list[Key]] = defaultdict(list)
+    for key in keys:
+        groups[key.hi, key.lo].append(key)
+    decided = {}
+    for group in groups.values():
+        if group[0].keyless and not collapse:
+            for ordinal, key in enumerate(sorted(group, key=lambda key: key[6:])):
+                if ordinal:
+                    decided[key[6:9]] = (ordinal, "")
+            continue
+        best = max(group, key=lambda key: (key.received, key.time, key.content, [-place for place in key[6:9]]))
+        for key in group:
+            if key != best:
+                decided[key[6:9]] = (
+                    0,
+                    "duplicate_event" if key.keyless or key.content == best.content else "superseded",
+                )
+    return decided
+
+
+def _clashes(keys: list[Key]) -> Iterator[bool]:
+    """Of each row with a source key whether it is of another day than the row that stands for its key."""
+    for key in keys:
+        same = [one for one in keys if (one.hi, one.lo) == (key.hi, key.lo) and not one.keyless]
+        best = max(same, key=lambda one: (one.received, one.time, one.content), default=key)
+        yield best.time // DAY != key.time // DAY
+
+
+def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tuple[dict[Any, Any], list[Decided]]:
+    """What the plan's own code decides, with room for `most` records at a time."""
+    records = Keys(place / "keys", most)
+    for block in sorted({key.block for key in keys}):
+        records.add(as_array([key for key in keys if key.block == block]))
+    decisions = Decisions(place / "decisions", most, bucket_blocks=2)
+    counts = list(decide(records, decisions, collapse=collapse))
+    found = {}
+    for block, some in decisions.by_block():
+        for copy in copies_of(some):
+            assert (block, copy.row, copy.nth) not in found
+            found[block, copy.row, copy.nth] = (copy.ordinal, copy.code)
+    records.remove()
+    assert not list(place.glob("keys*"))
+    return found, counts
+
+
+HALVES = st.sampled_from([0, 1, 2, 2**60, 2**63, 2**64 - 2, 2**64 - 1])
+"""Halves of uuids that agree in many leading bits, in all of them, and at both ends."""
+
+
+@st.composite
+def key_lists(draw: st.DrawFn) -> list[Key]:
+    """Some blocks of records, full of copies; whether a uuid has a source key is the same for all of its rows."""
+    uuids = draw(st.lists(st.tuples(HALVES, HALVES), min_size=1, max_size=5, unique=True))
+    count = draw(st.integers(1, 30))
+    return [
+        Key(
+            *(uuid := draw(st.sampled_from(uuids))),
+            received=draw(st.integers(0, 2)),
+            time=THEN + draw(st.integers(0, 2)) * DAY,
+            content=draw(st.integers(0, 2)),
+            keyless=uuids.index(uuid) % 2 == 1,
+            block=number // 4,
+            row=number % 4,
+        )
+        for number in range(count)
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(key_lists(), st.booleans(), st.sampled_from([1, 3, 1000]))
+def test_copies_are_decided_as_a_naive_look_decides_them(
+    tmp_path_factory: pytest.TempPathFactory, keys: list[Key], collapse: bool, most: int
+) -> None:
+    """However little fits in memory, and however alike the uuids are."""
+    place = tmp_path_factory.mktemp("copies")
+    found, counts = decided_in(place, keys, collapse=collapse, most=most)
+    expected = naive(keys, collapse)
+    assert found == expected
+    left = [key.time for key in keys if not expected.get(key[6:9], (0, ""))[1]]
+    some = [one for one in counts if one.events]
+    assert sum(one.events for one in counts) == len(left)
+    assert (min(one.first for one in some), max(one.last for one in some)) == (min(left), max(left))
+    dropped = Counter[tuple[int, int, str]]()
+    for one in counts:
+        dropped.update(one.dropped)
+    assert sum(one.clashes for one in counts) == sum(_clashes(keys))
+    assert dropped == Counter(
+        (0, key.time // DAY, code) for key in keys if (code := expected.get(key[6:9], (0, ""))[1])
+    )
+
+
+def test_more_rows_of_one_uuid_than_fit_are_numbered_through(tmp_path: Path) -> None:
+    """A row that repeats a thousand times needs no more memory than one that does not."""
+    keys = [Key(7, 7, 0, THEN, 0, True, number // 100, number % 100) for number in range(1000)]
+    found, _ = decided_in(tmp_path, keys, collapse=False, most=64)
+    assert sorted(ordinal for ordinal, _ in found.values()) == list(range(1, 1000))
+
+
+def test_a_row_is_out_when_all_its_events_are_and_has_the_code_of_its_first(tmp_path: Path) -> None:
+    """A row that loses only some of its events stays mapped, and is counted as such."""
+    both = [Key(1, 1, 5, THEN, 0, False, 0, 0, 0, 2), Key(2, 2, 5, THEN, 0, False, 0, 0, 1, 2)]
+    later = [Key(1, 1, 1, THEN, 1, False, 0, 1, 0, 2), Key(2, 2, 1, THEN, 0, False, 0, 1, 1, 2)]
+    partly = [Key(1, 1, 1, THEN, 0, False, 0, 2, 0, 2), Key(3, 3, 0, THEN, 0, False, 0, 2, 1, 2)]
+    records = Keys(tmp_path / "keys")
+    records.add(as_array([*both, *later, *partly]))
+    decisions = Decisions(tmp_path / "decisions")
+    list(decide(records, decisions, collapse=False))
+    ((_, found),) = decisions.by_block()
+    assert list(copies_of(found)) == [
+        Copy(1, 0, 0, "superseded"), Copy(1, 1, 0, "duplicate_event"), Copy(2, 0, 0, "duplicate_event"),
+    ]  # fmt: skip
+    assert rows_out(found) == (Counter({"superseded": 1}), 1)
+
+
+# -- through a whole plan -----------------------------------------------------------------------------------------
+
+
+def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
+    """A plan of these files."""
+    paths = [write(place / f"{number}.jsonl", rows) for number, rows in enumerate(files)]
+    return make_plan(place / "plan", paths, **options)
+
+
+def notes(made: Made) -> list[str | None]:
+    """The property `note` of what is sent, in order."""
+    return [event["properties"].get("note") for event in made.sent()]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "winner"),
+    [
+        ({"got": 2}, {"got": 1}, "one"),
+        ({"got": 1}, {"got": 2}, "other"),
+        ({"got": 1}, {}, "one"),
+        ({"got": 1, "at": THEN + 9}, {"got": 2}, "other"),
+        ({"at": THEN + 9}, {}, "one"),
+        ({"at": THEN}, {"at": THEN + 9}, "other"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True], ids=["as listed", "turned round"])
+def test_the_latest_received_copy_wins_then_the_latest(
+    tmp_path: Path, one: dict[str, int], other: dict[str, int], winner: str, turned: bool
+) -> None:
+    """Wherever the two stand."""
+    rows = [row(key="k", note="one", **one), row(key="k", note="other", **other)]
+    if turned:
+        rows.reverse()
+    made = planned(tmp_path, rows[:1], rows[1:])
+    assert notes(made) == [winner]
+    assert made.plan.skips == {"superseded": 1}
+
+
+def test_of_copies_equal_in_time_the_same_one_wins_whatever_their_order(tmp_path: Path) -> None:
+    """The greatest content digest decides, which no order of files can change."""
+    rows = [row(key="k", note=note) for note in "abcd"]
+    winners = [notes(planned(tmp_path / str(turn), rows[turn:], rows[:turn])) for turn in range(1, 4)]
+    assert len(winners[0]) == 1
+    assert winners == [winners[0]] * 3
+
+
+def test_an_equal_copy_is_a_duplicate_and_another_one_is_superseded(tmp_path: Path) -> None:
+    """The two skips say different things about an export."""
+    rows = [row(key="k", note="new", got=2), row(key="k", note="old", got=1), row(key="k", note="new", got=2)]
+    made = planned(tmp_path, rows)
+    assert made.plan.skips == {"duplicate_event": 1, "superseded": 1}
+    assert made.plan.rows.mapped == 1
+    assert notes(made) == ["new"]
+
+
+def test_a_copy_of_a_row_that_is_rejected_is_sent(tmp_path: Path) -> None:
+    """Only rows that would be sent are copies of each other."""
+    rows = [row(key="k", id="", got=9), row(key="k", note="good", got=1)]
+    made = planned(tmp_path, rows)
+    assert (notes(made), made.plan.rejects, made.plan.skips) == (["good"], {"missing_distinct_id": 1}, {})
+
+
+def test_rows_of_one_own_uuid_are_copies(tmp_path: Path) -> None:
+    """A source's own uuid is its key."""
+    own = "0829736a-b140-570d-ac78-774cecf956e2"
+    made = planned(tmp_path, [row(uuid=own, note="a", got=1), row(uuid=own, note="b", got=2)])
+    assert [(event["uuid"], event["properties"]["note"]) for event in made.sent()] == [(own, "b")]
+
+
+def test_a_uuid_of_all_ones_is_found_like_any_other(tmp_path: Path) -> None:
+    """The last uuid there is does not fall off the end of the table."""
+    own = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+    made = planned(tmp_path, [row(uuid=own), row(uuid=own)])
+    assert (made.plan.events.made, len(made.sent())) == (1, 1)
+
+
+def test_identical_rows_without_a_key_stay_separate_events(tmp_path: Path) -> None:
+    """Nothing says that they are one, so each has a uuid of its own, and none is lost."""
+    made = planned(tmp_path, [row(), row()], [row()])
+    assert len({event["uuid"] for event in made.sent()}) == 3
+    assert (made.plan.events.made, made.plan.skips) == (3, {})
+
+
+def test_collapse_identical_makes_one_event_of_them(tmp_path: Path) -> None:
+    """Who knows that they are copies may say so; the event has the uuid of the first."""
+    apart = planned(tmp_path / "apart", [row(), row()])
+    made = planned(tmp_path / "one", [row(), row()], [row()], collapse_identical=True)
+    assert [event["uuid"] for event in made.sent()] == [apart.sent()[0]["uuid"]]
+    assert made.plan.skips == {"duplicate_event": 2}
+
+
+def test_rows_without_a_key_that_differ_at_all_are_not_copies(tmp_path: Path) -> None:
+    """A number's last digit is a difference; the order of members is none."""
+    texts = [
+        f'{{"event":"Seen","id":"u-1","at":{THEN},"a":1,"b":2}}',
+        f'{{"event":"Seen","id":"u-1","at":{THEN},"b":2,"a":1}}',
+        f'{{"event":"Seen","id":"u-1","at":{THEN},"a":1.0,"b":2}}',
+    ]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", texts)], collapse_identical=True)
+    assert (made.plan.events.made, made.plan.skips) == (2, {"duplicate_event": 1})
+
+
+def test_every_event_of_a_row_has_a_uuid_of_its_own(tmp_path: Path) -> None:
+    """With a key and without, also when the row is there twice."""
+    keyed = {"many": [row(key="k"), row("Left", key="k"), row(key="k")]}
+    keyless = {"many": [row(), row()], "x": 1}
+    made = planned(tmp_path, [keyed, keyless, keyless])
+    assert len({event["uuid"] for event in made.sent()}) == 3 + 2 + 2
+
+
+def test_a_copied_row_of_several_events_is_one_skipped_row(tmp_path: Path) -> None:
+    """Rows are counted as rows and events as events."""
+    twice = {"many": [row(key="k"), row("Left", key="k")]}
+    made = planned(tmp_path, [twice, twice])
+    assert (made.plan.rows.mapped, made.plan.skips) == (1, {"duplicate_event": 1})
+    assert (made.plan.events.made, made.plan.warnings) == (2, {})
+    assert made.cells() == Counter(
+        {(event, "2023-09-23", outcome): 1 for event in ("Seen", "Left") for outcome in ("mapped", "duplicate_event")}
+    )
+
+
+def test_a_row_that_loses_some_of_its_events_stays_mapped_with_a_warning(tmp_path: Path) -> None:
+    """It is counted once, however many events it loses."""
+    whole = {"many": [row(uuid=f"0829736a-b140-570d-ac78-774cecf956e{n}") for n in range(3)]}
+    part = {"many": [*whole["many"][:2], row("New", uuid="0829736a-b140-570d-ac78-774cecf956ef")]}
+    made = planned(tmp_path, [whole, part])
+    assert (made.plan.rows.mapped, made.plan.rows.skipped, made.plan.events.made) == (2, 0, 4)
+    assert made.plan.warnings == {"partly_duplicate_row": 1}
+
+
+def test_first_and_last_are_of_the_events_that_remain(tmp_path: Path) -> None:
+    """A superseded copy does not stretch the range."""
+    rows = [row(key="k", at=THEN, got=1), row(key="k", at=THEN + DAY, got=2), row(key="l", at=THEN + 2 * DAY)]
+    made = planned(tmp_path, rows)
+    assert (made.plan.first, made.plan.last) == ("2023-09-24T00:00:00Z", "2023-09-25T00:00:00Z")
+
+
+def test_the_table_of_copies_holds_nothing_but_copies(tmp_path: Path) -> None:
+    """It stays small: (block, row, event of the row, ordinal, skip code) for each."""
+    made = planned(tmp_path, [row(), row(key="k"), row(key="l")], [row(key="k"), row()])
+    lines = [json.loads(line) for line in made.directory.copies.read_text().splitlines()]
+    assert lines == [[1, 0, 0, 0, "duplicate_event"], [1, 1, 0, 1, ""]]
+
+
+def test_what_a_plan_spills_is_gone_when_it_is_made(tmp_path: Path) -> None:
+    """Nothing but the plan's own files remains."""
+    made = planned(tmp_path, [row(), row()])
+    assert sorted(path.name for path in made.directory.path.iterdir()) == [
+        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "groups.jsonl", "identities.jsonl", "identities.parquet",
+        "persons.jsonl", "plan.json", "plan.lock", "rejects.jsonl",
+    ]  # fmt: skip
+    assert tiny.identity_of(made.sent()[0]) != tiny.identity_of(made.sent()[1])

@@ -1,0 +1,71 @@
+"""Files whose names are no UTF-8: planned, applied and found again like any other."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.plan.filenames import as_name, as_text
+from tests.support.commands import generic
+from tests.support.deliveries import export
+
+NAME = os.fsdecode(b"bad\xff\xc3.jsonl")
+
+
+def odd(folder: Path) -> Path:
+    """A small export in one file whose name, and whose folder's, is no UTF-8."""
+    file = export(folder.with_name("plain"), 10, files=1) / "part-0.jsonl"
+    target = folder / os.fsdecode(b"\xe9t\xe9") / NAME
+    target.parent.mkdir(parents=True)
+    try:
+        return file.rename(target)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+
+
+@given(st.binary(max_size=40).map(lambda name: os.fsdecode(name.replace(b"\0", b""))))
+def test_a_name_can_be_had_back_whole(name: str) -> None:
+    """Whatever its bytes, and the text is one that JSON can hold."""
+    text = as_text(name)
+    text.encode("utf-8")
+    assert (as_name(text), as_text(text)) == (name, text)
+
+
+def test_a_file_of_such_a_name_is_planned_rehearsed_and_found_elsewhere(call: Any, tmp_path: Path) -> None:
+    """Its name is shown with escapes; its plan finds it again, also where the export moved."""
+    odd(tmp_path / "in")
+    done = call("plan", tmp_path / "in", *generic(), "-o", tmp_path / "plan")
+    assert done.code == 0, done.err
+    assert r"\xe9t\xe9/bad\xff\xc3.jsonl" in done.out
+    assert call("rehearse", tmp_path / "plan").code == 0
+    (tmp_path / "in").rename(tmp_path / "moved")
+    assert call("rehearse", tmp_path / "plan").code == 3
+    done = call("rehearse", tmp_path / "plan", "--source-root", tmp_path / "moved")
+    assert done.code == 0, done.err
+
+
+def test_a_member_of_such_a_name_is_planned_and_rehearsed(call: Any, tmp_path: Path) -> None:
+    """In a tar, where names are bytes too."""
+    content = odd(tmp_path / "in").read_bytes()
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+        member = tarfile.TarInfo(NAME)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    done = call("plan", tmp_path / "a.tar", *generic(), "-o", tmp_path / "plan")
+    assert done.code == 0, done.err
+    assert call("rehearse", tmp_path / "plan").code == 0
+
+
+def test_a_plan_cannot_lie_in_a_folder_of_such_a_name(call: Any, tmp_path: Path) -> None:
+    """Not every library that writes there takes it: exit 2, before anything is read."""
+    said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / NAME)
+    assert said.code == 2
+    assert "UTF-8" in said.two_lines[0]
+    assert not (tmp_path / NAME).exists()

@@ -1,0 +1,102 @@
+"""What a person leaves out stays out of the plan and of what is sent, and is counted."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
+
+
+def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
+    """A plan of these files."""
+    paths = [write(place / f"{number}.jsonl", rows) for number, rows in enumerate(files)]
+    return make_plan(place / "plan", paths, **options)
+
+
+ROWS = [row(key=str(number), number=number) for number in range(5)]
+
+
+def check_limit(place: Path, limit: int, parts: list[int], workers: int) -> None:
+    """Plan two files of five rows under a limit: what was read of each, and what is sent."""
+    other = [row(key=f"b{number}", number=number) for number in range(5)]
+    made = planned(place, ROWS, other, limit=limit, workers=workers)
+    assert [part.rows for part in made.plan.parts] == parts
+    assert made.plan.rows.read == sum(parts) == made.plan.events.made
+    sent = [event["properties"]["number"] for event in made.sent()]
+    assert sent == [number for rows in parts for number in range(rows)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "parts"), [(0, [0, 0]), (1, [1, 0]), (5, [5, 0]), (7, [5, 2]), (10, [5, 5]), (99, [5, 5])]
+)
+def test_a_limit_reads_exactly_so_many_rows_and_sends_what_it_read(
+    tmp_path: Path, limit: int, parts: list[int]
+) -> None:
+    """Across parts, and in the middle of one; an apply stops at the same row."""
+    check_limit(tmp_path, limit, parts, 0)
+
+
+def test_a_limit_holds_with_workers_too(tmp_path: Path) -> None:
+    """No block is read ahead of it."""
+    check_limit(tmp_path, 7, [5, 2], 2)
+
+
+def test_a_limit_counts_rows_of_every_kind(tmp_path: Path) -> None:
+    """Skipped and rejected ones are read too; links of rows beyond it are none."""
+    rows = [{"skip": "test_row"}, row(id=""), row(key="k"), {"id": "u-1", "link": "d-1"}]
+    made = planned(tmp_path, rows, limit=3)
+    counts = made.plan.rows
+    assert (counts.read, counts.mapped, counts.skipped, counts.rejected) == (3, 1, 1, 1)
+    assert made.identities() == []
+
+
+def test_since_and_until_are_half_open(tmp_path: Path) -> None:
+    """Two windows side by side send each event once."""
+    rows = [row(key=str(day), at=THEN + day * DAY, day=day) for day in range(4)]
+    sent = []
+    for name, since, until in (("one", None, THEN + 2 * DAY), ("two", THEN + 2 * DAY, None)):
+        made = planned(tmp_path / name, rows, since=since, until=until)
+        assert made.plan.skips == {"outside_window": 2}
+        sent.append([event["properties"]["day"] for event in made.sent()])
+    assert sent == [[0, 1], [2, 3]]
+
+
+def test_a_row_outside_the_window_is_skipped_whatever_else_is_wrong_with_it(tmp_path: Path) -> None:
+    """It is nobody's worry this time."""
+    made = planned(tmp_path, [row(id="", at=THEN - 1), row(key="k")], since=THEN)
+    assert (made.plan.skips, made.plan.rejects) == ({"outside_window": 1}, {})
+
+
+def test_people_who_asked_to_be_forgotten_are_left_out(tmp_path: Path) -> None:
+    """Their events and merges are skips, and their id is in nothing that would be sent."""
+    rows = [row(id="gone", key="a"), row(id="stays", key="b"), {"id": "stays", "link": "gone"}]
+    made = planned(tmp_path, rows, excluded=["gone"])
+    assert made.plan.skips == {"excluded_id": 2}
+    assert [event["properties"]["distinct_id"] for event in made.sent()] == ["stays"]
+    assert made.identities() == []
+
+
+def test_one_file_given_twice_is_read_once_with_a_warning(tmp_path: Path) -> None:
+    """By its bytes, whatever its name; rows without a key are not doubled."""
+    one = write(tmp_path / "one.jsonl", [row(), row()])
+    other = write(tmp_path / "other.jsonl", [row(), row()])
+    made = make_plan(tmp_path / "plan", [one, other])
+    assert (made.plan.events.made, len(made.plan.parts)) == (2, 1)
+    assert (made.plan.warnings, made.plan.verdict) == ({"identical_rows": 1, "same_file": 1}, "warnings")
+    assert made.plan.notices == [("same_file", "other.jsonl", "the same bytes as one.jsonl; read once")]
+
+
+def test_a_warning_has_a_count_and_a_place(tmp_path: Path) -> None:
+    """The first row that gave it: part, row from 1, byte offset, sentence."""
+    path = tmp_path / "a.jsonl.gz"
+    good = f'{{"event":"Seen","id":"u-1","at":{THEN},"key":"a"}}\n'
+    twice = f'{{"event":"Seen","id":"u-1","at":{THEN},"key":"b","x":1,"x":2}}\n'
+    path.write_bytes(gzip.compress((good * 3 + twice * 2).encode()))
+    made = make_plan(tmp_path / "plan", [path])
+    ((code, count),) = made.plan.warnings.items()
+    example = made.plan.examples[code]
+    assert (count, example.part, example.row, example.offset) == (2, "a.jsonl.gz", 4, 3 * len(good))

@@ -1,0 +1,370 @@
+"""A sealed plan is read back as it was, knows its own files again, and notices every change."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.api import PlanRequest, check_fresh, load_plan, plan_export, recipe_for
+from pipeline.errors import Busy, StalePlan, UnreadableExport, UnsafePlan, UsageError
+from pipeline.models import Limits, Options
+from pipeline.plan.contents import check_tables, find_parts, stale_parts
+from pipeline.plan.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
+from pipeline.transform.block import Recipe
+from tests.support import tiny_tool as tiny
+from tests.support.tiny_tool import AS_OF, THEN, Made, make_plan, row, write
+
+
+def planned(place: Path, *, name: str = "plan", **options: Any) -> Made:
+    """A plan of two small files with a copy, a merge and a reject."""
+    first = [row(key="k"), row(key="k"), {"id": "u-1", "link": "d-1"}, row()]
+    second = [row(id="", key="j"), row("Left", key="l")]
+    folder = place / "export"
+    if not folder.exists():
+        write(folder / "a.jsonl", first)
+        write(folder / "b.jsonl", second)
+    return make_plan(place / name, [folder], **options)
+
+
+# -- the file -------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_read_back_as_it_was_sealed(tmp_path: Path) -> None:
+    """Every field, exactly."""
+    made = planned(tmp_path, settings={"source": "eu"}, zones=(("UTC", ""), ("Asia/Kolkata", "2021-03-01")), since=5)
+    again = seal(made.plan)
+    save(made.directory, again)
+    assert load(made.directory) == again == made.plan
+    assert list(made.plan.files) == sorted(made.plan.files)  # whichever of them was there first
+
+
+@given(
+    st.builds(
+        Options,
+        as_of=st.integers(-(2**62), 2**62),
+        zones=st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=2).map(tuple),
+        since=st.one_of(st.none(), st.integers(-(2**62), 2**62)),
+        until=st.one_of(st.none(), st.integers(-(2**62), 2**62)),
+        settings=st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),
+        dialect=st.sampled_from(["contract", "posthog"]),
+        name=st.text(max_size=5),
+        provenance=st.booleans(),
+        allow_recent=st.booleans(),
+        collapse_identical=st.booleans(),
+        limit=st.one_of(st.none(), st.integers(0, 10**9)),
+        excluded_ids=st.text("0123456789abcdef", max_size=64),
+    )
+)
+def test_options_go_through_json_unchanged(options: Options) -> None:
+    """So that an apply makes events from the very options that were planned with."""
+    assert msgspec.json.decode(msgspec.json.encode(options), type=Options) == options
+
+
+def test_the_recipe_of_an_apply_equals_the_recipe_of_the_plan(tmp_path: Path) -> None:
+    """Options, limits and parts: whatever decides the events is in the sealed file."""
+    made = planned(tmp_path, limits=Limits(7, 1_000_000, 900_000), excluded=["x"])
+    options = Options(as_of=AS_OF)
+    sealed = made.recipe()
+    parts = tuple(replace(part, digest=sealed.parts[part.index].digest) for part in sealed.parts)
+    assert sealed == Recipe(tiny.TinyCompile(), options, Limits(7, 1_000_000, 900_000), parts, frozenset({"x"}))
+    assert all(part.digest for part in sealed.parts)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: plan.update(verdict="ready"),
+        lambda plan: plan["gates"].clear(),
+        lambda plan: plan["options"].update(as_of=AS_OF + 1),
+        lambda plan: plan["options"].update(provenance=False),
+        lambda plan: plan["mapping"].update(text="other"),
+        lambda plan: plan["parts"][0].update(digest="0" * 64),
+        lambda plan: plan["rows"].update(rejected=0),
+        lambda plan: plan["events"]["phases"].update(events=1),
+        lambda plan: plan["files"].update({"copies.jsonl": "0" * 64}),
+        lambda plan: plan["limits"].update(batch_events=1),
+        lambda plan: plan["parts"].reverse(),
+        lambda plan: plan.update(digest="0" * 64),
+    ],
+)
+def test_a_plan_that_was_edited_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """A plan is made again, never mended by hand."""
+    made = planned(tmp_path, allowed=tiny.Allowed(0))
+    text = json.loads(made.directory.plan.read_text())
+    change(text)
+    made.directory.plan.write_text(json.dumps(text))
+    with pytest.raises(UnsafePlan, match="was changed after it was sealed") as caught:
+        load(made.directory)
+    assert caught.value.exit_code == 4
+
+
+def test_white_space_and_the_order_of_members_are_no_change(tmp_path: Path) -> None:
+    """What an editor or `jq -S` does to a file does not matter."""
+    made = planned(tmp_path)
+    made.directory.plan.write_text(json.dumps(json.loads(made.directory.plan.read_text()), sort_keys=True))
+    assert load(made.directory) == made.plan
+
+
+@pytest.mark.parametrize("text", ['{"format": "backcast.plan/9"}', '{"format": "backcast.plan/9", "rows": 5}'])
+def test_a_plan_of_another_format_is_named_as_such(tmp_path: Path, text: str) -> None:
+    """Whatever else it holds."""
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(UnsafePlan, match=r"has format backcast.plan/9; this version reads backcast.plan/1"):
+        load(Directory(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"format": "backcast.plan/1"}'])
+def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Half a file, or something else of that name."""
+    (tmp_path / "plan.json").write_bytes(content)
+    with pytest.raises(UnsafePlan, match="no plan that this version reads"):
+        load(Directory(tmp_path))
+
+
+def test_a_directory_without_a_plan_says_how_to_make_one(tmp_path: Path) -> None:
+    """Exit 2."""
+    with pytest.raises(UsageError, match=r"holds no plan\.json") as caught:
+        load(Directory(tmp_path))
+    assert "backcast plan" in caught.value.hint
+
+
+def test_the_digest_does_not_depend_on_where_files_lie_nor_on_their_time(tmp_path: Path) -> None:
+    """Two people who plan the same export alike have the same plan."""
+    made = planned(tmp_path / "here")
+    shutil.copytree(tmp_path / "here" / "export", tmp_path / "there" / "export")
+    os.utime(tmp_path / "there" / "export" / "a.jsonl", ns=(1, 1))
+    moved = planned(tmp_path / "there", name="other-plan")
+    assert moved.plan.digest == made.plan.digest
+    elsewhere = msgspec.structs.replace(made.plan.mapping, name="some/where/tiny")
+    assert digest_of_plan(msgspec.structs.replace(made.plan, mapping=elsewhere)) == made.plan.digest
+
+
+def test_the_digest_depends_on_what_would_be_sent(tmp_path: Path) -> None:
+    """An option, an instant, or one byte of the export."""
+    made = planned(tmp_path)
+    digests = {
+        made.plan.digest,
+        planned(tmp_path, name="p1").plan.digest,
+        planned(tmp_path, name="p2", provenance=False).plan.digest,
+        planned(tmp_path, name="p3", as_of=AS_OF + 1).plan.digest,
+    }
+    assert len(digests) == 3
+    (tmp_path / "export" / "b.jsonl").write_bytes((tmp_path / "export" / "b.jsonl").read_bytes() + b"\n")
+    assert planned(tmp_path, name="p4").plan.digest not in digests
+
+
+@pytest.mark.parametrize(
+    ("events", "rows", "expected"),
+    [
+        (
+            EventCounts(1_234_567, {"identities": 4_567, "events": 1_230_000}),
+            RowCounts(1_300_000, 1_230_000, 60_000, 10_000),
+            "Plan: 1,230,000 events and 4,567 merges to send, from 1,230,000 of 1,300,000 rows in 2 parts;"
+            " 60,000 skipped, 10,000 rejected.",
+        ),
+        (
+            EventCounts(5, {"identities": 0, "events": 5}),
+            RowCounts(5, 5, 0, 0),
+            "Plan: 5 events to send, from 5 of 5 rows in 2 parts; 0 skipped, 0 rejected.",
+        ),
+        (
+            EventCounts(0, {"identities": 0, "events": 0}),
+            RowCounts(7, 0, 4, 3),
+            "Plan: nothing to send, from 0 of 7 rows in 2 parts; 4 skipped, 3 rejected.",
+        ),
+    ],
+)
+def test_a_plan_says_in_one_counted_line_what_it_would_do(
+    tmp_path: Path, events: EventCounts, rows: RowCounts, expected: str
+) -> None:
+    """Also when it would do nothing."""
+    made = planned(tmp_path)
+    assert msgspec.structs.replace(made.plan, events=events, rows=rows).sentence == expected
+
+
+# -- the tables -----------------------------------------------------------------------------------------------------
+
+
+def test_every_table_is_sealed_and_a_change_of_any_is_noticed(tmp_path: Path) -> None:
+    """By its own digest, which is in the plan's."""
+    made = planned(tmp_path)
+    check_tables(made.plan, made.directory)
+    assert sorted(made.plan.files) == [
+        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "groups.jsonl", "identities.jsonl", "identities.parquet",
+        "persons.jsonl", "rejects.jsonl",
+    ]  # fmt: skip
+    for name in made.plan.files:
+        path = made.directory.path / name
+        before = path.read_bytes()
+        path.write_bytes(before.replace(b"1", b"2", 1) if b"1" in before else b"{}\n")
+        with pytest.raises(UnsafePlan, match=f"{name} was changed after it was sealed"):
+            check_tables(made.plan, made.directory)
+        path.unlink()
+        with pytest.raises(UnsafePlan, match=f"{name} is missing"):
+            check_tables(made.plan, made.directory)
+        path.write_bytes(before)
+
+
+def test_a_table_is_read_a_line_at_a_time(tmp_path: Path) -> None:
+    """The first line is there before the last is written well: nothing is read whole."""
+    with LinesWriter(tmp_path / "lines") as writer:
+        writer.write_all([1, 2, "no number"])
+    lines = read_lines(tmp_path / "lines", int)
+    assert [next(lines), next(lines)] == [1, 2]
+    with pytest.raises(msgspec.ValidationError):
+        next(lines)
+
+
+# -- the export -----------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_file_is_named_with_both_digests(tmp_path: Path) -> None:
+    """So that a person knows which to fetch again."""
+    made = planned(tmp_path)
+    path = tmp_path / "export" / "b.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"Left", b"Kept"))
+    (line,) = stale_parts(made.plan, find_parts(made.plan))
+    assert line.startswith(f"b.jsonl: sealed {made.plan.parts[1].digest[:12]}, now ")
+
+
+def test_a_file_that_was_only_touched_is_not_stale(tmp_path: Path) -> None:
+    """Its time differs, so it is read again, and its bytes are the same."""
+    made = planned(tmp_path)
+    os.utime(tmp_path / "export" / "a.jsonl", ns=(5, 5))
+    assert stale_parts(made.plan, find_parts(made.plan)) == []
+
+
+def test_a_file_whose_size_and_time_are_the_same_is_not_read(tmp_path: Path) -> None:
+    """A hundred gigabytes are not digested twice; the blocks' own digests still guard what is sent."""
+    made = planned(tmp_path)
+    path = tmp_path / "export" / "b.jsonl"
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"Left", b"Kept"))
+    os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    assert stale_parts(made.plan, find_parts(made.plan)) == []
+    with pytest.raises(StalePlan, match="gives other events than were planned") as caught:
+        made.sent()
+    assert caught.value.differences[0].startswith("b.jsonl, block 0: sealed ")
+
+
+def test_a_file_that_grew_so_that_its_blocks_moved_is_refused(tmp_path: Path) -> None:
+    """Before a block of it is made."""
+    made = planned(tmp_path)
+    path = tmp_path / "export" / "a.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(UnsafePlan, match="no longer falls into the blocks that were planned"):
+        made.sent()
+
+
+def test_a_missing_part_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """Exit 3."""
+    made = planned(tmp_path)
+    (tmp_path / "export" / "b.jsonl").unlink()
+    with pytest.raises(UnreadableExport, match=r"b\.jsonl is gone") as caught:
+        find_parts(made.plan)
+    assert (caught.value.exit_code, caught.value.path) == (3, "b.jsonl")
+    assert "--source-root" in caught.value.hint
+
+
+def test_an_export_that_moved_is_found_under_a_source_root(tmp_path: Path) -> None:
+    """By the names that the plan shows; the same events come of it."""
+    made = planned(tmp_path)
+    before = made.sent()
+    (tmp_path / "export").rename(tmp_path / "elsewhere")
+    parts = find_parts(made.plan, tmp_path / "elsewhere")
+    assert [part.file for part in parts] == [str(tmp_path / "elsewhere" / name) for name in ("a.jsonl", "b.jsonl")]
+    assert stale_parts(made.plan, parts) == []
+    (tmp_path / "elsewhere").rename(tmp_path / "export")
+    assert made.sent() == before
+
+
+# -- the mapping ----------------------------------------------------------------------------------------------------
+
+MAPPING = """\
+format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+distinct_id: /user
+time: {from: /at, unit: s, zone: utc}
+"""
+
+
+def test_a_changed_mapping_line_is_named(tmp_path: Path) -> None:
+    """The line as it was sealed and as it is now; nothing is sent."""
+    mapping = tmp_path / "shop.yaml"
+    mapping.write_text(MAPPING)
+    export = tmp_path / "a.jsonl"
+    export.write_text(f'{{"name":"Bought","user":"u-1","at":{THEN // 1_000_000}}}\n')
+    plan_export(PlanRequest([str(export)], tmp_path / "plan", mapping=str(mapping), as_of=AS_OF))
+    plan, directory = load_plan(tmp_path / "plan")
+    recipe = recipe_for(plan, directory)
+    assert check_fresh(plan, recipe) == []
+    mapping.write_text(MAPPING.replace("/user", "/email"))
+    with pytest.raises(StalePlan) as caught:
+        check_fresh(plan, recipe)
+    assert caught.value.differences == (
+        f"mapping {mapping}, line 5: sealed 'distinct_id: /user', now 'distinct_id: /email'",
+    )
+
+
+# -- the directory --------------------------------------------------------------------------------------------------
+
+
+def test_an_older_plan_is_replaced_whole(tmp_path: Path) -> None:
+    """Its tables, reports and rehearsal are gone; what it was made of a pipe stays."""
+    old = planned(tmp_path)
+    place = old.directory.path
+    (place / "rehearsal").mkdir()
+    for name in ("report.json", "report.html", "rehearsal/ledger.sqlite", "stdin"):
+        (place / name).write_text("old")
+    new = make_plan(place, [write(tmp_path / "c.jsonl", [row("New", key="n")])])
+    assert [event["event"] for event in new.sent()] == ["New"]
+    assert (new.identities(), new.directory.copies.read_bytes(), new.directory.rejects.read_bytes()) == ([], b"", b"")
+    assert not any((place / name).exists() for name in ("report.json", "report.html", "rehearsal"))
+    assert (place / "stdin").read_text() == "old"
+
+
+def test_a_plan_that_was_applied_is_never_replaced(tmp_path: Path) -> None:
+    """What was sent must stay provable: nothing in the directory changes."""
+    made = planned(tmp_path)
+    made.directory.ledger.write_bytes(b"a ledger")
+    before = {path.name: path.read_bytes() for path in made.directory.path.iterdir()}
+    with pytest.raises(Busy, match="holds the ledger of a plan that was applied") as caught:
+        planned(tmp_path, provenance=False)
+    assert caught.value.exit_code == 2
+    assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before
+
+
+def test_a_plan_that_fails_halfway_leaves_the_older_one(tmp_path: Path) -> None:
+    """As it was, and nothing beside it."""
+    made = planned(tmp_path)
+    before = {path.name: path.read_bytes() for path in made.directory.path.iterdir()}
+    whole = gzip.compress(b"".join(msgspec.json.encode(row(key=str(n))) + b"\n" for n in range(20_000)))
+    broken = tmp_path / "broken.jsonl.gz"
+    broken.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UnreadableExport):
+        make_plan(made.directory.path, [broken])
+    assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before
+
+
+def test_a_plan_is_read_by_its_words(tmp_path: Path) -> None:
+    """The names of the documented object are those of the file."""
+    made = planned(tmp_path)
+    text = json.loads(made.directory.plan.read_text())
+    assert (text["format"], text["digest"], text["verdict"]) == ("backcast.plan/1", made.plan.digest, "warnings")
+    assert text["rows"] == {"read": 6, "mapped": 4, "skipped": 1, "rejected": 1}
+    assert text["events"] == {"made": 4, "phases": {"identities": 1, "groups": 0, "events": 3, "persons": 0}}
+    assert isinstance(made.plan, Plan)

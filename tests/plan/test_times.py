@@ -1,0 +1,97 @@
+"""Whatever a row's time is, the row ends as an event or as a reject with a code: no time stops a plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.api import PlanRequest, plan_export
+from pipeline.errors import UsageError
+from pipeline.mapper import available
+from pipeline.models import Draft, Fault
+from pipeline.timestamps import format_utc
+from tests.support.small_mappings import mapper, record
+from tests.support.tiny_tool import AS_OF
+
+HUGE = 99_999_999_999_999_999
+ZONES = ((), (("America/Los_Angeles", ""),), (("Asia/Tokyo", ""),), (("Pacific/Kiritimati", ""),))
+HEAD = """format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+distinct_id: /user
+"""
+NUMBERS = st.one_of(
+    st.integers(-(10**29), 10**29),
+    st.sampled_from([HUGE, -HUGE, 2**63, -(2**63), 253_402_300_800, 253_402_300_799, -62_135_596_800, 0]),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+TEXTS = st.builds(
+    "{:04d}-{:02d}-{:02d}T{:02d}:00:00{}".format,
+    st.sampled_from([0, 1, 2020, 9998, 9999]), st.integers(1, 12), st.integers(1, 31), st.integers(0, 24),
+    st.sampled_from(["", "Z", "+14:00", "-14:00", "-23:59", "+23:59"]),
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(["s", "ms", "us", "ns", "auto", "iso"]),
+    st.sampled_from(["utc", "project"]),
+    st.sampled_from(ZONES),
+    st.one_of(NUMBERS, NUMBERS.map(str), TEXTS),
+)
+def test_every_time_is_one_that_can_be_written_or_a_fault(unit: str, clock: str, zones: Any, value: Any) -> None:
+    """In every unit and zone, from numbers and from texts."""
+    shop = mapper(f"time: {{from: /at, unit: {unit}, zone: {clock}}}\n", HEAD, zones=zones)
+    made = shop.map_row(record(json.dumps({"name": "Seen", "user": "u", "at": value})))
+    assert isinstance(made, Draft)
+    if isinstance(made.time, Fault):
+        assert made.time.code == "bad_timestamp"
+    else:
+        assert made.time is not None
+        format_utc(made.time)
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "mixpanel": {"event": "Far", "properties": {"time": HUGE, "distinct_id": "x"}},
+    "generic": {"event": "Far", "who": "x", "at": HUGE},
+    "amplitude": {"event_type": "Far", "user_id": "x", "event_time": "9999-12-31 23:59:59", "client_event_time": HUGE},
+}
+
+
+@pytest.mark.parametrize("zone", [None, "America/Los_Angeles", "Asia/Tokyo"])
+@pytest.mark.parametrize("tool", ROWS)
+@pytest.mark.parametrize("window", [None, AS_OF - 10**12])
+def test_a_row_of_the_far_future_is_a_reject(tool: str, zone: str | None, window: int | None, tmp_path: Path) -> None:
+    """It does not stop the plan, whatever the tool, the clock and the window are."""
+    assert tool in available()
+    (tmp_path / "a.jsonl").write_text(json.dumps(ROWS[tool]) + "\n")
+    settings = {"event": "event", "distinct_id": "who", "timestamp": "at", "timestamp_unit": "auto"}
+    plan = plan_export(
+        PlanRequest(
+            [str(tmp_path / "a.jsonl")], tmp_path / "plan", mapping=tool, since=window, as_of=AS_OF, workers=0,
+            zones=((zone, ""),) if zone else (), settings=settings if tool == "generic" else {},
+        )
+    )  # fmt: skip
+    assert (plan.rows.read, plan.rows.rejected) == (1, 1)
+    assert set(plan.rejects) <= {"bad_timestamp", "future_timestamp"}
+
+
+def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:
+    """A person reads a date and a time, not a count of microseconds."""
+    shop = mapper("time: {from: /at, unit: s, zone: project}\n", HEAD, zones=(("Europe/Berlin", ""),))
+    made = shop.map_row(record('{"name": "Seen", "user": "u", "at": 1635647400}'))
+    assert isinstance(made, Draft)
+    assert made.warnings == (("ambiguous_time", "2021-10-31T02:30:00 on the wall clock"),)
+
+
+def test_an_unknown_setting_is_answered_with_each_known_one_once() -> None:
+    """No name stands twice."""
+    with pytest.raises(UsageError) as caught:
+        mapper("time: {from: /at, unit: s, zone: utc}\nsettings: {source: an id}\n", HEAD, settings={"foo": "1"})
+    names = caught.value.hint.removeprefix("it knows: ").split(", ")
+    assert len(names) == len(set(names))

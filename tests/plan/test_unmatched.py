@@ -1,0 +1,222 @@
+"""References of a mapping that no row has: found in every format, exactly, and told with the name that was meant."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pipeline
+from pipeline.mapper import available, load
+from pipeline.mapper.registry import of_tool
+from pipeline.mapper.required_fields import wanted_references
+from pipeline.models import Finding, Options
+from pipeline.plan.manifest import Plan
+from tests.support.commands import SAMPLES
+
+MAPPING = """\
+format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+distinct_id: [/user]
+time: {from: /at}
+key: {of: [/id], needs: [/id]}
+"""
+ROW = {"name": "Seen", "user": "u-1", "at": "2023-01-02T03:04:05Z", "page_url": "/a", "plan": "pro"}
+
+
+def rows(count: int = 3, **more: Any) -> list[dict[str, Any]]:
+    """Rows of which each is one event."""
+    return [{**ROW, "id": f"i-{number}", **more} for number in range(count)]
+
+
+def written(folder: Path, form: str, some: Iterable[dict[str, Any]]) -> Path:
+    """A file of rows; objects are JSON texts where the format has no objects."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rows.{form}"
+    if form == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in some))
+        return path
+    flat = [{name: json.dumps(v) if isinstance(v, dict) else v for name, v in row.items()} for row in some]
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(flat), path)
+        return path
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(flat[0]))
+        writer.writeheader()
+        writer.writerows(flat)
+    return path
+
+
+def planned(folder: Path, source: Path, mapping: str, **asked: Any) -> Plan:
+    """A plan of a file with a mapping's text, or a shipped one's name."""
+    name = mapping
+    if "\n" in mapping:
+        (folder / "mine.yaml").write_text(mapping)
+        name = str(folder / "mine.yaml")
+    return pipeline.plan_export(source, folder / "plan", mapping=name, workers=0, **asked)
+
+
+def gate_of(plan: Plan) -> Finding | None:
+    return next((gate for gate in plan.gates if gate.name == "unmatched_reference"), None)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_a_misspelt_column_is_told_with_the_one_that_was_meant(tmp_path: Path, form: str) -> None:
+    """Wherever a mapping names it: in tables of names, values, conditions, below an object, of persons and groups. What
+    is spelt right is not told of, and the plan is ready."""
+    source = written(tmp_path, form, rows(context={"page": {"url": "/a", "referrer": "/b"}}))
+    more = """\
+properties:
+  rename: {pageurl: $current_url, plan: tier}
+  set:
+    a: /context/page/refferer
+    b: /contxt/page/url
+    c: /context/page/url
+    d: {template: "{/Plan} of {/plan}"}
+skip:
+  - {when: {is: "yes", of: /Page_URL}, code: test_row}
+person:
+  set: {plan: {lower: /plam}}
+groups:
+  types: {team: /tem}
+"""
+    plan = planned(tmp_path, source, MAPPING + more)
+    gate = gate_of(plan)
+    assert gate is not None
+    assert (gate.level, plan.verdict, plan.events.phases["events"]) == ("warning", "warnings", 3)
+    told = gate.detail.split(": ", 1)
+    assert told[0] == "7 references of the mapping are in no row"
+    assert sorted(told[1].split("; ")) == [
+        "'/Page_URL' (mine.yaml:16:28, did you mean 'page_url', which is in 3 rows?)",
+        "'/Plan' (mine.yaml:14:8, did you mean 'plan', which is in 3 rows?)",
+        "'/context/page/refferer' (mine.yaml:11:8, did you mean 'referrer'?)",
+        "'/contxt/page/url' (mine.yaml:12:8, did you mean 'context', which is in 3 rows?)",
+        "'/plam' (mine.yaml:18:23, did you mean 'plan', which is in 3 rows?)",
+        "'/tem' (mine.yaml:20:17, no column is like it)",
+        "'pageurl' (did you mean 'page_url', which is in 3 rows?)",
+    ]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(
+    ("right", "wrong", "what"),
+    [
+        ("event: /name", "event: {first: [/nam, /Name]}", "an event's name"),
+        ("distinct_id: [/user]", "distinct_id: [/usr, /User]", "a person"),
+        ("time: {from: /at}", "time: [{from: /att}, {from: /ats}]", "a time"),
+        ("distinct_id: [/user]", "distinct_id: [/usr, {setting: anonymous, optional: yes}]", "a person"),
+        ("key: {of: [/id], needs: [/id]}", "key: {of: [/ids, /user], needs: [/user]}", "its whole key"),
+    ],
+)
+def test_what_no_row_can_do_without_stops_the_plan(
+    tmp_path: Path, form: str, right: str, wrong: str, what: str
+) -> None:
+    """Whatever may be rejected: where no alternative is there either."""
+    source = written(tmp_path, form, rows())
+    stopped = planned(tmp_path, source, MAPPING.replace(right, wrong), max_rejects="100%")
+    gate = gate_of(stopped)
+    assert gate is not None
+    assert (gate.level, stopped.ready) == ("stop", False)
+    assert f"without it no row has {what}, did you mean" in gate.detail
+
+
+@pytest.mark.parametrize("wrong", ["[/user, /usr]", "[{first: [/usr, /user]}]", "[/usr, {const: everybody}]"])
+def test_an_alternative_that_is_there_is_enough(tmp_path: Path, wrong: str) -> None:
+    """The one that no row has is a warning all the same."""
+    source = written(tmp_path, "csv", rows())
+    plan = planned(tmp_path, source, MAPPING.replace("[/user]", wrong))
+    gate = gate_of(plan)
+    assert gate is not None
+    assert (gate.level, plan.ready) == ("warning", True)
+    assert gate.detail.startswith("1 reference of the mapping is in no row: '/usr'")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_one_row_of_the_last_block_is_enough(tmp_path: Path, form: str) -> None:
+    """The whole source is looked at, block by block, in every process; broken rows say nothing."""
+    folder = tmp_path / "export"
+    for number in range(4):
+        some = rows(2, **({"late": number, "context": {"deep": 1}} if number == 3 else {"context": {"other": 1}}))
+        written(folder / str(number), form, some)
+    (folder / "4").mkdir()
+    (folder / "4" / "broken.jsonl").write_text('{"never": 1, "name": }\n')
+    text = MAPPING + "properties:\n  set: {a: /late, b: /context/deep, c: /never}\n"
+    for workers in (0, 2):
+        (tmp_path / "mine.yaml").write_text(text)
+        made = pipeline.plan_export(
+            folder, tmp_path / str(workers), mapping=tmp_path / "mine.yaml", workers=workers, max_rejects="1"
+        )
+        gate = gate_of(made)
+        assert gate is not None
+        assert gate.detail.startswith("1 reference of the mapping is in no row: '/never'")
+
+
+def test_opened_properties_are_looked_at_by_either_name(tmp_path: Path) -> None:
+    """A property, and the path of the same, are one; rows whose properties are a text are opened as any others."""
+    some = rows(2, properties={"plan": "pro", "city": "x"}) + rows(1, properties='{"late": 1}')
+    source = written(tmp_path, "jsonl", some)
+    more = "properties:\n  open: /properties\n  rename: {plan: tier, Late: l}\n  set: {a: /properties/city, b: citty}\n"
+    gate = gate_of(planned(tmp_path, source, MAPPING + more))
+    assert gate is not None
+    assert gate.detail == (
+        "2 references of the mapping are in no row: 'Late' (did you mean 'late'?);"
+        " 'citty' (mine.yaml:11:33, did you mean 'city'?)"
+    )
+
+
+def test_shipped_mappings_are_quiet() -> None:
+    """Any export lacks much of what they name."""
+    for name in available():
+        found = load(name)
+        assert wanted_references(found, Options(as_of=0), of_tool(found.tool)) is None
+
+
+@pytest.mark.parametrize(("tool", "files"), [("amplitude", "amplitude"), ("segment", "segment/archive")])
+def test_of_a_changed_copy_only_the_change_is_looked_at(tmp_path: Path, tool: str, files: str) -> None:
+    """The rest is as optional as it is in the shipped mapping."""
+    extra = "also:\n  - {event: {const: Mailed}, when: {present: /e_mail_adress}}\n"
+    text = load(tool).text.replace("\ncases:\n", f"\n{extra}\ncases:\n", 1)
+    (tmp_path / "mine.yaml").write_text(text)
+    gate = gate_of(pipeline.plan_export(SAMPLES / files, tmp_path / "plan", mapping=tmp_path / "mine.yaml", workers=0))
+    assert gate is not None
+    assert gate.detail.startswith("1 reference of the mapping is in no row: '/e_mail_adress'")
+
+
+def test_what_an_operator_names_is_looked_at_in_a_shipped_mapping(tmp_path: Path) -> None:
+    """Such as a group type of Mixpanel's."""
+    said = planned(
+        tmp_path, SAMPLES / "mixpanel", "mixpanel", timezone="America/New_York", settings={"groups": "compny"}
+    )
+    gate = gate_of(said)
+    assert gate is not None
+    assert "'compny'" in gate.detail
+
+
+def test_both_ways_say_the_same(tmp_path: Path) -> None:
+    """With the C part and without it, the checks of a plan are equal to the letter."""
+    odd = [{**row, "na\u00efve\n": None, "properties": {f"p{n}": n, "x": {"y": n}}} for n, row in enumerate(rows(60))]
+    source = written(tmp_path, "jsonl", [*odd, *rows(3, properties='{"z": 1}')])
+    sets = "{a: p6O, b: naive, c: /naïv, d: /properties/x/Y, e: /properties/Z}"
+    more = f"properties:\n  open: /properties\n  set: {sets}\n"
+    (tmp_path / "mine.yaml").write_text(MAPPING + more, "utf-8")
+    found = []
+    for native in ("1", "0"):
+        place = ["plan", source, "-m", tmp_path / "mine.yaml", "-o", tmp_path / native]
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *map(str, place), "--json", "--quiet", "--workers", "0"],
+            env=os.environ | {"BACKCAST_NATIVE": native}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found.append(json.loads(done.stdout)["gates"])
+    assert found[0] == found[1]
+    assert found[0][1]["detail"].startswith("5 references of the mapping are in no row")

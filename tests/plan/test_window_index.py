@@ -1,0 +1,188 @@
+"""Windows that are planned one by one decide on ids as one plan over everything does, but for what is settled."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.identity.aggregate import KINDS
+from pipeline.identity.database import Database
+from pipeline.identity.event_ids import IdFold
+from pipeline.identity.links import SealedLink
+from pipeline.identity.numbering import hashes
+from pipeline.identity.observed import EarlierLink, Observed, Pair
+from pipeline.identity.resolve import resolve
+from pipeline.identity.sightings import Sightings, sight
+from pipeline.jobs.state import State
+from pipeline.plan.directory import Directory
+from pipeline.plan.window_index import Seen, earlier_pairs, write_seen
+from pipeline.uuids import Hasher, namespace
+from tests.support.identity_pairs import (
+    AS_OF,
+    MergingService,
+    Resolved,
+    SeenId,
+    event_ids,
+    id_columns,
+    resolved,
+    sightings_of,
+)
+from tests.support.identity_pairs import Seen as Rows
+
+pytestmark = pytest.mark.slow
+
+IDS = st.sampled_from(["u0", "u1", "u2", "d0", "d1", "d2", "d3"])
+KIND = st.sampled_from(["row", "row", "identify", "alias", "merge"])
+TIME = st.integers(0, 9).map(lambda at: at * 1_000)
+PAIRS = st.tuples(IDS, IDS, TIME, KIND).map(lambda said: Rows(*said))
+EVENTS = st.dictionaries(IDS, TIME)
+WINDOWS = st.lists(st.tuples(st.lists(PAIRS, max_size=4), EVENTS), min_size=1, max_size=4)
+Window = tuple[Sequence[Rows], dict[str, int]]
+
+
+class Series:
+    """Windows that are planned and settled one after the other. `most` is --max-ids-per-person."""
+
+    def __init__(self, folder: Path, state: State, most: int = 50) -> None:
+        self.folder = folder
+        self.state = state
+        self.most = most
+        self.settled: list[EarlierLink] = []
+        self.service = MergingService()
+
+    def settle(self, number: int, window: Window) -> list[SealedLink]:
+        """Plan one window, and have the service take its merges."""
+        pairs, events = window
+        place = Directory(self.folder / str(number))
+        place.scratch.mkdir(parents=True)
+        seen = event_ids(events, users_of(events))
+        ids = IdFold(place.scratch / "ids")
+        ids.add(id_columns(seen))
+        with Database(place.scratch) as database:
+            observed = Observed(database)
+            observed.add(0, (Pair(p.anonymous, p.user, KINDS[p.kind], p.at, p.at, 1, 1) for p in pairs))
+            write_seen(place, observed, ids.folded(), {})
+            observed.add(1, earlier_pairs(place, self.state.known, owed=False))
+
+            def look(hashed: Any, order: Any) -> Sightings:
+                return sight(hashed, order, chain([sightings_of(seen)], self.state.known.sightings(hashed)))
+
+            with resolve(observed, look, place.scratch, most=self.most, earlier=self.settled) as found:
+                links = list(found.links(Hasher(namespace("tiny")), AS_OF))
+        for link in links:
+            self.service.merge(link.distinct_id, link.other)
+        self.settled += [EarlierLink(one.distinct_id, one.other, one.kind, one.time, "settled") for one in links]
+        with self.state.moment():
+            self.state.known.add(Seen(place))
+        return links
+
+
+@contextlib.contextmanager
+def series_of(most: int = 50) -> Iterator[Series]:
+    """A series over a state of its own."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with contextlib.closing(State.open(folder / "state.sqlite", {"job": "a"})) as state:
+            yield Series(folder, state, most)
+
+
+def users_of(events: dict[str, int]) -> list[str]:
+    """The ids that events name as a user's."""
+    return [one for one in events if one.startswith("u")]
+
+
+def whole(windows: Sequence[Window], earlier: Sequence[EarlierLink] = (), most: int = 50) -> Resolved:
+    """One plan over all windows."""
+    events: dict[str, int] = {}
+    for _, mine in windows:
+        for one, at in mine.items():
+            events[one] = min(at, events.get(one, at))
+    blocks = [pairs for pairs, _ in windows]
+    return resolved(blocks, events, users=users_of(events), earlier=earlier, most=most)
+
+
+def persons(links: Sequence[SealedLink]) -> set[frozenset[str]]:
+    """The persons that the links of one plan make."""
+    return {
+        frozenset({kept, *(link.other for link in links if link.distinct_id == kept)})
+        for kept in {link.distinct_id for link in links}
+    }
+
+
+@settings(max_examples=8, deadline=None)
+@given(WINDOWS)
+def test_a_plan_over_everything_finds_nothing_that_the_windows_left(windows: list[Window]) -> None:
+    """Given what they settled, and while nobody comes near --max-ids-per-person. Where they came to other persons than
+    a plan that knows nothing, each person that differs holds a merge that was settled before the window that speaks
+    against it."""
+    with series_of() as series:
+        for number, window in enumerate(windows):
+            series.settle(number, window)
+        assert whole(windows, series.settled).links == []
+        assert series.service.refused == []
+        fresh = persons(whole(windows).links)
+        early = {one for link in series.settled for one in link[:2]}
+        for person in fresh ^ series.service.persons():
+            assert person & early
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data(), WINDOWS)
+def test_devices_of_one_user_each_come_to_the_same_persons(data: st.DataObject, windows: list[Window]) -> None:
+    """Nothing can be settled too early then, so nothing differs: neither persons nor the date that each merge needs."""
+    owner = {f"d{number}": data.draw(st.sampled_from(["u0", "u1", "u2"])) for number in range(4)}
+    windows = [
+        (
+            [
+                pair._replace(anonymous=one, user=owner[one], kind="row")
+                for pair in pairs
+                if (one := pair.anonymous) in owner
+            ],
+            events,
+        )
+        for pairs, events in windows
+    ]
+    with series_of() as series:
+        for number, window in enumerate(windows):
+            series.settle(number, window)
+        fresh = whole(windows).links
+        assert {link[:2] for link in series.settled} == {(link.distinct_id, link.other) for link in fresh}
+
+
+def test_a_window_asks_only_for_those_that_it_meets() -> None:
+    """Along every path of pairs, both ways, and nobody else."""
+    with series_of() as series:
+        chain_ = [Rows("a", "b", 1), Rows("c", "b", 1), Rows("c", "d", 1)]
+        series.settle(0, ([*chain_, Rows("e", "f", 1), Rows("null", "a", 1), Rows("null", "e", 1)], {}))
+        found = [pair[:2] for pair in series.state.known.pairs([hashes(["d", "x"])], owed=False)]
+        assert sorted(found) == [("a", "b"), ("c", "b"), ("c", "d")]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(-9, 9), st.booleans())), st.integers(1, 5))
+def test_sightings_are_folded_whatever_comes_in_which_piece(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, bool]], at_once: int
+) -> None:
+    """Each id once, sorted, with its first event, and marked where any event marks it."""
+    folder = tmp_path_factory.mktemp("seen")
+    place = Directory(folder)
+    place.scratch.mkdir()
+    ids = IdFold(place.scratch / "ids", at_once)
+    for start in range(0, len(rows), at_once):
+        ids.add(id_columns([SeenId(*row) for row in rows[start : start + at_once]]))
+    with Database(place.scratch) as database:
+        write_seen(place, Observed(database), ids.folded(), {})
+    found = [one for chunk in Seen(place).sightings() for one in chunk.tolist()]
+    expected = {
+        id: (min(at for one, at, _ in rows if one == id), any(user for one, _, user in rows if one == id))
+        for id, *_ in rows
+    }
+    assert found == [(id, *expected[id]) for id in sorted(expected)]

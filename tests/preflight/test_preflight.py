@@ -1,0 +1,97 @@
+"""Preflight as a whole: a ready target, what the command prints, and how the plan fits the target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import run
+from tests.support.deliveries import Reply, planned, serving
+from tests.support.management_service import ALL, Asking, asking
+from tests.support.preflight import A, function, look, planned_rows, thirty_events
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return thirty_events(tmp_path_factory.mktemp("plan"))
+
+
+@pytest.fixture
+def ask() -> Iterator[Asking]:
+    with asking() as found:
+        yield found
+
+
+def test_a_ready_target_is_ok_and_what_cannot_be_told_is_unknown(ask: Asking, plan: Path) -> None:
+    """Everything that the service shows is proved; a paid plan and workflows are never assumed."""
+    found = look(ask.service.url, plan)
+    assert {name for name, (level, _) in found.items() if level == "unknown"} == {"paid_plan", "workflows"}
+    assert {level for level, _ in found.values()} == {"ok", "unknown"}
+    assert found["project"][1] == "A (1)"
+    assert set(found) == {
+        "address", "capture_key", "capture_host", "clock", "project", "capture_key_project", "paid_plan",
+        "dropped_events", "functions", "workflows", "plan", "dialect", "recent_events", "size",
+    }  # fmt: skip
+
+
+def test_preflight_lands_nothing(ask: Asking, plan: Path) -> None:
+    """No event, no person, no function: a look changes nothing, and sends no key to capture."""
+    before = ask("GET", "/api/projects/1/hog_functions/").json()
+    look(ask.service.url, plan)
+    assert ask.service.count() == 0
+    assert ask.service.select("select count(*) from raw_events") == [(0,)]
+    assert ask.service.persons() == []
+    assert ask("GET", "/api/projects/1/hog_functions/").json() == before
+    with serving(lambda asked: Reply(400, b"request holds no event")) as server:
+        look(server.url, personal="")
+    (asked,) = server.asked
+    assert A.encode() not in asked.body
+    assert asked.events == []
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_the_command_prints_the_object(
+    ask: Asking, plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: bool
+) -> None:
+    """`--json` is the documented object and nothing else; exit 0 without a stop, 4 with one; no key in either."""
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
+    words = ["preflight", *([str(plan)] if directory else []), "--to", ask.service.url]
+    assert run([*words, "--json"]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["format"] == "backcast.preflight/1"
+    assert set(found) == {"format", "checks"}
+    assert all(set(check) == {"name", "level", "detail"} for check in found["checks"])
+    assert {check["level"] for check in found["checks"]} <= {"ok", "warning", "stop", "unknown"}
+    ask.made(**function(name="Chat [red]\x1b[31m"))
+    assert run(words) == 4
+    shown = capsys.readouterr().out
+    assert "Chat [red]" in shown
+    assert "\x1b" not in shown
+    assert "Not ready: 1 stop" in shown
+    for text in (said.out, said.err, shown):
+        assert A not in text
+        assert ALL not in text
+
+
+def test_a_plan_in_the_other_dialect_is_a_stop(plan: Path, tmp_path: Path) -> None:
+    """Made for `posthog`, held against a URL that speaks the contract."""
+    other = planned(tmp_path, 5, target="eu")
+    with asking() as ask:
+        assert look(ask.service.url, other)["dialect"][0] == "stop"
+        assert look(ask.service.url, other)["plan"][0] == "warning"
+        assert look(ask.service.url, plan)["dialect"][0] == "ok"
+
+
+def test_a_plan_that_is_not_ready_is_a_stop(tmp_path: Path) -> None:
+    """As `apply` would say."""
+    directory = planned_rows(tmp_path, {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
+    with asking() as ask:
+        found = look(ask.service.url, directory)
+    assert found["plan"][0] == "stop"

@@ -1,0 +1,120 @@
+"""Preflight looks at keys: the shape of the capture key, whose it is, and what the personal key may read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.cli import run
+from pipeline.local_service import Settings
+from tests.support.deliveries import planned
+from tests.support.management_service import Asking, asking, key_with
+from tests.support.preflight import function, look, thirty_events
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return thirty_events(tmp_path_factory.mktemp("plan"))
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Asking]:
+    with asking() as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("key", "level", "word"),
+    [
+        ("phx_test_personal", "stop", "personal key"),
+        ("", "stop", "no project key"),
+        ("phc_two words", "stop", "shape"),
+        ('"phc_test_a"', "stop", "quotes"),
+        ("'phc_test_a'", "stop", "quotes"),
+        ("phc_" + "a" * 61, "stop", "shape"),
+        ("phc_tést", "stop", "shape"),
+        ("test_a", "warning", "phc_"),
+        ("phc_test_a", "ok", "shape"),
+        (None, "unknown", "no capture key"),
+    ],
+)
+def test_the_shape_of_a_capture_key(ask: Asking, key: str | None, level: str, word: str) -> None:
+    """What capture refuses, and what it would take for an unknown key, is told before anything is sent."""
+    found = look(ask.service.url, key=key, project_id="1")["capture_key"]
+    assert found[0] == level
+    assert word in found[1]
+    assert not key or key not in found[1]
+
+
+@pytest.mark.parametrize("text", ['"phc_test_a"', "'phc_test_a'", "phx_test", "  \n"])
+def test_the_command_stops_at_a_bad_key(
+    ask: Asking, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    """A key file as people make it, with quotes around the key, is a stop, exit 4; `apply` refuses it too."""
+    file = tmp_path / "key"
+    file.write_text(text)
+    assert run(["preflight", "--to", ask.service.url, "--project-key-file", str(file), "--json"]) == 4
+    checks = {check["name"]: check["level"] for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["capture_key"] == "stop"
+    directory = planned(tmp_path, 3)
+    assert run(["apply", str(directory), "--to", ask.service.url, "--project-key-file", str(file)]) == 2
+    assert ask.service.count() == 0
+
+
+def test_a_key_of_no_project_is_a_stop_where_it_can_be_told(ask: Asking) -> None:
+    """The service answers 200 to a key that nobody has; only the project's own key proves one."""
+    found = look(ask.service.url, key="phc_test_nobody", project_id="1")["capture_key_project"]
+    assert found == ("stop", "the capture key is not that of project A (1)")
+
+
+def test_a_key_of_another_project_is_named(ask: Asking) -> None:
+    """The right service and the wrong project: both are named."""
+    found = look(ask.service.url, key="phc_test_b", project_id="1")["capture_key_project"]
+    assert found == ("stop", "the capture key is that of project B (2), not of project A (1)")
+
+
+def test_the_project_is_the_one_of_the_capture_key(ask: Asking) -> None:
+    """A personal key that reaches two projects, and no project named: the capture key says which."""
+    assert look(ask.service.url, key="phc_test_b")["project"] == ("ok", "B (2)")
+    level, detail = look(ask.service.url, key="phc_test_nobody")["project"]
+    assert level == "unknown"
+    assert "A (1), B (2)" in detail
+
+
+@pytest.mark.parametrize("behaviour", ["contract", "observed"])
+def test_a_missing_scope_is_named(plan: Path, behaviour: Any) -> None:
+    """What a key may not read is unknown, with the scope; the checks that it may make are made."""
+    with asking(Settings(behaviour=behaviour)) as ask:
+        ask.made(**function())
+        none = look(ask.service.url, plan, personal="phx_test_none", project_id="1")
+        functions = look(ask.service.url, plan, personal=key_with("hog_function:read"), project_id="1")
+        project = look(ask.service.url, plan, personal=key_with("project:read"), project_id="1")
+    assert none["functions"] == ("unknown", "the personal key lacks the scope hog_function:read")
+    assert none["capture_key_project"][0] == "unknown"
+    assert functions["destination"][0] == "stop"
+    assert functions["capture_key_project"][0] == "unknown"
+    assert project["capture_key_project"][0] == "ok"
+    assert project["functions"] == ("unknown", "the personal key lacks the scope hog_function:read")
+    if behaviour == "observed":
+        assert none["project"] == ("unknown", "the personal key lacks the scope project:read")
+    assert not {level for level, _ in none.values()} & {"stop"}
+
+
+@pytest.mark.parametrize("personal", ["phx_test_unknown", "phx_test_b", ""])
+def test_a_personal_key_that_opens_nothing(ask: Asking, personal: str) -> None:
+    """Refused: a stop. Of another project: unknown. None: unknown, and nothing is asked."""
+    found = look(ask.service.url, personal=personal, project_id="1")
+    expected = {"phx_test_unknown": "stop", "phx_test_b": "unknown", "": "unknown"}
+    assert found["project"][0] == expected[personal]
+    assert found["capture_key_project"][0] == "unknown"
+
+
+def test_a_project_that_is_not_there_is_a_stop(ask: Asking) -> None:
+    """A wrong id, or the other region."""
+    assert look(ask.service.url, project_id="77")["project"] == ("stop", "there is no project 77")

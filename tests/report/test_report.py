@@ -1,0 +1,484 @@
+"""Reports say what the plan says: on a terminal, to programs, and on a page that stays inert."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from pipeline.errors import UnsafePlan
+from pipeline.ledger import Course
+from pipeline.models import Dialect, Finding, Options, Reject
+from pipeline.plan.manifest import Example, MappingSeal, Plan
+from pipeline.report import terminal
+from pipeline.report.contents import Results, gather
+from pipeline.report.html import render, years
+from pipeline.report.machine import plan_object, write_report
+from pipeline.report.mask import masked
+from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.survey_view import histogram, show_survey
+from pipeline.survey import BrokenSurvey, FieldSurvey, PartSurvey, Survey, ZoneSurvey
+from pipeline.verify.reconcile import Difference
+from tests.golden.report.small_plan import (
+    GOLDEN,
+    REHEARSAL,
+    VERIFICATION,
+    golden_report,
+    part,
+    plan_directory,
+    small_plan,
+)
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e[red]{{ 7*7 }}"
+
+
+class Page(HTMLParser):
+    """The tags of a page, with the names of their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[tuple[str, tuple[str, ...]]] = set()
+        self.links: set[str] = set()
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add((tag, tuple(name for name, _ in attrs)))
+        self.links.update(value or "" for name, value in attrs if name in ("href", "src"))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def page_of(path: Path, plan: Plan, **given: object) -> str:
+    return render(gather(plan_directory(path, **given), plan))  # type: ignore[arg-type]
+
+
+def printed(show: object, *given: object, width: int = 100, **named: object) -> str:
+    """What a render function prints on a plain terminal of some width."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    show(console, *given, **named)  # type: ignore[operator]
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+# -- for programs ------------------------------------------------------------------------------------------
+
+
+def test_the_plan_object_is_the_documented_one() -> None:
+    """`plan --json` has exactly the documented members, and nothing of this machine."""
+    plan = small_plan()
+    assert json.loads(json.dumps(plan_object(plan, "work/plan"))) == {
+        "format": "backcast.plan/1",
+        "plan": "work/plan",
+        "digest": plan.digest,
+        "verdict": "not-ready",
+        "tool": "mixpanel",
+        "zone": "America/New_York",
+        "first": "2021-11-07T05:39:33Z",
+        "last": "2022-01-02T23:00:00Z",
+        "rows": {"read": 14, "mapped": 10, "skipped": 2, "rejected": 2},
+        "events": {"made": 12, "phases": {"identities": 2, "groups": 0, "events": 10, "persons": 0}},
+        "parts": [
+            {"path": "a.jsonl", "bytes": 1200, "digest": "a" * 64, "rows": 12},
+            {"path": "b.csv", "bytes": 200, "digest": "b" * 64, "rows": 2},
+        ],
+        "skips": {"duplicate_event": 1, "campaign_event": 1},
+        "rejects": {"bad_json": 1, "missing_timestamp": 1},
+        "warnings": {"unsafe_integer": 3},
+        "gates": [{"name": "max_rejects", "level": "stop", "detail": "2 of 14 rows (14.29%) cannot be sent; 0 may be"}],
+    }
+
+
+def test_the_golden_report_is_what_the_small_plan_gives() -> None:
+    """report.json of the small plan is the committed one; `make golden` writes it again."""
+    assert golden_report() == GOLDEN.read_bytes()
+
+
+def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> None:
+    """Verifying after a rehearsal leaves the rehearsal in the report; another plan starts afresh."""
+    directory = plan_directory(tmp_path)
+    write_report(directory, small_plan(), rehearsal=REHEARSAL)
+    write_report(directory, small_plan(), verification=VERIFICATION)
+    kept = json.loads(directory.report_json.read_bytes())
+    assert (kept["rehearsal"]["events"]["accepted"], kept["verification"]["proved"]) == (12, True)
+    assert (kept["rehearsed"], kept["applied"]) == (None, None)
+    write_report(directory, small_plan(blocks=3))
+    fresh = json.loads(directory.report_json.read_bytes())
+    assert (fresh["rehearsal"], fresh["verification"]) == (None, None)
+
+
+def test_damaged_cells_are_told_as_an_unsafe_plan(tmp_path: Path) -> None:
+    """A cells.jsonl that cannot be read stops the report with exit code 4."""
+    directory = plan_directory(tmp_path)
+    directory.cells.write_bytes(b'{"event": 1}\n')
+    with pytest.raises(UnsafePlan, match=r"cells\.jsonl of the plan cannot be read"):
+        gather(directory, small_plan())
+
+
+def test_months_beyond_the_top_events_are_one_line(tmp_path: Path) -> None:
+    """Of 130 event names, the 100 most frequent have their own months and the others are added up."""
+    names = {f"event {number:03d}": 200 - number for number in range(130)}
+    cells = [(name, "2021-05-01", "mapped", count) for name, count in sorted(names.items())]
+    report = gather(plan_directory(tmp_path, cells), small_plan(names=names))
+    assert len(report.months) == 101
+    assert (report.months[0].event, report.months[-1].event) == ("event 000", "")
+    assert (report.months[-1].count, sum(one.count for one in report.months)) == (
+        sum(range(71, 101)),
+        sum(names.values()),
+    )
+
+
+def test_a_year_has_its_months_in_their_places(tmp_path: Path) -> None:
+    """Counts stand under their own month, and the last line adds each month up."""
+    first, second = years(gather(plan_directory(tmp_path), small_plan()))
+    assert first.events == [("Order Placed", [0] * 10 + [4, 2], 6), ("Signup", [0] * 10 + [1, 0], 1)]
+    assert (first.sums, first.total) == ([0] * 10 + [5, 2], 7)
+    assert (second.year, second.events) == ("2022", [("Signup", [3] + [0] * 11, 3)])
+
+
+# -- masking -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        ('{"event":"A","distinct_id":7,"age":41}', '{"event":"A","distinct_id":7,"age":•••}'),
+        ('{"p":{"$insert_id":"k","tags":["a",1,null]}}', '{"p":{"$insert_id":"k","tags":["•••",•••,null]}}'),
+        ('{"a": "said \\"x\\"", "b": NaN}', '{"a": "•••", "b": NaN}'),
+        ('{"event":"A","mail":"cut off', '{"event":"A","mail":"•••"'),
+        ("plain words here", "••• ••• •••"),
+        ('{"a":"' + "x" * 9_000, '{"a":"•••"'),
+    ],
+)  # fmt: skip
+def test_a_rejected_json_row_keeps_its_names_and_ids(record: str, shown: str) -> None:
+    """Names, ids and times stay; every other value is masked, also where the row is broken."""
+    assert masked(record) == shown
+
+
+def test_a_rejected_csv_row_is_masked_by_its_header() -> None:
+    """Cells under the names of ids and times stay; a row of another length is masked whole."""
+    dialect = Dialect(delimiter=";", header=("event", "distinct_id", "mail"))
+    assert masked('A;"u;1";ada@example.com', dialect) == "A;u;1;•••"
+    assert masked("A;u;1;ada@example.com", dialect) == "•••;•••;•••;•••"
+
+
+@given(
+    st.text("abc{}[]:,\"\\ \n'", max_size=20), st.sampled_from(['{{"p": {}}}', '{{"p": [{}], "q": 1}}', '{{"p": {}'])
+)
+def test_no_value_of_a_property_shows(around: str, frame: str) -> None:
+    """A secret inside any text value of a property never shows, whatever stands around it."""
+    assert "SECRET" not in masked(frame.format(json.dumps(f"{around}SECRET{around}")))
+
+
+def test_a_long_row_is_cut() -> None:
+    """No more than 400 characters of a row are shown, and control characters only as escapes."""
+    shown = masked('{"event": "' + "\x1b" + "n" * 1_000 + '"}')
+    assert (len(shown), shown[:15], shown[-1]) == (400, '{"event": "\\x1b', "…")
+
+
+# -- for people --------------------------------------------------------------------------------------------
+
+
+def hostile_plan() -> Plan:
+    return small_plan(
+        tool=HOSTILE,
+        parts=[part("a.jsonl", (12, 9, 2, 1)), part(HOSTILE, (2, 1, 0, 1))],
+        skips={HOSTILE: 2},
+        names={HOSTILE: 10},
+        examples={"unsafe_integer": Example(HOSTILE, 5, 512, HOSTILE)},
+        gates=[Finding(HOSTILE, "stop", HOSTILE), Finding("zone", "stop", HOSTILE)],
+        mapping=MappingSeal(HOSTILE, "d" * 64, HOSTILE),
+        options=Options(as_of=0, name=HOSTILE, settings={HOSTILE: HOSTILE}),
+        notices=[(HOSTILE, HOSTILE, HOSTILE)],
+        target=HOSTILE,
+    )
+
+
+def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:
+    """Markup in names, rows, codes, options and the mapping adds no tag and no attribute to the page."""
+    rejects = [
+        Reject(HOSTILE, 3, 9, "read", "bad_json", HOSTILE, json.dumps({"event": HOSTILE, HOSTILE: 1})),
+        Reject(HOSTILE, 4, 9, "validate", "missing_timestamp", HOSTILE, HOSTILE),
+    ]
+    hostile = Page(
+        page_of(tmp_path / "h", hostile_plan(), cells=[(HOSTILE, "2021-01-01", "mapped", 10)], rejects=rejects)
+    )
+    benign = Page(page_of(tmp_path / "b", small_plan()))
+    assert hostile.tags <= benign.tags | {("strong", ()), ("span", ("class",))}
+    assert ("script" in {tag for tag, _ in hostile.tags}, hostile.links) == (False, {"cells.jsonl", "rejects.jsonl"})
+    assert "<script>alert(1)</script>" in hostile.text
+    assert not {"\x1b", "\u202e"} & set(hostile.text)
+    assert "{{ 7*7 }}" in hostile.text
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    """The page names no other host, loads nothing, and links only to files beside it."""
+    page = page_of(tmp_path, small_plan())
+    assert re.findall(r"https?:|src=|url\(|@import|<script|<link", page) == []
+    assert Page(page).links == {"cells.jsonl", "rejects.jsonl"}
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Not ready: apply refuses this plan",
+        "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 parts; 2 skipped, 2 rejected.",
+        "stop: max_rejects 2 of 14 rows (14.29%) cannot be sent; 0 may be What to do: look at them with",
+        "identities merges of two ids into one person; they cannot be undone 2",
+        "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
+        "b.csv CSV, 4 columns 200 2 1 0 1",
+        "2021 event Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec 2021",
+        "Order Placed 4 2 6",
+        "all 5 2 7",
+        "campaign_event 1",
+        'missing_timestamp 1 the row has no time, and a missing time never becomes now b.csv, row 2:',
+        "Signup,u9,,•••",
+        "unsafe_integer 3 an integer beyond 2^53",
+        "a.jsonl, row 5: 9007199254740993 is beyond 2^53",
+        "ignored_file _SUCCESS: a marker",
+        "2021-11 UTC-05:00 5 6 UTC-05:00 or UTC-04:00 agrees",
+        "but eventually, and without a guarantee",
+        "as_of 2023-11-14T22:13:20Z",
+        "settings source=web",
+        "batch_events 5,000",
+        "cells.jsonl " + "c" * 64,
+        "tool: mixpanel",
+    ],
+)  # fmt: skip
+def test_the_page_says(tmp_path: Path, said: str) -> None:
+    """The page holds what the person who signs the plan off asks for."""
+    assert said in Page(page_of(tmp_path, small_plan())).text
+
+
+def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
+    """Rehearsal, sending and verification are on the page once they were made, each with its place and its time."""
+    there, first, last = "https://eu.example", "2024-05-01T10:00:00Z", "2024-05-02T11:30:00Z"
+    results = Results(
+        msgspec.structs.replace(REHEARSAL, ended="2024-04-30T09:00:00Z"),
+        msgspec.structs.replace(VERIFICATION, at="2024-04-30T09:00:01Z"),
+        StatusResult(
+            digest="d", state="sent-with-refusals", batches=BatchCounts(4, 4, 0, 0), events=SentCounts(12, 11, 1),
+            course=Course(there, 2, first, last),
+        ),
+        VerifyResult(
+            cells=CellCounts(match=4), events=FoundCounts(11, 11, others=5, copies=3), proved=True, to=there,
+            at="2024-05-03T08:00:00Z",
+        ),
+    )  # fmt: skip
+    text = Page(render(gather(plan_directory(tmp_path), small_plan(), results, "sent-with-refusals"))).text
+    rehearsal, _, rest = text.partition(" Sending ")
+    sending, _, verification = rest.partition(" Verification ")
+    assert "Rehearsed against the embedded local service at 2024-04-30T09:00:00Z" in rehearsal
+    assert "Balanced: 12 events made, 12 accepted, 0 refused, 0 in doubt" in rehearsal
+    assert "Proved: every event was found once." in rehearsal
+    assert f"Applied to {there} in 2 runs, the first begun at {first}, the last one ended at {last}" in sending
+    assert "State: sent, 1 refused" in rehearsal
+    assert "All sent, some refused (backcast rejects)" in sending
+    assert "11 events accepted, 1 refused" in sending
+    assert f"What landed at {there} was compared with the ledger at 2024-05-03T08:00:00Z." in verification
+    assert "3 more copies were accepted, equal to another in uuid" in verification
+    assert "5 events are there that this plan did not send." in verification
+
+
+def test_a_verification_tells_copies_from_duplicates() -> None:
+    """A copy that collapses stands in no row of differences, and is told in words; a duplicate does."""
+    result = VerifyResult(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
+    lines = printed(terminal.show_verification, result).splitlines()
+    assert ["duplicated", "0", "0"] in [line.split() for line in lines]
+    assert any(line.startswith("7 more copies were accepted, equal to another in uuid") for line in lines)
+    wrong = FoundCounts(9, 9, extra=2, duplicated=2)
+    result = VerifyResult(cells=CellCounts(match=2, duplicated=1), events=wrong, proved=False)
+    lines = printed(terminal.show_verification, result).splitlines()
+    assert {("extra", "0", "0"), ("duplicated", "1", "2")} <= {tuple(line.split()) for line in lines}
+    assert not any("copies" in line for line in lines)
+
+
+def test_a_dry_run_says_what_it_would_do() -> None:
+    """Packed, left to send and settled before; nothing is called sent, accepted or balanced."""
+    result = msgspec.structs.replace(
+        REHEARSAL, dry_run=True, events=SentCounts(12, already_settled=5, would_send=7), batches=BatchCounts(made=3)
+    )
+    shown = printed(terminal.show_apply, result)
+    assert {("would", "send", "7"), ("already", "settled", "5")} <= {tuple(one.split()) for one in shown.splitlines()}
+    assert "3 batches packed, 0 sent" in shown
+    assert "Nothing was sent. The same command without --dry-run would send 7 events in 3 batches." in shown
+    assert "accepted" not in shown
+    assert "Balanced" not in shown
+    result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
+    assert printed(terminal.show_apply, result).splitlines()[-1] == "Nothing is left to send."
+
+
+def test_values_of_rows_are_masked_on_the_page(tmp_path: Path) -> None:
+    """An address that a rejected row holds is nowhere on the page or in report.json."""
+    directory = plan_directory(tmp_path)
+    write_report(directory, small_plan())
+    assert "ada@example.com" in directory.rejects.read_text()
+    assert "ada@example.com" not in directory.report_html.read_text() + directory.report_json.read_text()
+
+
+def test_the_same_report_gives_the_same_page(tmp_path: Path) -> None:
+    """Rendering twice, from two folders of one name, gives one page."""
+    first, second = (page_of(tmp_path / name / "plan", small_plan()) for name in ("a", "b"))
+    assert first == second
+
+
+def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
+    """A plan of nothing renders, and says so."""
+    plan = small_plan(
+        parts=[], skips={}, rejects={}, warnings={}, examples={}, names={}, gates=[], zone_evidence=[], first=None,
+        last=None, events=msgspec.structs.replace(small_plan().events, made=0, phases={}), notices=[],
+        verdict="ready", options=Options(as_of=0),
+    )  # fmt: skip
+    text = Page(page_of(tmp_path, plan, cells=[], rejects=[])).text
+    assert "No events." in text
+    assert "no receive times" in text
+
+
+# -- on a terminal -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_ends_in_its_sentence() -> None:
+    """The last line of a plan on the terminal is its one counted line."""
+    plan = small_plan()
+    assert printed(terminal.show_plan, plan).splitlines()[-1] == plan.sentence
+
+
+def test_gates_say_what_to_do() -> None:
+    """A gate stands on the terminal with its level and the way out."""
+    shown = printed(terminal.show_plan, small_plan(), width=200)
+    assert "STOP max_rejects: 2 of 14 rows (14.29%) cannot be sent; 0 may be\n  What to do: look at them" in shown
+
+
+def test_warnings_have_a_count_and_a_place() -> None:
+    """A warning stands with its count, one example and where it is."""
+    line = next(one for one in printed(terminal.show_plan, small_plan(), width=220).splitlines() if "unsafe_" in one)
+    assert re.split(r"\s{2,}", line.strip()) == [
+        "unsafe_integer",
+        "3",
+        "an integer beyond 2^53 is sent exactly; readers that use doubles round it",
+        "a.jsonl, row 5: 9007199254740993 is beyond 2^53",
+    ]
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
+    """Markup of names is printed as it stands, and escape sequences as escapes, on any width."""
+    shown = printed(terminal.show_plan, hostile_plan(), width=width)
+    assert ("\x1b" in shown, "\u202e" in shown) == (False, False)
+    assert "[red]" in re.sub(r"\s", "", shown)
+
+
+def test_a_narrow_terminal_loses_no_number() -> None:
+    """On 40 columns every count of every part is still whole."""
+    plan = small_plan(parts=[part("a-rather-long-name-of-a-part.jsonl", (1_234_567, 1_234_565, 1, 1))])
+    assert {"1,234,567", "1,234,565"} <= set(printed(terminal.show_plan, plan, width=40).split())
+
+
+def test_many_parts_are_summed_up() -> None:
+    """Beyond twenty parts a line counts the others, with their rows."""
+    plan = small_plan(parts=[part(f"{number:02d}.jsonl", (10, 10, 0, 0)) for number in range(25)])
+    line = next(one for one in printed(terminal.show_plan, plan).splitlines() if "more parts" in one)
+    assert line.split() == ["5", "more", "parts", "50", "50", "0", "0"]
+
+
+def test_a_verification_says_whether_it_is_proved() -> None:
+    """Missing events are counted and the way to mend them named; a proof is said in words."""
+    difference = Difference("missing", "the-uuid", 1, [(HOSTILE, "u1", "2021-01-01T00:00:00Z")])
+    result = VerifyResult(
+        cells=CellCounts(match=3, missing=1), events=FoundCounts(9, 7, 2, 0), proved=False, differences=[difference]
+    )
+    shown = printed(terminal.show_verification, result)
+    assert ("the-uuid" in shown, "\x1b" in shown) == (True, False)
+    assert shown.splitlines()[-1] == "Not proved: 2 events are missing."
+    assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
+    assert "Proved: every event" in printed(terminal.show_verification, VERIFICATION)
+
+
+def test_a_status_says_what_is_in_doubt() -> None:
+    """The state comes first, and events in doubt are told with what becomes of them."""
+    result = StatusResult(
+        digest="d",
+        state="stopped",
+        batches=BatchCounts(3, 2, 0, 0),
+        events=SentCounts(made=6, accepted=4, in_doubt=2, unsent=3),
+    )
+    lines = printed(terminal.show_status, result).splitlines()
+    assert lines[0] == "State: stopped (resumable)"
+    assert ["unsent", "3"] in [line.split() for line in lines]
+    assert lines[-1] == "2 events are in doubt: apply sends them again with the same uuids."
+
+
+def test_a_run_says_whether_it_is_balanced() -> None:
+    """A run with events in doubt is not finished, and says so with numbers."""
+    events = SentCounts(made=11, accepted=10, in_doubt=1, unsent=1)
+    shown = printed(terminal.show_apply, msgspec.structs.replace(REHEARSAL, balanced=False, events=events))
+    assert "Not finished: 1 event in doubt, 1 unsent." in shown
+    assert "Balanced: every planned event is accounted for." in printed(terminal.show_apply, REHEARSAL)
+
+
+def test_rejects_are_listed_and_the_rest_counted() -> None:
+    """So many rows are listed with place and text; those beyond are counted."""
+    rejects = [Reject("a.jsonl", row, row * 10, "read", "bad_json", "why", "{oops") for row in range(1, 8)]
+    shown = printed(terminal.show_rejects, iter(rejects), most=3, width=120)
+    assert shown.count("bad_json") == 3
+    assert "a.jsonl, row 3, byte 30" in shown
+    assert "4 more rows" in shown.splitlines()[-1]
+    assert printed(terminal.show_rejects, []) == "No row was rejected, and no event was refused.\n"
+
+
+# -- a survey ----------------------------------------------------------------------------------------------
+
+
+def test_the_histogram_has_a_line_an_hour() -> None:
+    """24 lines; the fullest hour is 40 characters long, an hour with one row is still seen, an empty one is not."""
+    lines = histogram([0, 1, *[0] * 21, 4_000])
+    assert len(lines) == 24
+    assert (lines[0], lines[1], lines[23]) == ("00     0", "01     1 ▏", "23 4,000 " + "█" * 40)
+
+
+def test_a_survey_shows_hostile_text_as_text() -> None:
+    """A survey with hostile names and values prints them inert, and ends in its counted line."""
+    found = Survey(
+        tool="", candidates={"mixpanel": 1, "segment": 1}, rows=3, sampled=True,
+        parts=[PartSurvey(HOSTILE, "jsonl", "JSON lines", (), 9, 3, False)],
+        fields=[FieldSurvey(HOSTILE, {"text": 3}, 3, 0.0, [HOSTILE], "event")], fields_left_out=0,
+        events={HOSTILE: 3}, events_left_out=0, time_field=HOSTILE, time_unit="s", first="2021-01-01T00:00:00",
+        last="2021-01-01T00:00:00", hours=(3, *[0] * 23), months={"2021-01": 3}, unread_times=0,
+        zone=ZoneSurvey("r", [], [], "Too few rows."), broken={"bad_json": BrokenSurvey(1, HOSTILE, 2, HOSTILE)},
+        warnings={}, notices=[(HOSTILE, HOSTILE, HOSTILE)],
+    )  # fmt: skip
+    shown = printed(show_survey, found)
+    assert ("\x1b" in shown, "[red]" in re.sub(r"\s", "", shown)) == (False, True)
+    assert "looks like mixpanel or segment" in shown
+    assert shown.splitlines()[-1] == found.sentence[-len(shown.splitlines()[-1]) :]
+
+
+def test_a_survey_folds_examples_before_names() -> None:
+    """On 80 columns a field's name stays whole, and the hours say what they are."""
+    name = "properties.$initial_referrer_dom"
+    found = Survey(
+        tool="mixpanel", candidates={"mixpanel": 1}, rows=3, sampled=True,
+        parts=[PartSurvey("a.jsonl", "jsonl", "JSON lines", (), 9, 3, False)],
+        fields=[FieldSurvey(name, {"text": 3, "integer in text": 12}, 3, 0.0, ["x" * 40] * 3, "")],
+        fields_left_out=0, events={"a": 3}, events_left_out=0, time_field="at", time_unit="s",
+        first="2021-01-01T00:00:00", last="2021-01-01T00:00:00", hours=(3, *[0] * 23), months={"2021-01": 3},
+        unread_times=0, zone=ZoneSurvey("r", [], [], "Too few rows."), broken={}, warnings={}, notices=[],
+    )  # fmt: skip
+    shown = printed(show_survey, found, width=80)
+    assert name in shown
+    assert shown.splitlines()[shown.splitlines().index("00 3 " + "█" * 40) - 1].strip() == "hour of day, rows"

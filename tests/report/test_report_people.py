@@ -1,0 +1,449 @@
+"""Who is who, for the person who signs a plan off: every merge with its row, nothing hostile, no value of anybody."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import pipeline
+from pipeline.api import PlanRequest, plan_export
+from pipeline.errors import UnsafePlan
+from pipeline.identity.decisions import SCHEMA
+from pipeline.identity.rules import Decision, Reason
+from pipeline.plan.directory import Directory
+from pipeline.plan.manifest import Plan
+from pipeline.report import terminal
+from pipeline.report.contents import Results, gather
+from pipeline.report.html import render
+from pipeline.report.machine import write_report
+from pipeline.report.pairs import some_pairs
+from pipeline.report.results import SentCounts
+from pipeline.report.wording import DECISIONS, REASONS
+from pipeline.text import printable
+from tests.golden.report.small_plan import REHEARSAL, plan_directory, small_plan
+
+pytestmark = pytest.mark.slow
+
+AS_OF = 1_767_225_600_000_000
+"""2026-01-01: the instant of every plan here."""
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e[red]{{ 7*7 }}"
+SHOWN = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\\x1b[31m\\u202e[red]{{ 7*7 }}"
+LONG = "d" * 200
+TYPES = ("company", "project", "team", "office", "region", "planet")
+
+
+def call(kind: str, user: str | None = None, anonymous: str | None = None, **members: Any) -> dict[str, Any]:
+    """A Segment call without its place in time."""
+    ids = {name: one for name, one in (("userId", user), ("anonymousId", anonymous)) if one is not None}
+    return {"type": kind, **({"event": "Seen"} if kind == "track" else {}), **ids, **members}
+
+
+def track(user: str | None = None, anonymous: str | None = None, **members: Any) -> dict[str, Any]:
+    return call("track", user, anonymous, **members)
+
+
+SHARED = [track(None, "tablet"), track("ann", "tablet"), track("bob", "tablet"), track("bob", "tablet")]
+CHAIN = [call("alias", "c", previousId="b"), call("alias", "b", previousId="a"), track(None, "a"), track(None, "b")]
+JUNK = [track(None, "d-9"), track("null", "d-9")]
+GROUPS = [
+    call("group", "ann", groupId=f"key of {one}", traits={"groupType": one, "name": f"hush, {one}"}) for one in TYPES
+] + [call("group", "ann", groupId="key of company", traits={"groupType": "company"}),
+     call("group", "ann", groupId="null", traits={"groupType": "company"})]  # fmt: skip
+STRANGERS = [
+    track(None, HOSTILE),
+    call("identify", "the user", HOSTILE, traits={"email": "secret@mail.example", HOSTILE: "hush, property"}),
+    track(None, LONG),
+    track("someone", LONG),
+]
+EVERYTHING = [*SHARED, *CHAIN, *JUNK, *GROUPS, *STRANGERS]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A plan that was made, and what people and programs read of it."""
+
+    plan: Plan
+    directory: Directory
+    page: str
+    machine: dict[str, Any]
+
+    @property
+    def people(self) -> dict[str, Any]:
+        found = self.machine["people"]
+        assert isinstance(found, dict)
+        return found
+
+    def terminal(self, width: int = 200) -> str:
+        console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+        terminal.show_plan(console, self.plan, directory="plan")
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    def lines(self) -> list[list[str]]:
+        """The lines on the terminal, each cut into its cells."""
+        return [re.split(r"\s{2,}", line.strip()) for line in self.terminal().splitlines()]
+
+    def rows(self, heading: str) -> list[list[str]]:
+        """The rows of the table under a heading of the page, its own headings left out."""
+        return Page(self.page).tables[heading][1:]
+
+    def text(self, heading: str) -> str:
+        """What the page says under a heading, tables left out."""
+        return " ".join(Page(self.page).texts[heading].split())
+
+
+class Page(HTMLParser):
+    """Tables and other texts of a page by the heading they stand under, and its tags with their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.heading = self.within = ""
+        self.tables: dict[str, list[list[str]]] = {}
+        self.texts: dict[str, str] = {}
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+        if tag in ("h1", "h2", "h3"):
+            self.within, self.heading = tag, ""
+        elif tag == "tr":
+            self.tables.setdefault(self.heading, []).append([])
+        elif tag in ("td", "th"):
+            self.within = tag
+            self.tables[self.heading][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self.within:
+            self.within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.within in ("h1", "h2", "h3"):
+            self.heading += data
+        elif self.within:
+            cell = self.tables[self.heading][-1]
+            cell[-1] = " ".join(f"{cell[-1]}{data}".split(" ")).strip("\n")
+        else:
+            self.texts[self.heading] = self.texts.get(self.heading, "") + data
+
+
+def planned(folder: Path, calls: list[dict[str, Any]], **asked: Any) -> Seen:
+    """A plan of Segment calls, a second apart in their order, and its report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = (
+        {**one, "messageId": f"m-{at}", "timestamp": f"2023-04-20T{at // 60:02d}:{at % 60:02d}:00Z"}
+        for at, one in zip(count(), calls, strict=False)
+    )
+    export = folder / "calls.jsonl"
+    export.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    request = PlanRequest([str(export)], folder / "plan", mapping="segment", workers=0, as_of=AS_OF, **asked)
+    plan = plan_export(request)
+    directory = Directory(request.directory)
+    write_report(directory, plan)
+    return Seen(plan, directory, directory.report_html.read_text(), json.loads(directory.report_json.read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    return planned(tmp_path_factory.mktemp("everything"), EVERYTHING)
+
+
+# -- identities --------------------------------------------------------------------------------------------
+
+
+def test_the_number_to_approve_is_the_same_everywhere(everything: Seen) -> None:
+    """Page, terminal and report.json name the number that apply asks for: the merges of the plan."""
+    merges = everything.plan.events.phases["identities"]
+    assert merges == 5
+    assert everything.people["approve_merges"] == merges
+    assert f"--approve-merges {merges}" in everything.text("Identities")
+    assert f"--approve-merges {merges}." in everything.terminal()
+
+
+def test_decisions_stand_with_their_reason_and_count_merges_first(everything: Seen) -> None:
+    """What became of pairs is told in words, and the numbers add up to all pairs."""
+    rows = everything.rows("Identities")
+    assert rows == [
+        ["merged", "3", "a record of the tool says that they are one person"],
+        ["merged", "1", "rows bear both ids"],
+        ["merged with the first user", "1", "the id has several users (a shared device), and this one came first"],
+        ["not merged: conflict", "1", "the id belongs to another user, who came first"],
+        ["not merged: refused", "1", "one of the ids is a placeholder such as null or anonymous"],
+    ]
+    assert all(row in everything.lines() for row in rows)
+    assert sum(int(row[1]) for row in rows) == everything.people["identities"]["pairs"] == 7
+
+
+def test_a_shared_device_is_shown_with_its_users(everything: Seen) -> None:
+    """The device stands in the table of ids of several users with its rows."""
+    assert everything.rows("Ids of several users (shared devices)") == [["tablet", "2", "3"]]
+    assert ["tablet", "2", "3"] in everything.lines()
+
+
+def test_a_chain_is_shown_as_one_person(everything: Seen) -> None:
+    """Of a, b and c one id is kept, and the others stand beside it."""
+    assert everything.rows("Largest persons") == [["c", "3", "a, b"]]
+    assert ["c", "3", "a, b"] in everything.lines()
+    assert "and 3 more persons of several ids" in everything.text("Largest persons")
+
+
+def test_a_pair_is_shown_with_the_row_that_states_it(everything: Seen) -> None:
+    """Each merge, conflict and refusal can be looked up in the export."""
+    rows = {tuple(row[:2]): row[2:] for row in everything.rows("What is merged because of which row")}
+    assert rows["tablet", "ann"] == [
+        "merged with the first user", "first_user", "1", "calls.jsonl:2", "2023-04-20T00:01:00Z",
+    ]  # fmt: skip
+    assert rows["tablet", "bob"][:4] == ["not merged: conflict", "other_user", "2", "calls.jsonl:3"]
+    assert rows["d-9", "null"][:2] == ["not merged: refused", "junk_id"]
+    decisions = [one["decision"] for one in everything.people["some_pairs"]]
+    assert decisions == ["merge"] * 4 + ["first_user", "conflict", "refused"]
+    shown = {(one["anonymous_id"], one["user_id"]): one for one in everything.people["some_pairs"]}
+    assert shown["tablet", "bob"] == {
+        "decision": "conflict", "reason": "other_user", "anonymous_id": "tablet", "user_id": "bob", "events": 2,
+        "where": "calls.jsonl:3", "first_seen": "2023-04-20T00:02:00Z", "last_seen": "2023-04-20T00:03:00Z",
+    }  # fmt: skip
+
+
+def test_many_pairs_are_a_bounded_sample(tmp_path: Path) -> None:
+    """Of 25 pairs of one reason ten are shown, those of most rows first, and the page counts the others."""
+    calls = [one for device in range(25) for one in (track(None, f"d-{device}"), track(f"u-{device}", f"d-{device}"))]
+    seen = planned(tmp_path, [*calls, track("u-24", "d-24")])
+    rows = seen.rows("What is merged because of which row")
+    assert (len(rows), rows[0][:2]) == (10, ["d-24", "u-24"])
+    assert "and 15 more in identities.parquet" in seen.text("What is merged because of which row")
+
+
+def test_tables_of_ids_are_bounded(tmp_path: Path) -> None:
+    """Of 30 shared devices the page lists 20 and the terminal 5, and both say that there are more."""
+    calls = [track(who, f"d-{one:02d}") for one in range(30) for who in (None, f"a-{one}", f"b-{one}")]
+    seen = planned(tmp_path, calls)
+    assert len(seen.rows("Ids of several users (shared devices)")) == 20
+    assert "The 20 with most; all pairs are in" in seen.text("Ids of several users (shared devices)")
+    assert sum(line[0].startswith("d-") for line in seen.lines()) == 5
+    assert "and 15 more in the report" in seen.terminal()
+
+
+def test_every_decision_and_reason_has_words() -> None:
+    """No pair is ever shown with a bare code."""
+    assert set(DECISIONS) == {one.name.lower() for one in Decision}
+    assert set(REASONS) == {one.name.lower() for one in Reason}
+
+
+KINDS = st.tuples(st.sampled_from(["merge", "refused"]), st.sampled_from(["stated", "junk_id", "long_id"]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(KINDS, st.integers(1, 4)), max_size=30), st.integers(1, 7), st.integers(1, 4)
+)  # fmt: skip
+def test_a_sample_holds_of_each_reason_the_pairs_of_most_rows(
+    pairs: list[tuple[tuple[str, str], int]], at_once: int, most: int
+) -> None:
+    """However the table is cut into groups of rows, the sample is what sorting the whole table gives."""
+    rows = [
+        {"anonymous_id": f"d-{place}", "user_id": "u", "first_seen": None, "last_seen": None, "events": events,
+         "where": f"a:{place}", "decision": kind[0], "reason": kind[1]}
+        for place, (kind, events) in enumerate(pairs)
+    ]  # fmt: skip
+    with written(rows, at_once) as path:
+        found = [one.anonymous_id for one in some_pairs(path, most)]
+    expected = []
+    for kind in sorted({kind for kind, _ in pairs}):
+        places = [place for place, one in enumerate(pairs) if one[0] == kind]
+        expected += sorted(places, key=lambda place: (-pairs[place][1], place))[:most]
+    assert found == [f"d-{place}" for place in expected]
+
+
+@contextmanager
+def written(rows: list[dict[str, Any]], at_once: int) -> Iterator[Path]:
+    """A table of pairs in a file, in groups of so many rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "identities.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path, row_group_size=at_once)
+        yield path
+
+
+@pytest.mark.parametrize("damage", ["cut", "other columns"])
+def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path, damage: str) -> None:
+    """An identities.parquet that cannot be read stops the report with exit code 4."""
+    seen = planned(tmp_path, SHARED)
+    if damage == "cut":
+        seen.directory.pairs.write_bytes(seen.directory.pairs.read_bytes()[:-9])
+    else:
+        table = pq.read_table(seen.directory.pairs)
+        other = SCHEMA.set(4, pa.field("events", pa.string()))
+        pq.write_table(table.cast(other), seen.directory.pairs)
+    with pytest.raises(UnsafePlan, match=r"identities\.parquet of the plan cannot be read"):
+        gather(seen.directory, seen.plan)
+
+
+# -- groups ------------------------------------------------------------------------------------------------
+
+
+def test_six_group_types_stand_in_their_order_and_the_sixth_has_no_place(everything: Seen) -> None:
+    """The order is that of the numbers at the service: by rows, then by name."""
+    names = ["company", "office", "planet", "project", "region", "team"]
+    places = [*(f"number {one}" for one in range(1, 6)), "no place: the service keeps 5 types"]
+    rows = everything.rows("Groups")
+    assert [[row[0], row[2]] for row in rows] == [[*both] for both in zip(names, places, strict=True)]
+    assert all(row in everything.lines() for row in rows)
+    assert not everything.plan.ready
+
+
+def test_a_choice_of_group_types_shows_what_it_leaves_out(tmp_path: Path) -> None:
+    """Chosen types stand first, in the order chosen; groups of the others are counted with the reason."""
+    seen = planned(tmp_path, EVERYTHING, group_types=("team", "company"))
+    assert [[row[0], row[2]] for row in seen.rows("Groups")][:3] == [
+        ["team", "number 1"],
+        ["company", "number 2"],
+        ["office", "left out"],
+    ]
+    left = {row[0]: row[1] for row in seen.rows("Groups left out")}
+    assert left == {"junk_group": "1", "other_type": "4"}
+    assert seen.text("Groups").startswith("2 groups to send, with 4 properties")
+
+
+# -- persons -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("fill-only", "written as $set_once, so that what a live profile says stays as it is"),
+        ("overwrite", "what a live profile says is overwritten, however old the history is"),
+        (
+            "prefix=\u202eold_",
+            "written as $set under names that begin with \\u202eold_, beside what a live profile says",
+        ),
+    ],
+)
+def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) -> None:
+    """Whoever signs reads what happens to live profiles, and how many are touched."""
+    seen = planned(tmp_path, STRANGERS, profile_policy=policy)
+    for said in (seen.text("Persons"), " ".join(seen.terminal().split())):
+        assert "1 person and 2 properties of theirs are touched" in said
+        assert f"{printable(policy)}: " in said
+        assert words in said
+
+
+def test_names_of_properties_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
+    """Of 250 names 20 are on the page and 10 on the terminal; the sums hold those that the plan does not name, too."""
+    traits = {f"p-{one:03d}": "hush" for one in range(250)}
+    seen = planned(tmp_path, [call("identify", "u", traits=traits)])
+    assert seen.rows("Persons")[19:] == [["p-019", "1"], ["and more than 180 more", "230"]]
+    assert ["and more than 190 more", "240"] in seen.lines()
+
+
+def test_a_plan_without_profiles_says_so(tmp_path: Path) -> None:
+    """With --person-properties none, the merges are told as ever and no profile is."""
+    seen = planned(tmp_path, STRANGERS, person_properties="none")
+    assert seen.text("Persons").startswith("No profiles are sent (person properties: none)")
+    assert "Persons" not in Page(seen.page).tables
+
+
+@pytest.mark.parametrize(
+    ("switch", "words"),
+    [
+        (
+            "all",
+            "With --persons identified, those without identity would get none; but merges and groups need profiles",
+        ),
+        ("identified", "ids without identity make no profile. The service then takes no properties of persons and no"),
+    ],
+)
+def test_the_switch_for_anonymous_events_is_shown_with_its_counts(tmp_path: Path, switch: str, words: str) -> None:
+    """Events and ids with and without identity are counted, and the page warns of what needs a profile."""
+    seen = planned(tmp_path, [*SHARED, track(None, "nobody"), track(None, "nobody")], persons=switch)
+    for said in (seen.text("With and without identity"), " ".join(seen.terminal().split())):
+        assert "4 events of 3 ids with identity, 2 events of 1 id without (copies included)." in said
+        assert words in said
+        assert "merges and groups need profiles" in said
+
+
+def test_what_the_service_copies_to_persons_by_itself_is_counted(tmp_path: Path) -> None:
+    """Of the events looked at, so many have a property that the service promotes."""
+    seen = planned(tmp_path, [track("u", context={"os": {"name": "iOS"}})])
+    heading = "Properties that the service copies by itself"
+    assert "Of 1 event looked at" in seen.text(heading)
+    assert ["$os", "1"] in seen.rows(heading)
+    assert ["$os", "1"] in seen.lines()
+
+
+# -- strangers' texts, values, nothing at all --------------------------------------------------------------
+
+
+def test_hostile_ids_and_names_stay_text(everything: Seen) -> None:
+    """Markup, escape sequences and turned text of an id are shown as text, whole ids of 200 characters too."""
+    page = Page(everything.page)
+    assert not page.tags & {"script", "img"}
+    assert not {name for name in page.attributes if name.startswith("on")}
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\u202e]", everything.page)
+    ids = [row[0] for row in everything.rows("What is merged because of which row")]
+    assert {SHOWN, LONG} <= set(ids)
+    assert [SHOWN, "1"] in everything.rows("Persons")
+    assert not re.search("[\x1b\u202e]", everything.terminal(60))
+    assert "[red]" in everything.terminal()
+
+
+def test_an_id_that_the_service_would_cut_is_cut_on_the_page(tmp_path: Path) -> None:
+    """An id of 5,000 characters takes 200 of the page; report.json has it whole."""
+    seen = planned(tmp_path, [track("u", "d" * 5_000)])
+    rows = seen.rows("What is merged because of which row")
+    assert [row[:4] for row in rows] == [["d" * 199 + "…", "u", "not merged: refused", "long_id"]]
+    assert [one["anonymous_id"] for one in seen.people["some_pairs"]] == ["d" * 5_000]
+
+
+def test_no_value_of_a_person_or_group_is_shown(everything: Seen) -> None:
+    """Names of properties are on the review pages, their values and the keys of groups are not."""
+    sent = everything.directory.persons.read_text() + everything.directory.groups.read_text()
+    shown = everything.page + everything.directory.report_json.read_text() + everything.terminal()
+    for value in ("secret@mail.example", "hush, property", "hush, team", "key of team"):
+        assert value in sent
+        assert value not in shown
+    assert ["email", "1"] in everything.rows("Persons")
+
+
+def test_a_plan_with_nothing_of_people_says_so_in_one_line(tmp_path: Path) -> None:
+    """No heading of identities, groups or persons, and no empty table."""
+    seen = planned(tmp_path, [track("u")])
+    said = "No merges, no groups, no profiles to send."
+    assert seen.text("People and groups").startswith(said)
+    assert not {"Identities", "Groups", "Persons", "People and groups"} & Page(seen.page).tables.keys()
+    assert sum(line[0].startswith(said) for line in seen.lines()) == 1
+    assert "pairs of ids" not in seen.terminal()
+
+
+def test_the_plan_of_a_library_has_the_same_pages(tmp_path: Path) -> None:
+    """`pipeline.plan_export` writes the review pages, too."""
+    seen = planned(tmp_path, SHARED)
+    pipeline.plan_export(tmp_path / "calls.jsonl", tmp_path / "again" / "plan", mapping="segment", workers=0)
+    again = json.loads((tmp_path / "again" / "plan" / "report.json").read_bytes())
+    assert again["people"] == seen.people
+
+
+def test_a_rehearsal_is_counted_phase_by_phase(tmp_path: Path) -> None:
+    """The page shows what became of merges, groups, events and profiles on their own."""
+    phases = {"identities": SentCounts(2, 2), "events": SentCounts(10, 7, 1, 2, 0, 3)}
+    report = gather(plan_directory(tmp_path), small_plan(), Results(msgspec.structs.replace(REHEARSAL, phases=phases)))
+    assert Page(render(report)).tables["Rehearsal"][1:] == [
+        ["identities", "2", "0", "0", "0", "0"],
+        ["events", "7", "1", "2", "0", "3"],
+    ]

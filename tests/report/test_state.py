@@ -1,0 +1,273 @@
+"""The state of a plan is one word, the same wherever it stands; what was refused is named, located and listed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.delivery.apply import Pace
+from pipeline.local_service import LocalService
+from pipeline.report.spreadsheet import FORMULA, guarded
+from tests.support.deliveries import AT_ONCE, Reply, add, export, passed_on, planned, row, run, serving, uuid
+from tests.support.jobs import KEYS, PERSONAL_KEY, days, write_job
+from tests.support.phased_plans import planned_in_phases
+
+WORDS = {"not-ready": "not ready", "stopped": "stopped (resumable)", "sent-with-refusals": "sent, 1 refused"}
+
+
+def state_of(call: Any, directory: Path) -> str:
+    """The state that status, its --json, report.json and the page agree on."""
+    said = call("status", directory, "--json").json["state"]
+    report = json.loads((directory / "report.json").read_bytes())
+    words = WORDS.get(said, said)
+    assert call("status", directory).out.splitlines()[0] == f"State: {words}"
+    assert report["state"] == said
+    assert f">{words}</strong>" in (directory / "report.html").read_text()
+    if report["applied"]:
+        assert report["applied"]["state"] == said
+    return str(said)
+
+
+def refusing(number: int, *, text: bytes = b"no distinct_id", url: str = "") -> Any:
+    """Answers 400 to whatever holds one row, and passes the rest on."""
+
+    def answer(asked: Any) -> Reply:
+        if uuid(number) in str(asked.events):
+            return Reply(400, text)
+        return passed_on(url, asked.body) if url else Reply()
+
+    return answer
+
+
+def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ready, rehearsed, sending, stopped, sent, verified, differs; apply and verify print the same word."""
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
+    directory = planned(tmp_path, 20, files=1)
+    assert state_of(call, directory) == "ready"
+    said = call("rehearse", directory, "--workers", "0")
+    assert (said.out.splitlines()[-1], state_of(call, directory)) == ("State: rehearsed", "rehearsed")
+    during = []
+    with LocalService(keys=KEYS) as service:
+
+        def answer(asked: Any) -> Reply:
+            if asked.number == 1:
+                during.append(call("status", directory, "--json").json["state"])
+                return Reply(401)
+            return passed_on(service.url, asked.body)
+
+        with serving(answer) as server:
+            words = ["--to", server.url, "--workers", "0"]
+            said = call("apply", directory, *words, "--api", service.url, "--max-concurrency", "1")
+            assert (said.code, state_of(call, directory), during) == (5, "stopped", ["sending"])
+            assert "State: stopped (resumable)" in said.out
+            said = call("apply", directory, *words, "--api", service.url, "--json")
+            assert (said.json["state"], state_of(call, directory)) == ("sent", "sent")
+            said = call("apply", directory, *words, "--dry-run")
+            assert said.out.splitlines()[-1] == "State: sent"
+        verify = ["verify", directory, "--to", service.url, "--workers", "0"]
+        assert call(*verify).out.splitlines()[-1] == "State: verified"
+        assert state_of(call, directory) == "verified"
+        service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
+        said = call(*verify, "--json")
+        assert (said.code, said.json["state"], state_of(call, directory)) == (7, "differs", "differs")
+
+
+def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_path: Path) -> None:
+    """A rehearsal does not make it fit to be sent."""
+    source = export(tmp_path / "export", 5, files=1)
+    add(source / "part-0.jsonl", b"{broken\n")
+    columns = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
+    sets = [word for name in columns for word in ("--set", f"{name}={name}")]
+    assert call("plan", source, "-m", "generic", *sets, "-o", tmp_path / "plan", "--workers", "0").code == 4
+    assert state_of(call, tmp_path / "plan") == "not-ready"
+    assert call("rehearse", tmp_path / "plan", "--workers", "0").code == 0
+    assert state_of(call, tmp_path / "plan") == "not-ready"
+
+
+def test_a_verification_of_a_half_does_not_speak_for_the_whole(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half sent and found is stopped, half sent and lost differs; what is sent after that was not looked at yet."""
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
+    directory = planned(tmp_path, 20, files=1)
+    with LocalService(keys=KEYS) as service:
+        answers = iter([Reply(), Reply(401)])
+
+        def answer(asked: Any) -> Reply:
+            said = next(answers, Reply())
+            return passed_on(service.url, asked.body) if said.status == 200 else said
+
+        with serving(answer) as server:
+            run(directory, server.url, pace=Pace(1, AT_ONCE))
+            call("verify", directory, "--to", service.url, "--workers", "0")
+            assert state_of(call, directory) == "stopped"
+            service.store._writer.execute("delete from accepted")
+            assert call("verify", directory, "--to", service.url, "--workers", "0").code == 7
+            assert state_of(call, directory) == "differs"
+            words = ["--to", server.url, "--api", service.url, "--workers", "0"]
+            assert call("apply", directory, *words).code == 0
+            assert state_of(call, directory) == "sent"
+
+
+def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(call: Any, tmp_path: Path) -> None:
+    """Exit 5 with the service's text; nothing is called balanced, in --json neither is the cause missing."""
+    directory = planned(tmp_path, 20, files=1)
+    with serving(refusing(7)) as server:
+        words = ["apply", directory, "--to", server.url, "--workers", "0"]
+        said = call(*words)
+        again = call(*words, "--json")
+    assert (said.code, again.code, again.json["state"]) == (5, 5, "sent-with-refusals")
+    assert said.out.splitlines()[-2:] == [
+        "Every planned event is accounted for, but 1 event was refused and did not land.",
+        "State: sent, 1 refused",
+    ]
+    for printed in (said, again):
+        assert printed.two_lines == (
+            "Error: the service refused 1 event; the first: 400 no distinct_id",
+            f"Try: list them, with their rows: backcast rejects {directory}",
+        )
+    assert state_of(call, directory) == "sent-with-refusals"
+
+
+def test_what_was_refused_stays_the_state_when_the_rest_was_found(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verified would say that all is there."""
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
+    directory = planned(tmp_path, 20, files=1)
+    with LocalService(keys=KEYS) as service:
+        with serving(refusing(7, url=service.url)) as server:
+            run(directory, server.url)
+        said = call("verify", directory, "--to", service.url, "--workers", "0")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "State: sent, 1 refused")
+    assert state_of(call, directory) == "sent-with-refusals"
+
+
+def with_copies(folder: Path) -> Path:
+    """A plan of two files where rows before the refused one are broken, or copies that are left out."""
+    source = folder / "export"
+    source.mkdir(parents=True)
+    first = [row(number) for number in range(6)]
+    second = [row(0), row(1), *(row(number) for number in range(6, 12))]
+    for name, rows in (("a.jsonl", first), ("b.jsonl", second)):
+        (source / name).write_text("".join(json.dumps(one) + "\n" for one in rows))
+    text = (source / "b.jsonl").read_text()
+    (source / "b.jsonl").write_text("\n{broken\n" + text)
+    names = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
+    pipeline.plan_export(source, folder / "plan", mapping="generic", settings=names, workers=0, max_rejects="1")
+    return folder / "plan"
+
+
+def test_refused_events_are_listed_with_their_rows(call: Any, tmp_path: Path) -> None:
+    """After the rejected rows, with file, row, offset, text and uuid; by code, and as CSV; without the export less."""
+    directory = with_copies(tmp_path)
+    with serving(refusing(8)) as server:
+        run(directory, server.url)
+    found = [json.loads(line) for line in call("rejects", directory, "--json").out.splitlines()]
+    assert [one["code"] for one in found] == ["bad_json", "refused_event"]
+    lines = (tmp_path / "export/b.jsonl").read_bytes().splitlines(keepends=True)
+    offset = len(b"".join(lines[:6]))
+    wanted = {
+        "part": "b.jsonl", "row": 6, "offset": offset, "stage": "send", "code": "refused_event",
+        "detail": "400 no distinct_id", "record": json.dumps(row(8)), "uuid": uuid(8),
+    }  # fmt: skip
+    assert found[1] == wanted
+    said = call("rejects", directory, "--code", "refused_event", "--format", "csv")
+    (shown,) = csv.DictReader(io.StringIO(said.out))
+    assert shown == {name: str(value) for name, value in wanted.items()}
+    assert "no distinct_id" in call("rejects", directory).out
+    (tmp_path / "export/b.jsonl").unlink()
+    said = call("rejects", directory, "--code", "refused_event", "--json")
+    assert (said.code, "b.jsonl is gone" in said.err) == (0, True)
+    assert json.loads(said.out) == wanted | {"row": 0, "offset": 0, "record": ""}
+
+
+def test_refused_merges_and_groups_are_lines_of_the_plan(call: Any, tmp_path: Path) -> None:
+    """What is not made of one row is located in the sealed file that a person can open."""
+    directory = planned_in_phases(tmp_path)
+    wanted = {name: (directory / name).read_text().splitlines()[-1] for name in ("identities.jsonl", "groups.jsonl")}
+    refused = {json.loads(line)["uuid"] for line in wanted.values()}
+    with serving(
+        lambda asked: Reply(400, b"no") if refused & {one["uuid"] for one in asked.events} else Reply()
+    ) as server:
+        run(directory, server.url)
+    said = call("rejects", directory, "--code", "refused_event", "--json").out.splitlines()
+    found = {one["part"]: one for one in map(json.loads, said)}
+    assert {name: one["record"] for name, one in found.items()} == wanted
+    for name, one in found.items():
+        text = (directory / name).read_bytes()
+        assert text[one["offset"] :].decode().rstrip("\n") == one["record"]
+        assert one["row"] == len(text.splitlines())
+
+
+def test_what_a_rehearsal_had_refused_is_listed_until_the_plan_is_applied(call: Any, tmp_path: Path) -> None:
+    """Exit 5 with the cause, the plan not rehearsed, its refused events in `rejects`; gone once it was applied."""
+    directory = planned(tmp_path, 40, files=1)
+    said = call("rehearse", directory, "--workers", "0", "--fault", "poison:1/20")
+    assert (said.code, state_of(call, directory)) == (5, "ready")
+    assert "Error: the local service refused" in said.err
+    found = [json.loads(line) for line in call("rejects", directory, "--json").out.splitlines()]
+    assert {one["stage"] for one in found} == {"rehearse"}
+    assert all(json.loads(one["record"])["uuid"] == one["uuid"] for one in found)
+    with serving(lambda asked: Reply()) as server:
+        run(directory, server.url)
+    assert call("rejects", directory).out == "No row was rejected, and no event was refused.\n"
+    said = call("rehearse", directory, "--workers", "0", "--fault", "poison:1/20")
+    assert (said.code, f"see refused_events in {directory}/rehearsal/ledger.sqlite" in said.err) == (5, True)
+
+
+def test_a_job_says_the_state_of_each_plan(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In `run --json`, in the window's own report, and to `status`; refusals with cause and command."""
+    days(tmp_path, 1, 2)
+    number = 1 * 100_000 + 4
+    with serving(refusing(number)) as server:
+        said = call("run", write_job(tmp_path, server.url, until="2024-01-03"), "--json", "--workers", "0")
+    assert [one["state"] for one in said.json["windows"]] == ["sent-with-refusals", "sent"]
+    place = tmp_path / "state/nightly/windows/2024-01-01/plan-1"
+    assert (said.code, state_of(call, place)) == (5, "sent-with-refusals")
+    assert "window 2024-01-01: the service refused 1 event; the first: 400 no distinct_id" in said.err
+    assert f"backcast rejects {place}" in said.err
+
+
+def test_what_a_job_reads_back_is_the_state_of_its_plans(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window that is proved is a plan that is verified."""
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        assert call("run", write_job(tmp_path, service.url, until="2024-01-02"), "--workers", "0").code == 0
+    assert state_of(call, tmp_path / "state/nightly/windows/2024-01-01/plan-1") == "verified"
+
+
+# -- what a spreadsheet makes of it ------------------------------------------------------------------------
+
+
+@given(st.text(alphabet=[*FORMULA, "'", '"', ",", ";", "a", "1", " "], max_size=6))
+def test_no_cell_is_a_formula_and_every_cell_can_be_had_back(text: str) -> None:
+    """An apostrophe guards it; without one leading apostrophe the text is as it was."""
+    cell = guarded(text)
+    assert cell[:1] not in FORMULA
+    assert cell.removeprefix("'") == text
+
+
+def test_a_rejected_row_that_begins_a_formula_is_guarded(call: Any, tmp_path: Path) -> None:
+    """`rejects --format csv` of a hostile row, opened in a spreadsheet, computes nothing; JSON keeps it as it was."""
+    source = export(tmp_path / "export", 60, files=1)
+    hostile = ['=cmd|" /C calc"!A0', "+1", "-1", "@SUM(1)", "\t=1", "'=1"]
+    add(source / "part-0.jsonl", "".join(f"{one}\n" for one in hostile).encode())
+    sets = [word for name in ("event", "distinct_id", "timestamp", "uuid") for word in ("--set", f"{name}={name}")]
+    words = ["-m", "generic", *sets, "--max-rejects", "9", "--workers", "0"]
+    assert call("plan", source, *words, "-o", tmp_path / "plan").code == 0
+    rows = list(csv.DictReader(io.StringIO(call("rejects", tmp_path / "plan", "--format", "csv").out)))
+    records = [json.loads(one)["record"] for one in call("rejects", tmp_path / "plan", "--json").out.splitlines()]
+    assert len(records) == len(hostile)
+    assert [one["record"] for one in rows] == [f"'{one}" for one in records]

@@ -1,0 +1,45 @@
+"""Every crash point there is, one after another; `make soak` runs it, `make test` tries 40 of them (test_crash)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from tests.support.crashes import SCENES, Scene, die_at_point, die_at_request, points
+
+SECONDS = 600
+"""How long all of it may take; whoever does not get through says how far it came."""
+UNTIL = time.monotonic() + SECONDS
+
+
+def numbered(what: str, count: int) -> Iterator[int]:
+    """The numbers below `count`, as long as there is time."""
+    for number in range(count):
+        if time.monotonic() > UNTIL:
+            pytest.fail(f"{what}: only {number} of {count} crash points before the {SECONDS} seconds were over")
+        yield number
+    print(f"\n{what}: all {count} crash points")
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_a_run_killed_at_every_step_is_finished_by_the_next(scene: Scene, tmp_path: Path) -> None:
+    """Before and after each commit of the ledger, each request and each answer."""
+    plan = scene.plan(tmp_path / "made")
+    names = points(scene, plan, tmp_path / "whole")
+    for number in numbered(f"{scene.name}, from within", len(names)):
+        die_at_point(scene, plan, tmp_path / "run", number)
+        rmtree(tmp_path / "run")
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_a_run_killed_at_every_request_is_finished_by_the_next(scene: Scene, tmp_path: Path) -> None:
+    """By somebody else's SIGKILL, before and after the service took the batch."""
+    plan = scene.plan(tmp_path / "made")
+    requests = points(scene, plan, tmp_path / "whole").count("sending")
+    for number in numbered(f"{scene.name}, from outside", 2 * requests):
+        die_at_request(scene, plan, tmp_path / "run", number // 2, after=number % 2 == 1)
+        rmtree(tmp_path / "run")

@@ -1,0 +1,62 @@
+"""Commands run in this process or in one of their own, and what they print."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.cli import run
+from tests.support.deliveries import COLUMNS
+
+SAMPLES = Path(__file__).resolve().parent.parent.parent / "sample_data"
+
+
+def generic() -> list[str]:
+    """The options that name the columns of the tests' export."""
+    return ["-m", "generic", *(word for name in COLUMNS for word in ("--set", f"{name}={name}"))]
+
+
+class Printed:
+    """What a command printed, and its exit code."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def two_lines(self) -> tuple[str, str]:
+        """An error as people see it, notes left out: stderr must hold nothing else."""
+        lines = [line for line in self.err.strip().splitlines() if not line.startswith("Note:")]
+        assert [line.split(":")[0] for line in lines] == ["Error", "Try"]
+        return lines[0], lines[1]
+
+
+def calling(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
+    """A function that runs a command in this process; stdin is empty unless given."""
+
+    def call(*words: object, stdin: str = "") -> Printed:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
+        capfd.readouterr()
+        code = run([str(word) for word in words])
+        return Printed(code, *capfd.readouterr())
+
+    return call
+
+
+def process(*words: object, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", *map(str, words)],
+        env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=60, check=False, **options,
+    )  # fmt: skip

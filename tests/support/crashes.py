@@ -1,0 +1,275 @@
+"""Runs that die at a chosen point, in processes of their own, and what must be true after the next run.
+
+A point is a step of a run that can be counted: before and after each commit of the ledger, before each request and
+after each answer. A run counts its own points and ends itself at one of them by SIGKILL; or somebody else kills it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from pipeline import api
+from pipeline.config import Secret
+from pipeline.delivery.apply import Apply, Pace
+from pipeline.delivery.capture import CaptureSink
+from pipeline.delivery.sink import Receipt
+from pipeline.ledger import Ledger, Totals, read_places, read_totals
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.keys import Project
+from pipeline.transform.workers import Workers
+from tests.support.deliveries import (
+    AT_ONCE,
+    KEY,
+    Asked,
+    Identity,
+    Reply,
+    identities,
+    passed_on,
+    planned,
+    row,
+    run,
+    serving,
+    uuids,
+)
+
+KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test": frozenset({"*"})})
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A plan and a service that make a run go through certain steps. `poison` is an event name that is refused."""
+
+    name: str
+    rows: int
+    batch: int
+    faults: tuple[str, ...]
+    concurrency: int
+    poison: str | None = None
+    files: int = 2
+
+    def plan(self, folder: Path) -> Path:
+        """The plan's directory, made once; each run gets a copy of it."""
+        return planned(folder, self.rows, batch=self.batch, files=self.files)
+
+    @property
+    def expected(self) -> set[Identity]:
+        """What must have landed in the end."""
+        return {one for one in identities(self.rows) if one[1] != self.poison}
+
+    @property
+    def refused(self) -> int:
+        return sum(row(number)["event"] == self.poison for number in range(self.rows))
+
+
+SCENES = (
+    Scene("halving", 144, 24, ("large:1400",), 1),
+    Scene("bisecting", 36, 12, ("poison,event=Step 1",), 3, poison="Step 1"),
+    Scene("plain", 160, 10, (), 3),
+)
+
+
+class Counting:
+    """Counts the points of a run, and ends the process at one of them."""
+
+    def __init__(self, at: int | None) -> None:
+        self.names: list[str] = []
+        self._at = at
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str) -> None:
+        with self._lock:
+            self.names.append(name)
+            if self._at == len(self.names) - 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(self, stage: str, steps: Sequence[str]) -> None:
+        self(f"{stage} {'+'.join(sorted(set(steps)))}")
+
+
+class CountedSink:
+    """A sink whose requests and answers are points."""
+
+    def __init__(self, sink: CaptureSink, count: Counting) -> None:
+        self._sink = sink
+        self._count = count
+        self.address = sink.address
+
+    def send(self, body: bytes) -> Receipt:
+        self._count("sending")
+        receipt = self._sink.send(body)
+        self._count("answered")
+        return receipt
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> list[str]:
+    """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed."""
+    count = Counting(at)
+    plan, place = api.load_plan(directory)
+    recipe = api.recipe_for(plan, place)
+    sink = CountedSink(CaptureSink(url, key=Secret(KEY)), count)
+    ledger = Ledger(place.ledger, count.watch)
+    ledger.open(plan.digest, "test", sink.address, Secret(KEY))
+    try:
+        pace = Pace(concurrency, AT_ONCE)
+        Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=pace).run()
+    finally:
+        ledger.close()
+        sink.close()
+    return count.names
+
+
+def start(directory: Path, url: str, concurrency: int, at: int | None = None) -> BaseProcess:
+    """The same in a process of its own, forked from one that has everything loaded."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or its threads would be lost in each fork
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pipeline.sending", "pipeline.delivery.apply", "pipeline.delivery.capture"])
+    process = context.Process(target=go, args=(directory, url, concurrency, at))
+    process.start()
+    return process
+
+
+def ended(process: BaseProcess) -> int:
+    """Wait for a process; its exit code."""
+    process.join(120)
+    code = process.exitcode
+    process.close()
+    assert code is not None
+    return code
+
+
+def points(scene: Scene, plan: Path, folder: Path) -> list[str]:
+    """The points that a run passes when nothing happens to it."""
+    directory = copied(plan, folder)
+    with LocalService(keys=KEYS, faults=scene.faults) as service:
+        return go(directory, service.url, scene.concurrency)
+
+
+def copied(plan: Path, folder: Path) -> Path:
+    """A plan that nobody has applied."""
+    return Path(shutil.copytree(plan, folder / "copy"))
+
+
+def chosen(names: Sequence[str], count: int, seed: int) -> list[int]:
+    """So many points: one of each name first, then any; the same for the same seed."""
+    random_ = random.Random(seed)
+    order = random_.sample(range(len(names)), len(names))
+    first = {names[number]: number for number in reversed(order)}
+    rest = [number for number in order if number not in first.values()]
+    return sorted([*first.values(), *rest][:count])
+
+
+# -- dying ------------------------------------------------------------------------------------------------------
+
+
+def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
+    """Die at a point, by SIGKILL from within, and finish."""
+    directory = copied(plan, folder)
+    with LocalService(keys=KEYS, faults=scene.faults) as service:
+        code = ended(start(directory, service.url, scene.concurrency, at))
+        # A run may have fewer points than the one that was counted: a failure and what came of it in one moment.
+        assert code in (-signal.SIGKILL, 0)
+        finish(scene, directory, service)
+
+
+def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bool) -> None:
+    """Die by somebody else's SIGKILL while the service has request `at`: before it is taken, or after."""
+    directory = copied(plan, folder)
+    with LocalService(keys=KEYS, faults=scene.faults) as service, killing(service, at, after=after) as (url, victim):
+        victim.process = start(directory, url, scene.concurrency)
+        victim.known.set()
+        code = ended(victim.process)
+        assert code == (-signal.SIGKILL if victim.hit.is_set() else 0)
+        finish(scene, directory, service, url)
+        assert read_totals(directory / "ledger.sqlite").batches_sent == len(set(map(tuple, uuids(victim.asked))))
+
+
+@dataclass
+class Victim:
+    """The process to kill, once it is known."""
+
+    process: BaseProcess | None = None
+    known: threading.Event = field(default_factory=threading.Event)
+    hit: threading.Event = field(default_factory=threading.Event)
+    asked: list[Asked] = field(default_factory=list)
+
+
+@contextmanager
+def killing(service: LocalService, at: int, *, after: bool) -> Iterator[tuple[str, Victim]]:
+    """A server that passes requests on to the service, and kills the victim at one of them."""
+    victim = Victim()
+    turn = threading.Lock()
+
+    def answer(asked: Asked) -> Reply:
+        assert victim.known.wait(60)
+        with turn:
+            mine = asked.number == at
+            if mine:
+                victim.hit.set()
+        if mine and not after:
+            kill(victim)
+            return Reply(0)
+        reply = passed_on(service.url, asked.body)
+        if mine:
+            kill(victim)
+            return Reply(0)
+        return reply
+
+    with serving(answer) as server:
+        victim.asked = server.asked
+        yield server.url, victim
+
+
+def kill(victim: Victim) -> None:
+    assert victim.process is not None
+    assert victim.process.pid is not None
+    os.kill(victim.process.pid, signal.SIGKILL)
+
+
+# -- what must be true --------------------------------------------------------------------------------------------
+
+
+def finish(scene: Scene, directory: Path, service: LocalService, url: str | None = None) -> None:
+    """Resume a run that died: the planned set lands, and only what was in doubt may have been sent twice."""
+    ledger = directory / "ledger.sqlite"
+    doubts = list(read_places(ledger, "begun"))
+    assert len(doubts) <= scene.concurrency
+    adds_up(ledger)
+    outcome = run(directory, url or service.url, pace=Pace(scene.concurrency, AT_ONCE))
+    assert (outcome.problem, outcome.balanced) == (None, True)
+    assert outcome.counts.refused == scene.refused
+    totals = adds_up(ledger)
+    assert totals.settled + totals.refused == scene.rows
+    landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+    assert landed == scene.expected
+    copies = Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
+    assert set(copies.values()) <= {1, 2}
+    assert sum(count == 2 for count in copies.values()) <= sum(place.events for place in doubts)
+
+
+def adds_up(ledger: Path) -> Totals:
+    """The totals of a ledger, whose batches agree with its events, whatever ended its runs."""
+    totals = read_totals(ledger)
+    places = {state: list(read_places(ledger, state)) for state in ("begun", "settled", "refused", "split", "waiting")}
+    assert totals.batches_made == sum(map(len, places.values()))
+    assert totals.settled == sum(place.events for place in places["settled"])
+    assert totals.in_doubt == sum(place.events for place in places["begun"])
+    assert len(places["settled"]) + len(places["refused"]) <= totals.batches_sent <= totals.batches_made
+    assert totals.batches_split == len(places["split"])
+    return totals
+
+
+Dying = Callable[[Scene, Path, Path, int], None]

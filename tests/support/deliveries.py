@@ -1,0 +1,198 @@
+"""Small plans to deliver, and what a server that follows a script answers to them, or passes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+import pipeline
+from pipeline import api
+from pipeline.batcher import Envelope, seal_batch, unpack
+from pipeline.config import Secret
+from pipeline.delivery.apply import Apply, Outcome, Pace
+from pipeline.delivery.capture import CaptureSink
+from pipeline.delivery.retry import Patience
+from pipeline.delivery.sink import Answer, Receipt, Sink
+from pipeline.ledger import Ledger
+from pipeline.local_service import LocalService
+from pipeline.plan.manifest import Plan
+from pipeline.transform.workers import Workers
+from tests.support.scripted_server import Asked, Said
+from tests.support.scripted_server import scripted as scripted
+from tests.support.scripted_server import serving as serving
+
+KEY = "phc_testMARKED"
+COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
+AT_ONCE = Patience(seconds=60, first=0)
+ONE_AT_A_TIME = Pace(1, AT_ONCE)
+OK = Receipt(Answer.SETTLED, 200)
+BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
+"""A request of one event."""
+Identity = tuple[str, str, str, str]
+
+
+def row(number: int) -> dict[str, Any]:
+    """One row of the export: its uuid, person and time follow from its number."""
+    return {
+        "event": f"Step {number % 3}",
+        "distinct_id": f"person-{number % 7}",
+        "timestamp": f"2023-0{1 + number % 3}-02T03:04:{number % 60:02d}Z",
+        "uuid": uuid(number),
+        "number": number,
+    }
+
+
+def uuid(number: int) -> str:
+    """The uuid of a row: version 4 in shape."""
+    return str(UUID(int=(number * 0x9E3779B97F4A7C15F39CC0605CEDC835) % (1 << 128), version=4))
+
+
+def export(folder: Path, rows: int = 100, files: int = 2, links: bool = False) -> Path:
+    """JSON lines in some files; with `links` each row names an anonymous id, and the first of each names no person."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in range(files):
+        mine = [row(number) for number in range(rows) if number % files == file]
+        if links:
+            mine = [linked(one) for one in mine]
+        (folder / f"part-{file}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in mine), "utf-8")
+    return folder
+
+
+def linked(one: dict[str, Any]) -> dict[str, Any]:
+    """A row with the device of its person; of each device the first row is from before the person was known."""
+    number = one["number"]
+    return one | {"anonymous_id": f"device-{number % 7}"} | ({"distinct_id": ""} if number < 7 else {})
+
+
+def add(file: Path, text: bytes) -> None:
+    """Add bytes at the end of a file."""
+    file.write_bytes(file.read_bytes() + text)
+
+
+def planned(
+    folder: Path, rows: int = 100, *, files: int = 2, batch: int = 10, links: bool = False, **asked: Any
+) -> Path:
+    """The directory of a plan over such an export, with `batch` events a request."""
+    source = export(folder / "export", rows, files, links)
+    settings = COLUMNS | ({"anonymous_id": "anonymous_id"} if links else {})
+    asked = {"mapping": "generic", "settings": settings, "workers": 0, "max_batch_events": batch} | asked
+    pipeline.plan_export(source, folder / "plan", **asked)
+    return folder / "plan"
+
+
+def identities(rows: int) -> set[Identity]:
+    """What must land of such an export: (uuid, event, distinct_id, timestamp)."""
+    made = [row(number) for number in range(rows)]
+    return {(one["uuid"], one["event"], one["distinct_id"], one["timestamp"][:-1] + ".000000Z") for one in made}
+
+
+def run(
+    directory: Path, to: str, *, key: str = KEY, pace: Pace | None = None, workers: int = 0, **asked: Any
+) -> Outcome:
+    """Apply a plan in this process, without waiting between tries."""
+    plan, place = api.load_plan(directory)
+    options = {name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout", "answered") if name in asked}
+    request = api.ApplyRequest(to, Secret(key), pace=pace or Pace(4, AT_ONCE), workers=workers, **options)
+    return api.apply_plan(plan, place, request, **asked)
+
+
+def run_to(directory: Path, sink: Sink, *, pace: Pace | None = None, **asked: Any) -> Outcome:
+    """Apply a plan in this process to a sink of the caller's own."""
+    plan, place = api.load_plan(directory)
+    recipe = api.recipe_for(plan, place)
+    with_ledger = Ledger(place.ledger).open(plan.digest, "test", sink.address)
+    try:
+        return Apply(
+            plan, place, recipe, sink, with_ledger, project_key=KEY, workers=Workers(0),
+            pace=pace or Pace(4, AT_ONCE), **asked,
+        ).run()  # fmt: skip
+    finally:
+        with_ledger.close()
+
+
+def send(url: str, **options: Any) -> Receipt:
+    """What comes of one request to an address."""
+    sink = CaptureSink(url, key=Secret(KEY), **options)
+    try:
+        return sink.send(BODY)
+    finally:
+        sink.close()
+
+
+def in_ledger(directory: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What a query finds in the ledger of a plan."""
+    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
+        return database.execute(sql).fetchall()
+
+
+def balances(outcome: Outcome, plan: Plan) -> bool:
+    """Law 1, in numbers."""
+    counts = outcome.counts
+    made = counts.accepted + counts.refused + counts.in_doubt + counts.already_settled
+    return counts.made == made and made + outcome.unsent == plan.events.made and outcome.unsent >= 0
+
+
+class CallSink:
+    """A sink that is one function."""
+
+    address = "a function"
+
+    def __init__(self, send: Callable[[bytes], Receipt]) -> None:
+        self._send = send
+
+    def send(self, body: bytes) -> Receipt:
+        return self._send(body)
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class Reply(Said):
+    """One answer of capture: unless told otherwise, that all was taken."""
+
+    body: Any = b'{"status":"Ok"}'
+
+
+def tamper(service: LocalService, sql: str) -> None:
+    """Change what landed, as nothing that a client may do can; the copy that queries see is made anew."""
+    service.store._writer.execute(sql)
+    service._queries._drop()
+    if service._queries._folder is not None:
+        shutil.rmtree(service._queries._folder)
+        service._queries._folder = None
+
+
+def passed_on(url: str, body: bytes) -> Reply:
+    """The answer of the service at `url` to the same request; none where it has ended."""
+    gzipped = {"Content-Encoding": "gzip"}
+    try:
+        said = httpx.post(url + "/batch/", content=body, headers=gzipped, trust_env=False, verify=False, timeout=30)
+    except httpx.TransportError:
+        return Reply(0)
+    return Reply(said.status_code, said.content)
+
+
+def uuids_in(body: bytes) -> list[str]:
+    """The uuids of one request."""
+    return [json.loads(event)["uuid"] for event in unpack(body)]
+
+
+def uuids(asked: Sequence[Asked]) -> list[list[str]]:
+    """The uuids of each request."""
+    return [[event["uuid"] for event in one.events] for one in asked]
+
+
+def forget(directory: Path) -> None:
+    """Make a plan one that was never applied."""
+    for leftover in (*directory.glob("ledger.sqlite*"), directory / "sent-to.json"):
+        leftover.unlink(missing_ok=True)

@@ -1,0 +1,220 @@
+"""Native against Python: the same mutated exports are planned and made into batches by both, block by block.
+
+    python -m tests.support.differential                      200,000 rows of every tool, both sides at once
+    python -m tests.support.differential --rows 5000 --seed 7
+
+Each side is a process of its own, so that nothing of one is in the other: one has the C part, the other
+BACKCAST_NATIVE=0. They digest all that a plan learns of a block (counts, warnings and their places, rejects, keys,
+what is gathered) and all that is sent of it. Where two differ, both are asked again, and what differs is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from array import array
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pipeline import mapper as language
+from pipeline.extractors import blocks, open_source
+from pipeline.identity.aggregate import TextColumn
+from pipeline.mapper.loader import parse
+from pipeline.models import Limits, Options
+from pipeline.native import AVAILABLE
+from pipeline.transform.block import Maker, Recipe, Task, hand_over, make_batches, observe_block
+from tests.support.mutations import Mutator, sample_rows
+from tests.support.odd_mappings import EVERYTHING, FLAT, ROWS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+AS_OF = 1_800_000_000_000_000
+FILE_ROWS = 200
+BLOCK_BYTES = 1 << 16
+"""So small that blocks end within a file."""
+SETTINGS: dict[str, dict[str, str]] = {
+    "mixpanel": {"groups": "company"},
+    "amplitude": {},
+    "segment": {},
+    "rudderstack": {},
+    "posthog": {},
+    "segment-warehouse": {},
+    "generic": {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp"},
+    "everything": {"groups": "team"},
+    "flat": {},
+}
+"""The mappings that are tried in turn, with their settings."""
+SANITIZED = {"PYTHONMALLOC": "malloc", "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+"""Python keeps memory of its own, in which no sanitizer sees a byte too many; at exit it leaves much to the system."""
+SAMPLES = {"generic": "rejects"}
+"""Whose samples a mapping's rows are, where they are not its own."""
+
+
+@cache
+def text_of(name: str) -> str:
+    """A mapping as it is written."""
+    return {"everything": EVERYTHING, "flat": FLAT}.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
+
+
+def content_of(number: int) -> tuple[str, bytes]:
+    """The `number`-th export: its mapping, and its bytes. The first row is as its tool wrote it."""
+    name = list(SETTINGS)[number % len(SETTINGS)]
+    base = ROWS.get(name) or sample_rows(SAMPLES.get(name, name))
+    mutator = Mutator(number)
+    lines = [base[number % len(base)], *mutator.rows(base, FILE_ROWS - 1)]
+    return name, b"\n".join(lines) + mutator.chance.choice((b"\n", b"", b"\r\n", b"\n\n"))
+
+
+def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
+    """What becomes of an export: (what it is, the thing itself) of each block, then what the process gathered."""
+    name, content = content_of(number)
+    path = folder / "export.jsonl"
+    path.write_bytes(content)
+    mapping = parse(text_of(name), name)
+    # Numbers with another remainder observe a window, excluded ids or a limit: all that has a way of its own.
+    since, until = (1_500_000_000_000_000, 1_690_000_000_000_000) if number % 5 == 1 else (None, None)
+    options = Options(
+        as_of=AS_OF,
+        zones=(("Europe/Berlin", ""),),
+        settings=SETTINGS[name],
+        since=since,
+        until=until,
+        allow_recent=number % 2 == 0,
+        persons="identified" if number % 7 == 3 else "all",
+        person_properties="none" if number % 11 == 5 else "final",
+    )
+    parts = open_source([str(path)]).parts
+    excluded = frozenset({"324172", "u-1"}) if number % 5 == 2 else frozenset[str]()
+    recipe = Recipe(lambda chosen: language.compile(mapping, chosen), options, Limits(), parts, excluded)
+    maker = Maker(recipe, "phc_test")
+    for block in blocks(parts[0], block_bytes=BLOCK_BYTES):
+        task = Task(block.index, block, limit=FILE_ROWS // 8 if number % 13 == 6 else None)
+        notes = observe_block(maker, task)
+        for field, found in notes._asdict().items():
+            yield f"block {block.index}: {field}", sorted(found.items()) if isinstance(found, dict) else found
+        made = make_batches(maker, task._replace(seal=notes.digest))
+        yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
+    for field, gathered in hand_over(maker)._asdict().items():
+        yield f"gathered: {field}", rows_of(gathered)
+
+
+def rows_of(columns: Any) -> list[tuple[Any, ...]]:
+    """The rows of some columns in an order of their own: the one they were gathered in is not part of a plan."""
+    series: list[list[Any]] = []
+    for column in columns:
+        if isinstance(column, TextColumn):
+            ends = array("i", column.offsets)
+            series.append([column.text[start:end] for start, end in pairwise(ends)])
+        else:
+            series.append(list(array("q", column)))
+    return sorted(zip(*series, strict=True))
+
+
+def walk(first: int, count: int) -> Iterator[dict[str, Any]]:
+    """The digest of each export; its error where one comes out, which is a fault of ours."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(first, first + count):
+            digest, rows, mapped, warned = hashlib.sha256(), 0, 0, 0
+            try:
+                for what, found in walked(number, Path(folder)):
+                    digest.update(f"{what}\0{found!r}".encode("utf-8", "backslashreplace"))
+                    rows += found if what.endswith(": rows") else 0
+                    mapped += found if what.endswith(": mapped") else 0
+                    warned += sum(count for _, count in found) if what.endswith(": warnings") else 0
+            except Exception:
+                yield {"number": number, "error": traceback.format_exc()}
+                continue
+            yield {"number": number, "digest": digest.hexdigest(), "rows": rows, "mapped": mapped, "warnings": warned}
+
+
+def sides_of(rows: int, seed: int, environment: dict[str, str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """What native and Python say of each export, side by side."""
+    words = ["--walk", str(seed), str(max(1, -(-rows // FILE_ROWS)))]
+    running = [_side(native, words, environment) for native in (True, False)]
+    try:
+        for one, other in zip(*(process.stdout or () for process in running), strict=True):
+            yield json.loads(one), json.loads(other)
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+def _side(native: bool, words: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    env = {**os.environ, "BACKCAST_NATIVE": "1" if native else "0", **(environment if native else {})}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.differential", *words],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def differences(number: int, environment: dict[str, str]) -> list[str]:
+    """What the two sides say differently of one export, a line each."""
+    shown = []
+    for native in (True, False):
+        process = _side(native, ["--show", str(number)], environment)
+        shown.append([json.loads(line) for line in process.communicate()[0].splitlines()])
+    found = []
+    for (what, one), (_, other) in zip(*shown, strict=False):
+        if one != other:
+            at = next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+            cut = slice(max(0, at - 150), at + 250)
+            found.append(f"{what}\n    native {one[cut]}\n    python {other[cut]}")
+    return found
+
+
+def compared(rows: int, seed: int, environment: dict[str, str] | None = None) -> tuple[list[str], dict[str, int]]:
+    """(what went wrong, how much was compared). The native side alone has `environment`."""
+    wrong: list[str] = []
+    counts = {"exports": 0, "rows": 0, "mapped": 0, "warnings": 0}
+    for one, other in sides_of(rows, seed, environment or {}):
+        counts["exports"] += 1
+        for name in ("rows", "mapped", "warnings"):
+            counts[name] += other.get(name, 0)
+        if "error" in one or "error" in other:
+            wrong.append(f"export {one['number']}:\n{one.get('error')}\n{other.get('error')}")
+        elif one != other:
+            wrong.append("\n  ".join([f"export {one['number']}:", *differences(one["number"], environment or {})]))
+    return wrong, counts
+
+
+def main() -> int:
+    """Compare, and print what differs."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    asked.add_argument("--rows", type=int, default=200_000)
+    asked.add_argument("--seed", type=int, default=0, help="the number of the first export")
+    asked.add_argument("--preload", help="libraries that the native side loads first: those of the sanitizers")
+    asked.add_argument("--walk", type=int, nargs=2, help=argparse.SUPPRESS)
+    asked.add_argument("--show", type=int, help=argparse.SUPPRESS)
+    given = asked.parse_args()
+    if (given.walk or given.show is not None) and (os.environ["BACKCAST_NATIVE"] == "1") != AVAILABLE:
+        sys.exit("this side lacks the C part: python -m pipeline.native.build")
+    if given.walk:
+        for one in walk(*given.walk):
+            print(json.dumps(one), flush=True)
+        return 0
+    if given.show is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            for what, found in walked(given.show, Path(folder)):
+                print(json.dumps([what, repr(found)]))
+        return 0
+    wrong, counts = compared(given.rows, given.seed, SANITIZED | {"LD_PRELOAD": given.preload} if given.preload else {})
+    for one in wrong[:20]:
+        print(one)
+    print(f"{counts}: {len(wrong)} exports differ")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Jobs to run: their files, the exports of their days, and what must land of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import Secret
+from pipeline.jobs import Job, load_job, read_history, state_file
+from pipeline.jobs.run import JobRun, run_job
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.keys import Project
+from tests.support.deliveries import COLUMNS, KEY, Identity, uuid
+
+PERSONAL_KEY = "phx_testpersonal"
+KEYS = Keyring((Project(1, "Rehearsal", KEY),), {PERSONAL_KEY: frozenset({"*"})})
+LATE = datetime(2024, 6, 1, tzinfo=UTC)
+"""A moment at which every day of these exports is due."""
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970."""
+    return int(moment.timestamp()) * 1_000_000
+
+
+def write_job(folder: Path, to: str, name: str = "nightly", **keys: str) -> Path:
+    """A job file over `exports/YYYY/MM/DD`, from 2024-01-01 until 2024-01-05; `keys` are YAML texts, "" drops one."""
+    said = {
+        "job": name,
+        "source": "exports/{date:%Y/%m/%d}/*.jsonl",
+        "mapping": "generic",
+        "set": "{" + ", ".join(f"{key}: {value}" for key, value in COLUMNS.items()) + "}",
+        "timezone": "UTC",
+        "from": "2024-01-01",
+        "until": "2024-01-05",
+        "persons": "{properties: none}",
+        "to": to,
+    }
+    said |= {key.rstrip("_"): value for key, value in keys.items()}
+    path = folder / "job.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in said.items() if value), "utf-8")
+    return path
+
+
+def row(day: int, number: int, **members: Any) -> dict[str, Any]:
+    """A row of a day in January 2024; its uuid follows from the day and the number."""
+    return {
+        "event": f"Step {number % 3}",
+        "distinct_id": f"person-{number % 7}",
+        "timestamp": f"2024-01-{day:02d}T10:{number // 60 % 60:02d}:{number % 60:02d}Z",
+        "uuid": uuid(day * 100_000 + number),
+        "number": number,
+        **members,
+    }
+
+
+def put(folder: Path, day: int, rows: Sequence[dict[str, Any]], name: str = "a.jsonl") -> Path:
+    """A file of a day's export."""
+    path = folder / f"exports/2024/01/{day:02d}" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
+    return path
+
+
+def days(folder: Path, *numbers: int, rows: int = 10) -> list[dict[str, Any]]:
+    """A file of so many rows for each of these days; all their rows."""
+    made = []
+    for day in numbers:
+        mine = [row(day, number) for number in range(rows)]
+        put(folder, day, mine)
+        made += mine
+    return made
+
+
+def identities(rows: Sequence[dict[str, Any]]) -> set[Identity]:
+    """What must land of rows: (uuid, event, distinct_id, timestamp)."""
+    return {(one["uuid"], one["event"], one["distinct_id"], one["timestamp"][:-1] + ".000000Z") for one in rows}
+
+
+def landed(service: LocalService) -> set[Identity]:
+    """What is at the service."""
+    return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+
+
+def copies(service: LocalService) -> Counter[str]:
+    """How often each uuid arrived, before copies collapsed."""
+    return Counter(str(found) for (found,) in service.select("select uuid from raw_events"))
+
+
+def run(job: Path | Job, now: datetime = LATE, **asked: Any) -> JobRun:
+    """Run a job in this process."""
+    found = job if isinstance(job, Job) else load_job(job)
+    return run_job(found, Secret(KEY), now=micros(now), workers=0, **asked)
+
+
+def outcomes(done: JobRun) -> dict[str, str]:
+    """What came of each window."""
+    return {one.window: one.outcome for one in done.windows}
+
+
+def code(done: JobRun) -> int:
+    """The exit code of a run."""
+    return 0 if done.problem is None else done.problem.exit_code
+
+
+def counts(job: Path) -> list[tuple[str, str, int, int]]:
+    """The history: (window, state, events sent, already settled) of each attempt."""
+    _, attempts = read_history(state_file(load_job(job).state))
+    return [(one.window, one.state, one.sent, one.already) for one in attempts]
+
+
+def proofs(job: Path) -> list[tuple[str, str]]:
+    """The history: what reading back said of each attempt."""
+    _, attempts = read_history(state_file(load_job(job).state))
+    return [(one.proof, one.detail) for one in attempts]
+
+
+class Process(subprocess.Popen[str]):
+    """A `backcast run` process."""
+
+    def __init__(self, job: Path, *options: str, personal_key: str = "") -> None:
+        super().__init__(
+            [sys.executable, "-m", "pipeline", "run", str(job), "--workers", "0", *options],
+            env=os.environ | {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": personal_key},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ended(self) -> tuple[int, str, str]:
+        """Its exit code, and what it printed."""
+        said, told = self.communicate(timeout=60)
+        return self.returncode, said, told
+
+
+def sent_once(service: LocalService, rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether exactly these rows are there, and none arrived twice."""
+    return landed(service) == identities(rows) and set(copies(service).values()) <= {1}

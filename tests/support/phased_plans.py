@@ -1,0 +1,77 @@
+"""Plans with something to send in all four phases: rows with devices, and groups and profiles sealed beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from pipeline import api
+from pipeline.batcher import unpack
+from pipeline.identity.groups import SealedGroup
+from pipeline.identity.persons import SealedPerson
+from pipeline.plan.directory import LinesWriter
+from pipeline.plan.manifest import EventCounts, save, seal
+from pipeline.plan.phases import PHASES, sealed_file
+from tests.support.deliveries import planned
+
+THEN = 1_672_531_200_000_000
+"""2023-01-01T00:00:00Z, before every row."""
+TYPES = ("zoo", "company", "project")
+"""Group types in the order that a plan chose, which is neither that of their names nor that of their counts."""
+
+
+def planned_in_phases(
+    folder: Path, rows: int = 40, *, groups: int = 12, persons: int = 7, batch: int = 4, **asked: Any
+) -> Path:
+    """The directory of a plan with 7 merges, so many groups, events and profiles, and `batch` events a request."""
+    directory = planned(folder, rows, batch=batch, links=True, **asked)
+    plan, place = api.load_plan(directory)
+    files, phases = dict(plan.files), dict(plan.events.phases)
+    of_group = [
+        SealedGroup(TYPES[one % 3], f"key-{one}", THEN, _uuid(1, one), msgspec.Raw(b'{"name":"%d"}' % one))
+        for one in range(groups)
+    ]
+    of_person = [
+        SealedPerson(
+            f"person-{one % 7}", THEN + one, _uuid(2, one), msgspec.Raw(b"{}"), msgspec.Raw(b'{"plan":"p%d"}' % one)
+        )
+        for one in range(persons)
+    ]
+    for phase, lines in (("groups", of_group), ("persons", of_person)):
+        path = sealed_file(phase, place)
+        with LinesWriter(path) as writer:
+            writer.write_all(lines)
+            files[path.name] = writer.close()
+        phases[phase] = len(lines)
+    counts = EventCounts(sum(phases.values()), phases)
+    save(place, seal(msgspec.structs.replace(plan, events=counts, files=files)))
+    return directory
+
+
+def _uuid(kind: int, number: int) -> str:
+    return str(UUID(int=(kind << 64) + number, version=5))
+
+
+def phase_of(event: dict[str, Any]) -> str:
+    """The phase that sent an event, by what it is."""
+    if event["event"] == "$group_identify":
+        return "groups"
+    if event["event"] == "$identify":
+        return "identities" if "$anon_distinct_id" in event["properties"] else "persons"
+    return "events"
+
+
+def phase_of_body(body: bytes) -> str:
+    """The phase that all events of a request are of."""
+    (phase,) = {phase_of(json.loads(event)) for event in unpack(body)}
+    return phase
+
+
+def in_order(phases: Sequence[str]) -> bool:
+    """Whether each phase ended before the next one began."""
+    return list(phases) == sorted(phases, key=PHASES.index)

@@ -1,0 +1,52 @@
+"""What preflight says of a target, for the tests of its checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pipeline import api
+from pipeline.api import Preflight, PreflightRequest, check_target
+from pipeline.config import Secret
+from tests.support.deliveries import planned
+from tests.support.management_service import ALL
+
+A = "phc_test_a"
+HOG = "return event"
+Found = dict[str, tuple[str, str]]
+
+
+def states(found: Preflight) -> Found:
+    """By name of a check: its level and its detail. The names of functions come more than once; the first counts."""
+    seen: Found = {}
+    for check in found.checks:
+        seen.setdefault(check.name, (check.level, check.detail))
+    return seen
+
+
+def look(to: str, directory: Path | None = None, *, key: str | None = A, personal: str = ALL, **more: Any) -> Found:
+    """What preflight says of a target."""
+    request = PreflightRequest(to, None if key is None else Secret(key), Secret(personal), timeout=20, **more)
+    plan, place = api.load_plan(directory) if directory else (None, None)
+    return states(check_target(request, plan, place))
+
+
+def thirty_events(folder: Path) -> Path:
+    """A plan of 30 events, 10 each of Step 0, 1 and 2, of the first of January to March 2023, and 7 merges."""
+    return planned(folder, 30, links=True)
+
+
+def planned_rows(folder: Path, *rows: dict[str, Any], **asked: Any) -> Path:
+    """A plan of these rows, which have columns of the names of an event's fields."""
+    source = folder / "export.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    columns = {name: name for name in ("event", "distinct_id", "timestamp")}
+    request = api.PlanRequest([str(source)], folder / "plan", "generic", settings=columns, workers=0, **asked)
+    api.plan_export(request)
+    return folder / "plan"
+
+
+def function(**fields: Any) -> dict[str, Any]:
+    """A hog function that fires on every event, with fields replaced."""
+    return {"type": "destination", "name": "Hook", "hog": HOG, "enabled": True} | fields

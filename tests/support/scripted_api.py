@@ -1,0 +1,29 @@
+"""A management API on a real socket whose every answer is given by a function of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.config import Secret
+from pipeline.management import ManagementClient
+from pipeline.management.retry import Patience
+from tests.support import scripted_server
+from tests.support.scripted_server import Answer, Server
+
+KEY = "phx_testMARKED"
+AT_ONCE = Patience(tries=3, first=0)
+
+
+class Service(Server):
+    """The server while it runs."""
+
+    def client(self, project: str | None = "7", patience: Patience = AT_ONCE) -> ManagementClient:
+        return ManagementClient(self.url, Secret(KEY), project, patience=patience, timeout=20)
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[Service]:
+    """Serve on loopback."""
+    with scripted_server.serving(answer, methods=("GET", "POST", "PATCH", "PUT", "DELETE")) as server:
+        yield Service(server.url, server.port, server.asked)

@@ -1,0 +1,183 @@
+"""A tool of our own for tests: rows that say outright what they become, and a plan made of them in one call.
+
+A row is an object. `event`, `id`, `at` (µs UTC), `key`, `uuid`, `got` (receive time, µs) and `wall` fill the draft;
+`skip` and `fault` are codes; `link` is an id that `id` absorbs; `many` holds several rows in one. Everything else
+is a property, untouched. This is the smallest thing that keeps the `Mapper` protocol, so what these tests prove
+does not depend on the mapping language.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipeline.batcher import unpack
+from pipeline.extractors import open_source
+from pipeline.identity.links import SealedLink
+from pipeline.models import Draft, Fault, Limits, Link, Options, Outcome, Skip
+from pipeline.plan.build import build
+from pipeline.plan.checks import Allowed
+from pipeline.plan.commit import making
+from pipeline.plan.contents import Planned, find_parts, recipe_of, task_of, tasks
+from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.manifest import MappingSeal, Plan, load
+from pipeline.plan.request import Request
+from pipeline.transform.block import Maker, Recipe, Task, make_batches
+from pipeline.transform.workers import Workers
+from pipeline.uuids import Hasher, namespace
+from pipeline.values import Record, items, opened, text
+
+HOUR = 3_600_000_000
+DAY = 24 * HOUR
+AS_OF = 1_704_067_200_000_000
+"""2024-01-01T00:00:00Z: the instant of every plan here."""
+THEN = AS_OF - 100 * DAY
+"""2023-09-23T00:00:00Z: when a row happens that does not say."""
+
+
+class TinyMapper:
+    """Keeps the `Mapper` protocol."""
+
+    tool = "tiny"
+    opens: tuple[str, ...] = ()
+    map_members = None
+    observe_members = None
+    unsets = True
+    blanks = False
+
+    def __init__(self, options: Options) -> None:
+        self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
+
+    def map_row(self, record: Record) -> Any:
+        """What the row says it becomes."""
+        if "many" in record:
+            return [self.one(opened(one) or {}) for one in items(record["many"]) or []]
+        return self.one(record)
+
+    observe_row = map_row
+
+    def one(self, record: Record) -> Outcome:
+        """What one object of the row says it becomes."""
+        said = {name: text(record.pop(name, None)) for name in NAMES}
+        numbers = {name: int(said[name] or 0) if said[name] is not None else None for name in ("at", "got", "wall")}
+        if said["skip"] is not None:
+            return Skip(said["skip"])
+        if said["fault"] is not None:
+            return Fault(said["fault"], "the row says so")
+        if said["link"] is not None:
+            return Link(said["kind"] or "identify", said["id"] or "", said["link"], numbers["at"])
+        return Draft(
+            said["event"],
+            said["id"],
+            numbers["at"],
+            record,
+            said["key"],
+            said["uuid"],
+            numbers["got"],
+            numbers["wall"],
+            said["id"] is None and said["junk"] is not None,
+        )
+
+
+NAMES = ("event", "id", "at", "key", "uuid", "got", "wall", "skip", "fault", "link", "kind", "junk")
+
+
+@dataclass(frozen=True, slots=True)
+class TinyCompile:
+    """What travels to a worker and becomes the mapper there."""
+
+    def __call__(self, options: Options) -> TinyMapper:
+        return TinyMapper(options)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A plan that was made, and everything needed to look into it."""
+
+    plan: Plan
+    directory: Directory
+    excluded: frozenset[str] = field(default_factory=frozenset)
+
+    def recipe(self, source_root: Path | None = None) -> Recipe:
+        """The recipe, as an apply finds it again from the sealed plan."""
+        parts = find_parts(self.plan, source_root)
+        return recipe_of(self.plan, parts, TinyCompile(), self.excluded, self.directory)
+
+    def sent(self) -> list[dict[str, Any]]:
+        """Every event that an apply would send, in order, decoded."""
+        return [json.loads(event) for event in self.sent_bytes()]
+
+    def sent_bytes(self) -> list[bytes]:
+        """Every event that an apply would send, in order, byte for byte."""
+        recipe = self.recipe()
+        maker = Maker(recipe, "phc_test")
+
+        def choose(planned: Planned) -> Task:
+            return task_of(self.plan, planned)
+
+        return [
+            event
+            for task in tasks(self.plan, self.directory, recipe.parts, choose)
+            for batch in make_batches(maker, task).batches
+            for event in unpack(batch.body)
+        ]
+
+    def identities(self) -> list[SealedLink]:
+        """The merges, in the order of the file."""
+        return list(read_lines(self.directory.identities, SealedLink))
+
+    def cells(self) -> Counter[tuple[str, str, str]]:
+        """(event, UTC day, outcome) with their counts."""
+        lines = [json.loads(line) for line in self.directory.cells.read_text().splitlines()]
+        return Counter({(line["event"], line["day"], line["outcome"]): line["count"] for line in lines})
+
+
+def row(event: str = "Seen", id: str = "u-1", at: int = THEN, **members: Any) -> dict[str, Any]:
+    """A row that becomes one event; members with None are left out."""
+    return {"event": event, "id": id, "at": at, **{name: value for name, value in members.items() if value is not None}}
+
+
+def write(path: Path, rows: Iterable[dict[str, Any] | str | bytes]) -> Path:
+    """A file of JSON lines; texts and bytes are written as they stand."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(_line(one) + b"\n" for one in rows))
+    return path
+
+
+def _line(one: dict[str, Any] | str | bytes) -> bytes:
+    if isinstance(one, bytes):
+        return one
+    return one.encode() if isinstance(one, str) else msgspec.json.encode(one)
+
+
+def make_plan(
+    directory: Path,
+    sources: Sequence[Path],
+    *,
+    workers: int = 0,
+    allowed: Allowed = Allowed(10**9),  # noqa: B008 - frozen
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    excluded: Iterable[str] = (),
+    key_conflicts: bool = False,
+    **options: Any,
+) -> Made:
+    """Plan these files with the tiny mapper, and read the plan back from disk."""
+    source = open_source([str(one) for one in sources])
+    chosen = Options(**{"as_of": AS_OF, **options})
+    recipe = Recipe(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
+    place = Directory(directory)
+    with making(place) as work:
+        seal = MappingSeal("tiny", "0" * 64, "tiny")
+        build(Request(source, recipe, seal, work, Workers(workers, recipe), "", allowed, key_conflicts))
+    return Made(load(place), place, frozenset(excluded))
+
+
+def identity_of(event: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What the service tells events apart by."""
+    return event["uuid"], event["event"], event["properties"]["distinct_id"], event["timestamp"]

@@ -1,0 +1,381 @@
+"""A survey says what an export holds, on any input, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline.clock_offsets import MonthOffset, count_offsets, most_frequent
+from pipeline.errors import UnreadableExport
+from pipeline.extractors import open_source
+from pipeline.survey import Survey, survey
+from pipeline.survey.clock import Clock, clock_of
+from pipeline.survey.fields import Fields, kind_of, kind_of_text
+from pipeline.survey.profile import Profile
+from pipeline.survey.tools import tools_of
+from pipeline.survey.zones import judge
+from pipeline.text import printable
+
+SAMPLES = Path(__file__).resolve().parent.parent.parent / "sample_data"
+SECOND = 1_000_000
+
+
+def written(path: Path, rows: Iterable[Any]) -> Path:
+    """A file of JSON lines; a row that is bytes already is written as it stands."""
+    lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+def surveyed(*paths: Path, **given: Any) -> Survey:
+    return survey(open_source([str(path) for path in paths]), **given)
+
+
+def field(found: Survey, path: str) -> Any:
+    return next(one for one in found.fields if one.path == path)
+
+
+def record(row: dict[str, Any]) -> dict[str, Raw]:
+    return {name: Raw(json.dumps(value).encode()) for name, value in row.items()}
+
+
+@pytest.mark.parametrize(
+    ("sample", "roles"),
+    [
+        ("mixpanel", ("event", "properties.distinct_id", "properties.time", "properties.$insert_id")),
+        ("amplitude", ("event_type", "user_id", "event_time", "uuid")),
+        ("posthog", ("event", "distinct_id", "timestamp", "uuid")),
+    ],
+)
+def test_a_sample_is_recognised_with_its_roles(sample: str, roles: tuple[str, ...]) -> None:
+    """Each tool's sample looks like that tool, and its four telling fields are found."""
+    found = surveyed(SAMPLES / sample)
+    assert (found.tool, tuple(map(found.field_of, ("event", "distinct_id", "timestamp", "uuid")))) == (sample, roles)
+
+
+def test_types_are_counted_by_what_each_value_is(tmp_path: Path) -> None:
+    """A field of mixed values counts every kind, spelled numbers, times and objects apart from plain text."""
+    values = [
+        1, -2, 1.5, 1e3, True, None, "", " ", "x", "12", "-1.50", "2023-01-02", "2023-01-02T03:04:05Z", [1], "[1]",
+        {"a": 1}, '{"a": 2}', "{no", "[no", "5f2b8f0e-1111-4222-8333-444455556666",
+    ]  # fmt: skip
+    found = surveyed(written(tmp_path / "a.jsonl", ({"v": value} for value in values)))
+    assert field(found, "v").types == {
+        "text": 3, "blank": 2, "integer": 2, "number": 2, "boolean": 1, "date in text": 1, "integer in text": 1,
+        "list": 1, "list in text": 1, "null": 1, "number in text": 1, "object": 1, "object in text": 1,
+        "time in text": 1, "uuid in text": 1,
+    }  # fmt: skip
+
+
+def test_scalars_of_columns_have_kinds() -> None:
+    """Values that a Parquet column gives are told apart as their JSON would be."""
+    assert [kind_of(value) for value in (True, 1, 1.5, None, "x")] == ["boolean", "integer", "number", "null", "text"]
+
+
+def test_absent_null_and_blank_are_empty(tmp_path: Path) -> None:
+    """The null rate is the share of rows whose field is missing, null or blank; zero and false are values."""
+    rows = [{"v": 0}, {"v": False}, {"v": None}, {"v": " "}, {}]
+    found = field(surveyed(written(tmp_path / "a.jsonl", [{"k": 1, **row} for row in rows])), "v")
+    assert (found.rows, found.null_rate) == (2, 0.6)
+
+
+def test_objects_are_opened_one_level(tmp_path: Path) -> None:
+    """Members of objects, and of objects written in text, are fields; what lies deeper is not."""
+    path = tmp_path / "a.csv"
+    path.write_text('event,properties\nA,"{""plan"":""gold"",""more"":{""deep"":1}}"\nB,\n')
+    found = surveyed(path)
+    assert [one.path for one in found.fields] == ["event", "properties", "properties.plan", "properties.more"]
+
+
+def test_a_column_named_like_a_member_is_told_apart(tmp_path: Path) -> None:
+    """A column `a.b` beside an object `a` with `b` keeps both, with different paths."""
+    found = surveyed(written(tmp_path / "a.jsonl", [{"a": {"b": 1}, "a.b": 2}]))
+    assert [one.path for one in found.fields] == ["a", "a.b", "a.b__2"]
+
+
+def test_examples_are_few_short_and_printable(tmp_path: Path) -> None:
+    """At most five different values are shown, of 40 characters at most, control characters as escapes."""
+    rows = [{"v": "x" * 100}, {"v": "\x1b[31m"}, *({"v": f"value {n}"} for n in range(9))]
+    found = field(surveyed(written(tmp_path / "a.jsonl", rows)), "v")
+    assert found.examples == ["x" * 39 + "…", "\\x1b[31m", "value 0", "value 1", "value 2"]
+
+
+def test_fields_beyond_the_most_are_only_counted() -> None:
+    """Of four fields and a limit of two, two are kept and the values of the others counted together."""
+    fields = Fields(most=2)
+    for _ in range(3):
+        fields.add(record({"a": 1, "b": 2, "c": 3, "d": 4}))
+    assert ([one.path for one in fields.finished(3, {})], fields.left_out) == (["a", "b"], 6)
+
+
+def test_members_beyond_the_most_are_only_counted() -> None:
+    """Objects with ids for keys stop making fields at the limit."""
+    fields = Fields(most=3)
+    for number in range(10):
+        fields.add(record({"properties": {f"id-{number}": 1}}))
+    assert (len(fields.finished(10, {})), fields.left_out) == (3, 8)
+    fields.add(record({"traits": {"a": 1, "b": 2}}))
+    assert fields.left_out == 8 + 3
+
+
+def test_event_names_beyond_the_most_are_only_counted() -> None:
+    """Of three names and a limit of two, the third is counted apart and no name is lost from the sum."""
+    profile = Profile(most_events=2)
+    for name in ("a", "b", "c", "a", "c"):
+        profile.add(name, None, None)
+        profile.flush()
+    assert (profile.events, profile.events_left_out) == (Counter(a=2, b=1), 2)
+
+
+def test_the_zone_is_measured_month_by_month(tmp_path: Path) -> None:
+    """Clocks of Los Angeles written as if UTC show both offsets, and the zone is among the candidates."""
+    zone = ZoneInfo("America/Los_Angeles")
+    rows = []
+    for month in (1, 7):
+        for day in range(1, 6):
+            instant = datetime(2021, month, day, 20, tzinfo=UTC)
+            wall = instant.astimezone(zone).replace(tzinfo=UTC)
+            inside = {
+                "time": int(wall.timestamp()),
+                "$insert_id": "x",
+                "distinct_id": "u",
+                "mp_processing_time_ms": int(instant.timestamp() * 1000) + 9_000,
+            }
+            rows.append({"event": "A", "properties": inside})
+    found = surveyed(written(tmp_path / "a.jsonl", rows)).zone
+    assert [(one.month, one.offset, one.rows) for one in found.months] == [
+        ("2021-01", -28_800, 5),
+        ("2021-07", -25_200, 5),
+    ]
+    assert found.names[0] == "America/Los_Angeles"
+    assert "America/Denver" not in found.names
+    assert "UTC-08:00 and UTC-07:00" in found.sentence
+
+
+def test_a_utc_clock_names_no_zones() -> None:
+    """A clock at UTC needs no candidates, since the zone is told already."""
+    found = judge(Counter({(612, 0): 9}), "received_at")
+    assert (found.names, found.sentence) == (
+        [],
+        "The clock stands at UTC over 1 month, measured against received_at.",
+    )
+
+
+def test_latency_does_not_round_to_another_offset() -> None:
+    """A row that arrives seven minutes and forty seconds late still shows the clock's own offset."""
+    assert count_offsets(np.array([0, 0]), np.array([460 * SECOND, -460 * SECOND])) == Counter({(0, 0): 1, (0, 900): 1})
+
+
+def test_late_rows_are_only_a_tail() -> None:
+    """Rows that arrive hours late do not move a month's offset, and too few rows say nothing."""
+    start = int(datetime(2021, 1, 5, tzinfo=UTC).timestamp()) * SECOND
+    walls = [(start, start + 7 * SECOND)] * 5 + [(start, start + 3600 * SECOND * n) for n in range(1, 5)]
+    lonely = int(datetime(2021, 2, 5, tzinfo=UTC).timestamp()) * SECOND
+    walls += [(lonely, lonely)] * 2
+    assert most_frequent(count_offsets(*np.array(walls).T)) == [MonthOffset(612, 0, 5, 9)]
+
+
+def test_hours_and_range_are_the_clock_s_own(tmp_path: Path) -> None:
+    """Times without an offset are shown as they read, without a Z, and counted by their own hour."""
+    rows = [{"event_time": f"2021-03-0{day} 0{hour}:59:59.5"} for day, hour in ((1, 4), (2, 4), (3, 9))]
+    found = surveyed(written(tmp_path / "a.jsonl", rows))
+    assert (found.first, found.last) == ("2021-03-01T04:59:59.500", "2021-03-03T09:59:59.500")
+    assert {hour: count for hour, count in enumerate(found.hours) if count} == {4: 2, 9: 1}
+    assert (found.months, found.time_unit) == ({"2021-03": 3}, "iso")
+
+
+def test_times_with_offsets_are_shown_in_utc(tmp_path: Path) -> None:
+    """Where every time carries its offset, the range is UTC and ends in Z; what is no time is counted."""
+    rows = [{"timestamp": "2021-03-01T02:00:00+03:00"}] * 11 + [{"timestamp": "yesterday"}, {"timestamp": None}]
+    found = surveyed(written(tmp_path / "a.jsonl", rows))
+    assert (found.first, found.last, found.unread_times) == ("2021-02-28T23:00:00Z", "2021-02-28T23:00:00Z", 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "unit"),
+    [
+        ([1_600_000_000, 1_600_000_000.25, "1600000000"], "s"),
+        ([1_600_000_000_000], "ms"),
+        ([1_600_000_000_000_000], "us"),
+        ([1_600_000_000_000_000_000], "ns"),
+        (["2021-01-01T00:00:00Z", "2021-01-01 00:00:00"], "iso"),
+        ([17, 42], None),
+        (["2021-13-01T00:00:00Z"], None),
+        ([], None),
+    ],
+)
+def test_the_unit_of_a_time_is_told_by_its_values(values: list[Any], unit: str | None) -> None:
+    """Numbers of the size of this century's times are times, in the unit that makes them so."""
+    assert clock_of("t", values) == (Clock("t", unit) if unit else None)
+
+
+def test_a_sample_is_shared_between_parts(tmp_path: Path) -> None:
+    """Rows that a small part does not need go to the parts after it, and a part read in part says so."""
+    paths = [written(tmp_path / f"{n}.jsonl", ({"n": n, "i": i} for i in range(rows))) for n, rows in ((1, 2), (2, 50))]
+    found = surveyed(*paths, rows=20)
+    assert [(part.rows, part.whole) for part in found.parts] == [(2, True), (18, False)]
+    assert (found.rows, found.sampled) == (20, True)
+
+
+def test_a_part_read_to_its_last_row_is_whole(tmp_path: Path) -> None:
+    """A part of exactly as many rows as its share counts as whole, and all rows are read when asked for."""
+    path = written(tmp_path / "a.jsonl", ({"i": i} for i in range(30)))
+    assert [surveyed(path, rows=rows).sampled for rows in (29, 30, None)] == [True, False, False]
+
+
+def test_broken_rows_are_counted_by_code(tmp_path: Path) -> None:
+    """Broken rows are counted with the place of the first, and the rows around them are still read."""
+    rows = [{"a": 1}, b"{oops", b'{"a": "\xff"}', {"a": 2}, b"nothing"]
+    found = surveyed(written(tmp_path / "a.jsonl", rows))
+    assert {code: (one.count, one.part, one.row) for code, one in found.broken.items()} == {
+        "bad_json": (2, "a.jsonl", 2),
+        "bad_utf8": (1, "a.jsonl", 3),
+    }
+    assert (found.rows, field(found, "a").rows, field(found, "a").null_rate) == (5, 2, 0.0)
+
+
+def test_a_damaged_part_does_not_hide_the_others(tmp_path: Path) -> None:
+    """A truncated file is told in its entry and by a notice; the other part is surveyed."""
+    whole = b"".join(json.dumps({"event": f"{n}" * 50}).encode() + b"\n" for n in range(5_000))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(whole)[:-200])
+    written(tmp_path / "b.jsonl", [{"event": "B"}])
+    found = surveyed(tmp_path)
+    assert [(part.path, part.whole, bool(part.problem)) for part in found.parts] == [
+        ("a.jsonl.gz", False, True),
+        ("b.jsonl", True, False),
+    ]
+    assert found.parts[1].rows == 1
+    assert [(code, where) for code, where, _ in found.notices] == [("unreadable", "a.jsonl.gz")]
+
+
+def test_a_part_that_went_away_does_not_hide_the_others(tmp_path: Path) -> None:
+    """A file that is gone before its first row is told; the other part is surveyed."""
+    gone, kept = (written(tmp_path / name, [{"event": "A"}]) for name in ("a.jsonl", "b.jsonl"))
+    kept.write_bytes(kept.read_bytes() * 2)
+    source = open_source([str(tmp_path)])
+    gone.unlink()
+    found = survey(source)
+    assert [(part.path, part.rows, bool(part.problem)) for part in found.parts] == [
+        ("a.jsonl", 0, True),
+        ("b.jsonl", 2, False),
+    ]
+
+
+def test_an_export_that_cannot_be_read_at_all_is_an_error(tmp_path: Path) -> None:
+    """When no part gives a row and one is damaged, the damage is raised."""
+    source = open_source([str(written(tmp_path / "a.jsonl", [{"event": "A"}]))])
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(UnreadableExport):
+        survey(source)
+
+
+def test_an_empty_export_is_surveyed(tmp_path: Path) -> None:
+    """A file without a byte gives a survey of nothing and a notice."""
+    (tmp_path / "a.jsonl").touch()
+    found = surveyed(tmp_path / "a.jsonl")
+    assert (found.rows, found.fields, found.tool, found.first, sum(found.hours)) == (0, [], "", None, 0)
+    assert [code for code, _, _ in found.notices] == ["empty_file"]
+    assert found.sentence == (
+        "Survey: 0 rows in 0 parts (every row), 0 broken, 0 fields; looks like no tool that is known."
+    )
+
+
+def test_warnings_of_rows_beyond_the_sample_are_not_counted(tmp_path: Path) -> None:
+    """Only rows that were looked at give warnings, although a block holds more."""
+    path = written(tmp_path / "a.jsonl", ({"n": 2**60} for _ in range(10)))
+    assert surveyed(path, rows=4).warnings == {"unsafe_integer": 4}
+
+
+def test_a_tool_needs_half_of_the_rows() -> None:
+    """A tool is named when half of the rows look like it; without a mapping the fields decide."""
+    rows = [record({"type": "track", "messageId": "m", "originalTimestamp": "t"}), record({"x": 1})]
+    assert tools_of(rows, lambda row: []) == ["segment"]
+    assert tools_of([*rows, record({"x": 2})], lambda row: []) == []
+    assert tools_of(rows, lambda row: ["heap"] if "x" in row else []) == ["heap"]
+
+
+def test_the_json_of_a_survey_reads_back(tmp_path: Path) -> None:
+    """A survey survives its JSON, which names its format."""
+    found = surveyed(SAMPLES / "generic")
+    encoded = msgspec.json.encode(found)
+    assert json.loads(encoded)["format"] == "backcast.survey/1"
+    assert msgspec.json.decode(encoded, type=Survey) == found
+
+
+def test_importing_the_survey_leaves_pandas_out() -> None:
+    """The room is imported without pandas, which only a survey of rows needs."""
+    code = "import sys, pipeline.survey; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@given(st.text())
+def test_a_text_has_one_kind_however_it_is_held(text: str) -> None:
+    """JSON text and plain text of one spelling are of one kind."""
+    text = text.encode("utf-8", "ignore").decode()
+    assert kind_of(Raw(json.dumps(text).encode())) == kind_of_text(text)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "a.b"]), JSON_VALUES, max_size=3), max_size=5))
+def test_every_value_is_counted_once(rows: list[dict[str, Any]]) -> None:
+    """For any rows, the kinds of each top field add up to the rows that have it, and no path stands twice."""
+    fields = Fields()
+    for row in rows:
+        fields.add(record(json.loads(json.dumps(row).encode("utf-8", "ignore"))))
+    found = fields.finished(len(rows), {})
+    top = [one for one in found if one.path in ("a", "b")]
+    assert {one.path: sum(one.types.values()) for one in top} == Counter(
+        name for row in rows for name in row if name != "a.b"
+    )
+    assert len({one.path for one in found}) == len(found)
+
+
+@given(st.text(), st.integers(1, 60))
+@example("\u202e\u2028\x9b\x1b", 60)
+def test_printable_text_is_short_and_drives_nothing(text: str, limit: int) -> None:
+    """Any text becomes at most so many characters, each of them printable."""
+    shown = printable(text, limit)
+    assert len(shown) <= limit
+    assert not any(one in shown for one in "\x00\x1b\n\r\u202e\u2028\x9b")
+
+
+def test_a_field_that_is_named_for_times_may_hold_some_that_are_none(tmp_path: Path) -> None:
+    """Files glued together repeat their header, and some times are cut; the others are still times."""
+    times = ["2021-01-01T00:00:00Z"] * 10 + ["timestamp", "timestamp", "2021-01", "soon"]
+    rows = [f"a,u-{number},{time}" for number, time in enumerate(times)]
+    (tmp_path / "a.csv").write_text("\n".join(["event,distinct_id,timestamp", *rows]) + "\n")
+    found = survey(open_source([str(tmp_path / "a.csv")]))
+    assert (found.time_field, found.unread_times) == ("timestamp", 4)
+
+
+def test_each_member_of_an_archive_has_its_own_size(tmp_path: Path) -> None:
+    """Not the archive's."""
+    contents = {"a.jsonl": b'{"event":"a"}\n', "b.jsonl": b'{"event":"b"}\n' * 9}
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    found = survey(open_source([str(tmp_path / "export.zip")]))
+    assert [part.bytes for part in found.parts] == [len(content) for content in contents.values()]

@@ -1,0 +1,262 @@
+"""The laws of DESIGN 2 that a plan has to keep, over exports that hold every kind of row."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.plan.contents import planned_blocks
+from tests.support.tiny_tool import AS_OF, DAY, THEN, Made, identity_of, make_plan, row, write
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent.parent
+
+TIMES = st.sampled_from([THEN, THEN + 1, THEN + DAY, THEN + 3 * DAY, 0, -1, AS_OF])
+SINGLE = st.one_of(
+    st.builds(row, at=TIMES, key=st.sampled_from(["k1", "k2", "k3"]), got=st.sampled_from([None, 1, 2]),
+              note=st.sampled_from(["a", "b"])),
+    st.builds(row, st.sampled_from(["Seen", "Left"]), st.sampled_from(["u-1", "u-2", "gone", ""]), TIMES),
+    st.builds(lambda code: {"skip": code}, st.sampled_from(["test_row", "heartbeat"])),
+    st.builds(lambda code: {"fault": code}, st.sampled_from(["bad_value"])),
+    st.builds(lambda user, time: {"id": user, "link": "d-1", "at": time}, st.sampled_from(["u-1", "u-2"]), TIMES),
+)  # fmt: skip
+"""Rows of at most one event: copies with a key and without, some of each kind that is left out."""
+ROWS = st.lists(
+    st.one_of(SINGLE, SINGLE, st.builds(lambda many: {"many": many}, st.lists(SINGLE, max_size=3))), max_size=14
+)
+
+
+def laid_out(place: Path, files: list[list[dict[str, Any]]], *, packed: bool = False, **options: Any) -> Made:
+    """A plan of rows in these files. Blank lines keep two files from being the same bytes, which are read once."""
+    paths = []
+    for number, rows in enumerate(files):
+        path = write(place / f"{number}.jsonl", ["" for _ in range(number)] + list(rows))
+        if packed:
+            path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+            path = path.with_suffix(".jsonl.gz")
+        if rows:
+            paths.append(path)
+    return make_plan(place / "plan", paths, excluded=["gone"], since=THEN - DAY * 400, **options)
+
+
+def cut(rows: list[dict[str, Any]], places: list[int]) -> list[list[dict[str, Any]]]:
+    """Rows cut into files at these places."""
+    edges = [0, *sorted(place % (len(rows) + 1) for place in places), len(rows)]
+    return [rows[start:stop] for start, stop in pairwise(edges)]
+
+
+# -- 1. balance -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS.filter(len), st.lists(st.integers(0, 99), max_size=2), st.booleans())
+def test_every_row_ends_in_one_place_per_part(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
+) -> None:
+    """Rows read = mapped + skipped + rejected, in each part and in all, with each code's count adding up."""
+    files = cut(rows, places)
+    made = laid_out(tmp_path_factory.mktemp("laws"), files, collapse_identical=collapse)
+    plan = made.plan
+    assert [part.rows for part in plan.parts] == [len(file) for file in files if file]
+    for part in plan.parts:
+        assert part.rows == part.mapped + part.skipped + part.rejected
+        assert min(part.mapped, part.skipped, part.rejected) >= 0
+    assert plan.rows.balanced
+    assert plan.rows.read == len(rows)
+    assert (plan.rows.skipped, plan.rows.rejected) == (sum(plan.skips.values()), sum(plan.rejects.values()))
+    assert len(made.directory.rejects.read_bytes().splitlines()) == plan.rows.rejected
+    assert all(count > 0 for counts in (plan.skips, plan.rejects, plan.warnings) for count in counts.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(SINGLE, min_size=1, max_size=14), st.booleans())
+def test_every_row_with_a_time_ends_in_one_cell_of_its_day(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], collapse: bool
+) -> None:
+    """The cells of a UTC day add up to its rows, whatever became of them."""
+    made = laid_out(tmp_path_factory.mktemp("laws"), [rows], collapse_identical=collapse)
+    found = Counter[str]()
+    for (_, day, _), count in made.cells().items():
+        assert count > 0
+        found[day] += count
+    assert found == Counter(
+        datetime.fromtimestamp(one["at"] / 1_000_000, UTC).date().isoformat() for one in rows if "event" in one
+    )
+
+
+# -- 2. purity ------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from pipeline.api import PlanRequest, plan_export
+place, workers, number = sys.argv[1:]
+plan = plan_export(PlanRequest([place + "/export"], Path(place) / ("plan" + number), mapping="mixpanel",
+    zones=(("America/New_York", ""),), as_of=1_704_067_200_000_000, workers=int(workers)))
+print(plan.digest, plan.verdict, plan.events.made)
+"""
+
+
+def test_a_plan_is_the_same_under_any_zone_language_hash_seed_and_number_of_workers(tmp_path: Path) -> None:
+    """The host says nothing of what would be sent: one digest, one table of blocks."""
+    for file in range(3):
+        lines = []
+        for number in range(40):
+            time = 1_615_700_000 + number * 3_600 + file  # over the spring change of New York's clocks
+            members = {
+                "time": time,
+                "distinct_id": f"u-{number % 7}",
+                "mp_processing_time_ms": time * 1000 + 14_400_500,
+            }
+            lines.append(json.dumps({"event": "Größe", "properties": {**members, "$insert_id": f"{file}-{number}"}}))
+        write(tmp_path / "export" / f"{file}.jsonl", lines)
+    hosts = [
+        ("0", {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "1"}),
+        ("0", {"TZ": "Asia/Kolkata", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "2"}),
+        ("2", {"TZ": "America/New_York", "LC_ALL": "tr_TR.UTF-8", "PYTHONUTF8": "0"}),
+    ]
+    told = []
+    for number, (workers, environment) in enumerate(hosts):
+        ran = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(tmp_path), workers, str(number)],
+            cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        told.append(ran.stdout)
+    assert told == [told[0]] * 3
+    assert told[0].split()[1:] == ["ready", "120"]
+    tables = [(tmp_path / f"plan{number}" / "blocks.jsonl").read_bytes() for number in range(3)]
+    assert tables == [tables[0]] * 3
+
+
+# -- 3. identity ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS.filter(len), st.integers(0, 2**32), st.lists(st.integers(0, 99), max_size=3), st.booleans(), st.booleans())
+def test_no_order_of_rows_or_files_changes_what_is_sent(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[dict[str, Any]],
+    seed: int,
+    places: list[int],
+    packed: bool,
+    collapse: bool,
+) -> None:
+    """Shuffled, split, merged, compressed: the same uuids, names, ids and times, and the same merges."""
+    place = tmp_path_factory.mktemp("laws")
+    one = laid_out(place / "one", [rows], collapse_identical=collapse)
+    shuffled = list(rows)
+    Random(seed).shuffle(shuffled)
+    other = laid_out(place / "other", cut(shuffled, places), packed=packed, collapse_identical=collapse)
+    assert sorted(map(identity_of, other.sent())) == sorted(map(identity_of, one.sent()))
+    assert other.identities() == one.identities()
+    assert other.cells() == one.cells()
+
+
+def test_an_export_with_one_row_in_a_hundred_copied_across_files_is_sent_whole_and_once(tmp_path: Path) -> None:
+    """Keyless copies stay, each with a uuid of its own; keyed ones leave one event; the order of files is nothing."""
+    random = Random(7)
+    rows = [row(id=f"u-{random.randrange(50)}", at=THEN + n, key=f"k{n}" if n % 2 else None, n=n) for n in range(2_000)]
+    rows += [dict(random.choice(rows)) for _ in range(20)]
+    sent = []
+    for number, size in enumerate((2_020, 300, 700)):
+        random.shuffle(rows)
+        files = [rows[start : start + size] for start in range(0, len(rows), size)]
+        made = laid_out(tmp_path / str(number), files, packed=number == 1)
+        sent.append(sorted(map(identity_of, made.sent())))
+    copies = sum(count - 1 for count in Counter(one.get("key") for one in rows if one.get("key")).values())
+    assert copies > 0
+    assert len(sent[0]) == len({one[0] for one in sent[0]}) == 2_020 - copies
+    assert sent == [sent[0]] * 3
+
+
+def test_the_source_id_keeps_two_projects_of_one_tool_apart(tmp_path: Path) -> None:
+    """And nothing else of the options is in a uuid."""
+
+    def uuid(place: str, **options: Any) -> str:
+        return str(laid_out(tmp_path / place, [[row(key="k")]], **options).sent()[0]["uuid"])
+
+    plain = uuid("a")
+    assert uuid("b", settings={"source": "eu"}) != plain
+    assert uuid("c", dialect="posthog", name="again", as_of=AS_OF + DAY, provenance=False) == plain
+
+
+# -- 5. plan equals apply ---------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS.filter(len), st.lists(st.integers(0, 99), max_size=2), st.booleans())
+def test_an_apply_makes_exactly_the_events_that_were_planned(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
+) -> None:
+    """In number, by cell and block by block, each with a uuid that no other has."""
+    made = laid_out(tmp_path_factory.mktemp("laws"), cut(rows, places), collapse_identical=collapse)
+    sent = made.sent()
+    assert len(sent) == made.plan.events.phases["events"]
+    assert len({event["uuid"] for event in sent}) == len(sent)
+    assert sum(block.events for block in planned_blocks(made.directory)) == len(sent)
+    cells = Counter({cell[:2]: count for cell, count in made.cells().items() if cell[2] == "mapped"})
+    assert Counter((event["event"], event["timestamp"][:10]) for event in sent) == cells
+    assert dict(made.plan.names) == Counter(event["event"] for event in sent)
+    times = sorted((event["timestamp"] for event in sent), key=datetime.fromisoformat)
+    assert (made.plan.first, made.plan.last) == ((times[0], times[-1]) if times else (None, None))
+
+
+# -- 7. nothing silent ----------------------------------------------------------------------------------------------
+
+
+def test_a_missing_time_never_becomes_now(tmp_path: Path) -> None:
+    """It is a reject with its row."""
+    made = laid_out(tmp_path, [[{"event": "Seen", "id": "u-1", "key": "k"}]])
+    assert (dict(made.plan.rejects), made.sent()) == ({"missing_timestamp": 1}, [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS.filter(len))
+def test_every_rejected_row_is_kept_with_its_place_and_text(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
+) -> None:
+    """By its number and its byte offset the row is found again in the file."""
+    place = tmp_path_factory.mktemp("laws")
+    made = laid_out(place, [rows])
+    content = (place / "0.jsonl").read_bytes()
+    lines = content.decode().splitlines()
+    for reject in map(json.loads, made.directory.rejects.read_text().splitlines()):
+        assert reject["record"] == lines[reject["row"] - 1]
+        assert content[reject["offset"] :].startswith(reject["record"].encode())
+        assert reject["code"]
+        assert reject["detail"]
+
+
+def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Path) -> None:
+    """One event outside the window, one that cannot be sent: the row is one reject, and each day still balances."""
+    early, late = row(key="a", at=THEN - 1), row(key="b", at=THEN, id="x" * 201)
+    path = write(tmp_path / "a.jsonl", [{"many": [early, row(key="c"), late]}, row(key="d")])
+    made = make_plan(tmp_path / "plan", [path], since=THEN)
+    assert (made.plan.rows.mapped, made.plan.rows.skipped, made.plan.rows.rejected) == (1, 0, 1)
+    assert made.plan.skips == {}
+    assert {outcome: count for (_, _, outcome), count in made.cells().items()} == {"mapped": 1, "long_distinct_id": 1}
+
+
+def test_events_that_would_overwrite_a_profile_are_counted(tmp_path: Path) -> None:
+    """`$set` takes the last value sent, however old; the plan says how many events carry one. `$set_once` is safe."""
+    rows = [row(key=key, **properties) for key, properties in (("a", {"$set": {"plan": "pro"}}), ("b", {}))]
+    rows += [row(**{"$set": {"plan": "free"}}), row(key="c", **{"$set_once": {"plan": "pro"}})]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="0"), *rows])])
+    assert (made.plan.warnings, made.plan.verdict) == ({"overwrites_person": 2}, "warnings")
+    assert made.plan.examples["overwrites_person"].row == 2

@@ -1,0 +1,31 @@
+"""Counts in sentences agree with their nouns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import api
+from pipeline.text import are, counted
+from tests.support.deliveries import planned
+
+
+@pytest.mark.parametrize(
+    ("count", "what", "said"),
+    [
+        (0, "event", "0 events"), (1, "event", "1 event"), (2, "batch", "2 batches"), (1, "batch", "1 batch"),
+        (12_000, "property", "12,000 properties"), (3, "key", "3 keys"), (2, "try", "2 tries"), 
+        (5, "more row", "5 more rows"),
+    ],
+)  # fmt: skip
+def test_a_count_and_its_noun(count: int, what: str, said: str) -> None:
+    """One is one, everything else is many, thousands have commas."""
+    assert counted(count, what) == said
+    assert are(count) == ("is" if count == 1 else "are")
+
+
+def test_the_sentence_of_a_plan_of_one(tmp_path: Path) -> None:
+    """One event of one row in one part."""
+    plan, _ = api.load_plan(planned(tmp_path, 1, files=1))
+    assert plan.sentence == "Plan: 1 event to send, from 1 of 1 row in 1 part; 0 skipped, 0 rejected."

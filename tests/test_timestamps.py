@@ -1,0 +1,360 @@
+"""Times: read exactly, placed in a zone, written one way."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from importlib import resources
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+from zoneinfo._common import load_data
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import UsageError
+from pipeline.timestamps import (
+    DAY,
+    HOUR,
+    QUARTER,
+    SECOND,
+    BadTime,
+    ZoneClock,
+    format_utc,
+    moment_of,
+    parse_iso,
+    read_epoch,
+    read_iso,
+    wall_of,
+    zone,
+    zone_names,
+)
+from pipeline.zone_hints import CITIES
+
+NOON = 1_609_329_600 * SECOND  # 2020-12-30T12:00:00Z
+NEW_YORK = (("America/New_York", ""),)
+
+
+# --- ISO 8601
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("2020-12-30T12:00:00Z", NOON),
+        ("2020-12-30T12:00Z", NOON),
+        ("2020-12-30T12:00:00.5Z", NOON + 500_000),
+        ("2020-12-30T12:00:00.000001Z", NOON + 1),
+        ("2020-12-30T17:30:00+05:30", NOON),
+        ("2020-12-30T08:00:00-04", NOON),
+        ("1969-12-31T23:59:59.999999Z", -1),
+        ("0001-01-01T00:00:00Z", -62_135_596_800 * SECOND),
+    ],
+)
+def test_iso_texts_with_an_offset(text: str, us: int) -> None:
+    """A text with an offset is one instant, whatever the zone."""
+    assert parse_iso(text) == us
+    assert parse_iso(text, ZoneClock(NEW_YORK)) == us
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2020-12-30",
+        "2020-12-30T12",
+        "2020-12-30 12:00:00Z",
+        "2020-12-30T12:00:00z",
+        "2020-12-30T12:00:00.Z",
+        "2020-12-30T12:00:00 Z",
+        "2020-12-30T12:00:60Z",
+        "2020-12-30T24:00:00Z",
+        "2020-02-30T12:00:00Z",
+        "2020-12-30T12:00:00+24:00",
+        "2020-12-30T12:00:00+0530",
+        "20-12-30T12:00:00Z",
+        "2020-12-30T12:00:00Zjunk",
+        "٢٠٢٠-12-30T12:00:00Z",
+        "now",
+    ],
+)
+def test_what_is_not_strict_iso_is_no_time(text: str) -> None:
+    """A lenient reading would turn a broken time into a plausible wrong one."""
+    with pytest.raises(BadTime):
+        parse_iso(text)
+
+
+def test_a_space_is_read_only_where_allowed() -> None:
+    """A space stands for the T where the mapping says so."""
+    assert parse_iso("2020-12-30 12:00:00Z", space=True) == NOON
+
+
+def test_a_time_without_an_offset_needs_a_zone() -> None:
+    """No zone is ever assumed."""
+    with pytest.raises(BadTime, match="zone"):
+        parse_iso("2020-12-30T12:00:00")
+    assert parse_iso("2020-12-30T07:00:00", ZoneClock(NEW_YORK)) == NOON
+
+
+@pytest.mark.parametrize(
+    ("text", "truncated"),
+    [("12:00:00.1234567Z", True), ("12:00:00.1234560Z", False), ("12:00:00.123456Z", False), ("12:00:00Z", False)],
+)
+def test_digits_below_a_microsecond_are_told(text: str, truncated: bool) -> None:
+    """Digits that fall are told of, zeros are not."""
+    assert read_iso(f"2020-12-30T{text}").truncated is truncated
+
+
+# --- since 1970
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "us"),
+    [
+        ("1721228056.002", "s", 1_721_228_056_002_000),
+        (1721228056.002, "s", 1_721_228_056_002_000),
+        ("1721228056", "s", 1_721_228_056_000_000),
+        ("1721228056002.5", "ms", 1_721_228_056_002_500),
+        (1721228056002, "ms", 1_721_228_056_002_000),
+        ("1721228056002001", "us", 1_721_228_056_002_001),
+        ("1721228056002001999", "ns", 1_721_228_056_002_001),
+        ("1.721228056e9", "s", 1_721_228_056_000_000),
+        ("-1", "s", -1_000_000),
+        ("10000000000", "auto", 10_000_000_000_000_000),
+        ("10000000001", "auto", 10_000_000_001_000),
+        ("1721228056.25", "auto", 1_721_228_056_250_000),
+        ("0", "s", 0),
+    ],
+)
+def test_counts_since_1970(number: str | int | float, unit: str, us: int) -> None:
+    """A count becomes exactly the microseconds it says."""
+    assert read_epoch(number, unit).us == us
+
+
+@pytest.mark.parametrize("text", ["", "1_000", "٣", "0x10", "1e", "nan", "inf", "12:00", "1,5", "--1", "1e999"])
+def test_what_is_no_number_is_no_time(text: str) -> None:
+    """Only a plain number is a count."""
+    with pytest.raises(BadTime):
+        read_epoch(text)
+
+
+def test_a_float_that_is_no_number_is_no_time() -> None:
+    """NaN and infinity are not times."""
+    for number in (float("nan"), float("inf")):
+        with pytest.raises(BadTime):
+            read_epoch(number)
+
+
+@given(st.decimals(min_value=0, max_value=9_999_999_999, places=6))
+def test_six_decimals_are_never_rounded(seconds: Decimal) -> None:
+    """Every decimal of seconds with six places comes out to the microsecond."""
+    assert read_epoch(str(seconds)).us == int(seconds * SECOND)
+
+
+# --- writing
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (NOON, "2020-12-30T12:00:00Z"),
+        (NOON + 2_000, "2020-12-30T12:00:00.002Z"),
+        (NOON + 2_001, "2020-12-30T12:00:00.002001Z"),
+        (NOON + 500_000, "2020-12-30T12:00:00.500Z"),
+        (-1, "1969-12-31T23:59:59.999999Z"),
+    ],
+)
+def test_one_way_of_writing(us: int, text: str) -> None:
+    """A fraction has no, three or six digits: the fewest that say it."""
+    assert format_utc(us) == text
+
+
+@given(st.integers(-62_135_596_800 * SECOND, 253_402_300_799 * SECOND))
+def test_what_is_written_is_read_again(us: int) -> None:
+    """Writing and reading an instant gives the same instant."""
+    assert parse_iso(format_utc(us)) == us
+
+
+def test_years_beyond_9999_cannot_be_written() -> None:
+    """A year of five digits is no ISO time."""
+    with pytest.raises(BadTime):
+        format_utc(253_402_300_800 * SECOND)
+
+
+# --- zones
+
+
+def at(*reading: int) -> int:
+    """A wall time."""
+    return wall_of(datetime(*reading))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        (at(2023, 11, 5, 5, 30, 5), (at(2023, 11, 5, 5, 30), "")),
+        (at(2023, 11, 5, 5, 29, 5), (at(2023, 11, 5, 5, 30), "")),
+        (at(2023, 11, 5, 6, 30, 5), (at(2023, 11, 5, 6, 30), "")),
+        (at(2023, 11, 5, 6, 29, 1), (at(2023, 11, 5, 6, 30), "")),
+        (at(2023, 11, 5, 6, 28, 59), (at(2023, 11, 5, 5, 30), "")),
+        (at(2023, 11, 5, 9), (at(2023, 11, 5, 6, 30), "ambiguous_time")),
+        (at(2023, 11, 5, 1), (at(2023, 11, 5, 5, 30), "ambiguous_time")),
+        (None, (at(2023, 11, 5, 5, 30), "ambiguous_time")),
+    ],
+)
+def test_the_repeated_hour_is_told_apart_by_the_receive_time(received: int | None, expected: tuple[int, str]) -> None:
+    """The latest instant that the receive time allows is it; where that cannot decide, a warning says so."""
+    assert ZoneClock(NEW_YORK).to_utc(at(2023, 11, 5, 1, 30), received) == expected
+
+
+def test_the_skipped_hour_is_read_as_before_the_change() -> None:
+    """A time that no clock showed is read with the offset of before, with a warning."""
+    assert ZoneClock(NEW_YORK).to_utc(at(2023, 3, 12, 2, 30)) == (at(2023, 3, 12, 7, 30), "nonexistent_time")
+
+
+def test_either_side_of_a_change() -> None:
+    """The minutes next to a change have no doubt about them."""
+    clock = ZoneClock(NEW_YORK)
+    assert clock.to_utc(at(2023, 3, 12, 1, 59, 59)) == (at(2023, 3, 12, 6, 59, 59), "")
+    assert clock.to_utc(at(2023, 3, 12, 3, 0)) == (at(2023, 3, 12, 7, 0), "")
+    assert clock.to_utc(at(2023, 11, 5, 0, 59, 59)) == (at(2023, 11, 5, 4, 59, 59), "")
+    assert clock.to_utc(at(2023, 11, 5, 2, 0)) == (at(2023, 11, 5, 7, 0), "")
+
+
+@given(
+    st.sampled_from(["America/New_York", "Asia/Kolkata", "Africa/Monrovia", "Australia/Lord_Howe", "Pacific/Apia"]),
+    st.integers(0, 2 * 10**15),
+)
+def test_every_instant_comes_back_from_its_wall_time(name: str, us: int) -> None:
+    """The wall time of any instant, received then, gives that instant again, whatever was asked before."""
+    us -= us % SECOND
+    wall = wall_of((moment_of(us).replace(tzinfo=UTC)).astimezone(zone(name)).replace(tzinfo=None))
+    assert ZoneClock(((name, ""),)).to_utc(wall, us)[0] == us
+
+
+def changes_of(name: str) -> list[tuple[int, int]]:
+    """(Unix second, offset from then on) of each change of a zone's clocks, by the interpreter's own reader."""
+    with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        kinds, moments, offsets, *_ = load_data(rules)
+    found: list[tuple[int, int]] = []
+    for moment, kind in zip(moments, kinds, strict=True):
+        if not found or found[-1][1] != offsets[kind]:
+            found.append((moment, offsets[kind]))
+    return found
+
+
+def test_no_zone_changes_twice_within_three_days() -> None:
+    """What a day that ends as it began is taken for, without looking at each of its hours, rests on that."""
+    assert len(zone_names()) > 400
+    for name in zone_names():
+        assert all(later - earlier > 3 * 86_400 for (earlier, _), (later, _) in pairwise(changes_of(name))), name
+
+
+@given(st.data(), st.sampled_from([name for name in sorted(zone_names()) if changes_of(name)]))
+def test_what_is_remembered_holds_in_each_quarter(data: st.DataObject, name: str) -> None:
+    """An offset that is remembered is the zone's at both ends of its quarter, on either side of a repeated hour."""
+    moment, offset = data.draw(st.sampled_from(changes_of(name)))
+    clock = ZoneClock(((name, ""),))
+    clock.to_utc((moment + offset + data.draw(st.integers(-86_400, 86_400))) * SECOND)
+    assert len(clock.offsets) in (1, DAY // QUARTER)
+    for quarter, known in clock.offsets.items():
+        ends = [moment_of(one) for one in (quarter * QUARTER, (quarter + 1) * QUARTER - 1)]
+        really = {end.replace(tzinfo=zone(name), fold=fold).utcoffset() for end in ends for fold in (0, 1)}
+        assert (really == {timedelta(microseconds=known)}) if known is not None else len(really) > 1
+
+
+def test_a_zone_that_changed_holds_from_its_date() -> None:
+    """The wall date decides which zone a time is of."""
+    clock = ZoneClock((("America/New_York", ""), ("Europe/Berlin", "2021-03-01")))
+    assert clock.to_utc(at(2021, 2, 28, 23, 59)) == (at(2021, 3, 1, 4, 59), "")
+    assert clock.to_utc(at(2021, 3, 1, 0, 0)) == (at(2021, 2, 28, 23, 0), "")
+
+
+def test_no_zone_is_utc() -> None:
+    """Without zones a wall time is the instant."""
+    assert ZoneClock().to_utc(NOON) == (NOON, "")
+
+
+def test_an_unknown_zone_names_the_nearest() -> None:
+    """A misspelt zone is answered with the right one."""
+    with pytest.raises(UsageError) as caught:
+        ZoneClock((("Europe/Belin", ""),))
+    assert caught.value.hint == "did you mean 'Europe/Berlin'?"
+
+
+def test_zones_out_of_order_are_refused() -> None:
+    """A zone cannot begin before the one it follows."""
+    with pytest.raises(UsageError, match="order"):
+        ZoneClock((("Europe/Berlin", "2021-03-01"), ("America/New_York", "")))
+    with pytest.raises(UsageError, match="not a date"):
+        ZoneClock((("Europe/Berlin", "2021-13-01"),))
+
+
+def test_the_rules_are_the_packaged_ones(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the host's zone nor its zone files change a result."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    monkeypatch.setenv("PYTHONTZPATH", str(tmp_path))
+    time.tzset()
+    try:
+        assert ZoneClock(NEW_YORK).to_utc(at(2020, 12, 30, 7)) == (NOON, "")
+        assert parse_iso("2020-12-30T12:00:00Z") == NOON
+        assert format_utc(NOON) == "2020-12-30T12:00:00Z"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "TZ" not in os.environ or os.environ["TZ"] != "Asia/Kolkata"
+
+
+def test_every_packaged_zone_can_be_read() -> None:
+    """Each name that is listed has rules."""
+    for name in sorted(zone_names()):
+        assert isinstance(zone(name), ZoneInfo)
+
+
+def test_a_wall_time_beyond_the_calendar_is_no_time() -> None:
+    """A count that no calendar reaches is a bad time, not a crash."""
+    with pytest.raises(BadTime):
+        ZoneClock(NEW_YORK).to_utc(10**19)
+
+
+def test_days_hours_and_moments_agree() -> None:
+    """The constants are what their names say."""
+    assert moment_of(DAY + HOUR) == datetime(1970, 1, 1) + timedelta(days=1, hours=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("PST", "'America/Los_Angeles'"),
+        ("pdt", "'America/Los_Angeles'"),
+        ("CEST", "'Europe/Berlin'"),
+        ("JST", "'Asia/Tokyo'"),
+        ("UTC+8", "'Etc/GMT-8'; its sign is the other way round"),
+        ("GMT-03:00", "'Etc/GMT+3'"),
+        ("+0800", "'Etc/GMT-8'"),
+        ("UTC+5:30", "an offset, no zone"),
+        ("UTC+0", "'Etc/UTC'"),
+        ("UTC+25", "an offset, no zone"),
+        ("europe/berlin", "did you mean 'Europe/Berlin'?"),
+        ("Berlin", "did you mean 'Europe/Berlin'?"),
+        ("New York", "did you mean 'America/New_York'?"),
+        ("Europe/Berln", "did you mean 'Europe/Berlin'?"),
+        ("XST", "such as Europe/Berlin"),
+        ("", "such as Europe/Berlin"),
+    ],
+)
+def test_an_unknown_zone_is_answered_with_one_of_the_same_offset(name: str, hint: str) -> None:
+    """Or with none: a zone that only looks alike would shift years of history."""
+    with pytest.raises(UsageError) as caught:
+        zone(name)
+    assert hint in caught.value.hint
+
+
+def test_every_zone_that_an_abbreviation_leads_to_is_one() -> None:
+    """And keeps its time: the abbreviation is one that the zone uses, where its rules tell it."""
+    for short, city in CITIES.items():
+        names = {datetime(2023, month, 1, tzinfo=zone(city)).tzname() for month in (1, 7)}
+        assert short in names or len(short) == 2 or all(name is not None and name[0] in "+-" for name in names), short

@@ -1,0 +1,94 @@
+"""The uuid contract. The constants and uuids here are copies of its own: they may never change with the code."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import uuids
+
+ROOT = uuid.UUID("5c1c2ab2-3a0b-5d0e-9a4e-0f8f6f1d7b60")
+POSTHOG_MIXPANEL = uuid.UUID("706f7374-686f-675f-6d69-7870616e656c")
+
+KEYS = st.text(st.characters(exclude_categories=()), max_size=60)
+
+
+@pytest.mark.parametrize(
+    ("tool", "source", "expected"),
+    [
+        ("mixpanel", "", "0829736a-b140-570d-ac78-774cecf956e2"),
+        ("mixpanel", "eu", "8a85706a-25c6-5c30-8084-e72da95bab04"),
+        ("amplitude", "", "6a1f3cc5-3994-57f4-b0b6-8cdef1fc0b95"),
+    ],
+)
+def test_a_namespace_never_changes(tool: str, source: str, expected: str) -> None:
+    """Each tool and source id has a namespace of its own, fixed forever."""
+    assert uuids.namespace(tool, source) == uuid.UUID(expected)
+
+
+@pytest.mark.parametrize(
+    ("tool", "source", "key", "expected"),
+    [
+        ("mixpanel", "", "Signup\x1f1609329600\x1fu-1\x1fabc", "bb977d23-46cd-5cc2-afa9-f064e6e69c42"),
+        ("mixpanel", "eu", "Signup\x1f1609329600\x1fu-1\x1fabc", "1cf8b78e-09dd-5af6-8ec2-2766d849d69b"),
+        ("amplitude", "", "é😀", "66e113ee-29f0-5263-9a1c-090c458438e4"),
+    ],
+)
+def test_the_uuid_of_a_key_never_changes(tool: str, source: str, key: str, expected: str) -> None:
+    """One key of one source has one uuid, fixed forever."""
+    assert uuids.event_uuid(uuids.namespace(tool, source), key) == expected
+
+
+def test_the_service_importers_namespace_is_its_own_sixteen_letters() -> None:
+    """With that namespace an `$insert_id` gives the uuid that the service's importer gives it."""
+    assert uuids.POSTHOG_MIXPANEL == POSTHOG_MIXPANEL
+    assert (
+        uuids.event_uuid(uuids.POSTHOG_MIXPANEL, "29fc2962-6d9c-455d-95ad-95b84f09b9e4")
+        == "573f414b-6a6a-54f3-9477-7c661e5d868a"
+    )
+
+
+@given(st.uuids(), st.text(max_size=60))
+def test_a_uuid_is_the_standard_version_5(space: uuid.UUID, key: str) -> None:
+    """Anyone can work out a uuid again with the standard library."""
+    assert uuids.event_uuid(space, key) == str(uuid.uuid5(space, key))
+
+
+@given(st.lists(KEYS, min_size=1, max_size=8))
+def test_many_uuids_at_once_are_those_of_each_key(keys: list[str]) -> None:
+    """The way of a whole block gives what the way of one key gives, for any text, even one that is not Unicode."""
+    hasher = uuids.Hasher(ROOT)
+    raw = uuids.uuid5_bytes(hasher.digests(keys))
+    digits = uuids.uuid_digits(raw)
+    assert [row.tobytes() for row in digits] == [hasher(key).encode() for key in keys]
+
+
+def test_the_key_of_a_row_without_a_source_key_never_changes() -> None:
+    """It names the content's sha256, the ordinal among equal rows and the event's place in its row."""
+    content = b'{"a":1,"b":"x"}'
+    key = uuids.content_key(content, 2, 1)
+    assert key == f"content\x1f{hashlib.sha256(content).hexdigest()}\x1f2\x1f1"
+    assert uuids.event_uuid(uuids.namespace("mixpanel"), key) == "d66ee458-a2be-56d4-a12b-e693f125b455"
+
+
+def test_equal_rows_are_told_apart_by_their_ordinal_and_their_events_by_their_place() -> None:
+    """No two of ordinal and place share a key."""
+    keys = {uuids.content_key(b"{}", ordinal, nth) for ordinal in range(12) for nth in range(12)}
+    assert len(keys) == 144
+
+
+@given(st.integers(0, 2**48 - 1), st.lists(st.text(max_size=20), max_size=3))
+def test_a_session_uuid_is_a_version_7_that_tells_the_sessions_start(start: int, parts: list[str]) -> None:
+    """The service leaves any other out of its session metrics."""
+    found = uuid.UUID(uuids.session_uuid(start, *parts))
+    assert (found.version, found.variant, found.int >> 80) == (7, uuid.RFC_4122, start)
+
+
+def test_the_uuid_of_a_session_never_changes() -> None:
+    """The same start and parts give the same session, in every run."""
+    assert uuids.session_uuid(1609329600000, "amplitude", "1", "dev") == "0176b384-e600-7dff-b285-0d45a5ab22bd"
+    assert uuids.session_uuid(1609329600000, "amplitude", "1", "other") != "0176b384-e600-7dff-b285-0d45a5ab22bd"

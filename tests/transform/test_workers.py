@@ -1,0 +1,167 @@
+"""Worker processes may be started before they are told what to do, and end without a word."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import pipeline
+from pipeline import api
+from pipeline.errors import Unfinished
+from pipeline.ledger import Ledger
+from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.prestart import ready_readers, ready_workers
+from pipeline.transform.block import Made, make_batches
+from pipeline.transform.workers import SMALL, Workers, default_workers
+from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, run, scripted, serving
+
+
+def applying(directory: Path, url: str, *words: str) -> subprocess.Popen[str]:
+    """`backcast apply` with two workers."""
+    command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", url, "--workers", "2", "--quiet"]
+    return subprocess.Popen(
+        [*command, *words], env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def children(process: int) -> list[int]:
+    """The workers of a process, as far as they are started."""
+    found = []
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text("utf-8").split():
+        try:
+            found += [int(child)] if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes() else []
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def is_gone(group: int) -> bool:
+    """Whether a group of processes ends, soon: Python's own tracker of shared memory goes last."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def walked(workers: Workers, directory: Path) -> list[Made]:
+    """What these workers make of the plan's rows."""
+    plan, place = api.load_plan(directory)
+    parts = api.recipe_for(plan, place).parts
+    return [made for _, made in workers.walk(make_batches, tasks(plan, place, parts, lambda one: task_of(plan, one)))]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, count: int) -> None:
+    """The order of starting and briefing changes nothing, also for parts that travel through shared memory."""
+    for file in export(tmp_path / "export", 40, files=3).iterdir():
+        file.with_suffix(".jsonl.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    directory = tmp_path / "plan"
+    pipeline.plan_export(tmp_path / "export", directory, mapping="generic", settings=COLUMNS, workers=0)
+    recipe = api.recipe_for(*api.load_plan(directory))
+    with Workers(count, recipe, KEY) as workers:
+        expected = walked(workers, directory)
+    with Workers(count) as outer:
+        with outer as workers:
+            workers.brief(recipe, KEY)
+            assert walked(workers, directory) == expected
+        assert children(os.getpid()) == []
+    assert sum(made.events for made in expected) == 40
+
+
+def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
+    """Whoever briefs it is told that it ended, and how."""
+    recipe = api.recipe_for(*api.load_plan(planned(tmp_path, 4)))
+    with Workers(1) as workers:
+        while not (found := children(os.getpid())):
+            continue
+        (child,) = found
+        os.kill(child, signal.SIGKILL)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(Unfinished, match=r"a worker process ended by itself \(exit -9\)"):
+            workers.brief(recipe, KEY)
+
+
+def test_only_rows_that_are_left_get_workers(tmp_path: Path) -> None:
+    """None for a small export, other phases, a finished plan, or a directory without a plan."""
+    directory = planned(tmp_path, 20)
+    assert ready_workers(directory, None, 2)._count == 2
+    assert ready_workers(directory, None, None)._count == 0
+    assert ready_workers(directory, ["identities"], 2)._count == 0
+    assert ready_workers(tmp_path, None, 2)._count == 0
+    with serving(scripted(Reply())) as server:
+        run(directory, server.url)
+    assert ready_workers(directory, None, 2)._count == 0
+
+
+def test_readers_are_started_for_what_is_plainly_large(tmp_path: Path) -> None:
+    """Files and folders by their size, unless somebody asked for a number; nothing for what cannot be looked at."""
+    folder = tmp_path / "exports" / "2021"
+    folder.mkdir(parents=True)
+    (folder / "large").touch()
+    os.truncate(folder / "large", SMALL - 1)
+    assert ready_readers([str(folder / "large")], None).count == 0
+    assert ready_readers([str(folder / "large")], 2).count == 2
+    (tmp_path / "exports" / "small").write_bytes(b"x")
+    assert ready_readers([str(tmp_path / "exports")], None).count == default_workers()
+    assert ready_readers(["-", str(tmp_path / "missing"), str(tmp_path / "*")], 2).count == 0
+
+
+def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Path) -> None:
+    """Exit 2 with who holds the plan; nothing was sent, and no worker is left or says a word."""
+    directory = planned(tmp_path, 20)
+    plan, place = api.load_plan(directory)
+    with serving(scripted(Reply())) as server:
+        first = Ledger(place.ledger).open(plan.digest, "test", server.url)
+        try:
+            process = applying(directory, server.url)
+            _, told = process.communicate(timeout=60)
+        finally:
+            first.close()
+        assert server.asked == []
+    assert (process.returncode, len(told.splitlines())) == (2, 2)
+    assert told.startswith("Error: another run holds this plan: process ")
+    assert is_gone(process.pid)
+
+
+@pytest.mark.parametrize("at", ["start", "sending"])
+def test_an_interrupt_of_the_whole_group_is_the_parent_s_to_answer(tmp_path: Path, at: str) -> None:
+    """Ctrl-C reaches every process of a terminal: workers, just started or at work, leave it to their parent."""
+    directory = planned(tmp_path, 40, files=4)
+    release, asked = threading.Event(), threading.Event()
+
+    def answer(one: Asked) -> Reply:
+        asked.set()
+        assert release.wait(30)
+        return Reply()
+
+    with serving(answer) as server:
+        process = applying(directory, server.url)
+        try:
+            while at == "start" and len(children(process.pid)) < 2:
+                assert process.poll() is None
+            if at == "sending":
+                assert asked.wait(30)
+            for child in children(process.pid):
+                os.kill(child, signal.SIGINT)
+            release.set()
+            _, told = process.communicate(timeout=60)
+        finally:
+            release.set()
+            process.kill()
+            process.wait()
+        assert (process.returncode, told) == (0, "")
+        assert sum(len(one.events) for one in server.asked) == 40

@@ -1,0 +1,386 @@
+"""One rule, one code, one test for each side of its border."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import mapper as language
+from pipeline.encoder.event import Encoder
+from pipeline.extractors import blocks, open_source, rows
+from pipeline.extractors.jsonl import JsonlRows
+from pipeline.mapper.loader import parse
+from pipeline.models import BrokenRow, Draft, Fault, GroupUpdate, Limits, Options, PersonUpdate
+from pipeline.transform.events import Events
+from pipeline.transform.rows import make_events
+from pipeline.validator import rules as validate
+from pipeline.validator.rules import RULES, Rules, check, check_size, check_update, skip_code, usual_test
+from pipeline.values import Record
+from tests.support import tiny_tool as tiny
+from tests.support.odd_mappings import FLAT
+from tests.support.tiny_tool import AS_OF, HOUR, THEN
+
+SMILE = "😀"
+"""One character, two UTF-16 units, four bytes."""
+
+
+def rules(**options: Any) -> Rules:
+    """The rules of a plan with these options."""
+    return Rules.of(Options(**{"as_of": AS_OF, **options}), Limits())
+
+
+def draft(**members: Any) -> Draft:
+    """A good draft, but for these members."""
+    return Draft(**{"event": "Seen", "distinct_id": "u-1", "time": THEN, "properties": {}, **members})
+
+
+def code_of(members: dict[str, Any], **options: Any) -> str:
+    """The code that a draft earns, "" for a good one."""
+    fault = check(draft(**members), rules(**options))
+    return fault.code if fault else ""
+
+
+BORDERS: list[tuple[dict[str, Any], str]] = [
+    ({}, ""),
+    ({"event": None}, "missing_event"),
+    ({"event": ""}, "missing_event"),
+    ({"event": " \t"}, "missing_event"),
+    ({"event": "x" * 200}, ""),
+    ({"event": "x" * 201}, "long_event"),
+    ({"event": SMILE * 100}, ""),
+    ({"event": SMILE * 100 + "x"}, "long_event"),
+    ({"event": "é" * 200}, ""),
+    ({"distinct_id": None}, "missing_distinct_id"),
+    ({"distinct_id": ""}, "missing_distinct_id"),
+    ({"distinct_id": " \n"}, "missing_distinct_id"),
+    ({"distinct_id": None, "junk_id": True}, "junk_distinct_id"),
+    ({"distinct_id": "u-1", "junk_id": True}, ""),
+    ({"distinct_id": "x" * 200}, ""),
+    ({"distinct_id": "x" * 201}, "long_distinct_id"),
+    ({"distinct_id": SMILE * 200}, ""),
+    ({"distinct_id": SMILE * 201}, "long_distinct_id"),
+    ({"distinct_id": "a\0b"}, "bad_value"),
+    ({"distinct_id": "a\x01b"}, ""),
+    ({"time": None}, "missing_timestamp"),
+    ({"time": Fault("bad_timestamp", "not a time")}, "bad_timestamp"),
+    ({"time": 0}, ""),
+    ({"time": -1}, "ancient_timestamp"),
+    ({"time": AS_OF + 1}, "future_timestamp"),
+    ({"time": AS_OF}, "recent_timestamp"),
+    ({"time": AS_OF - 48 * HOUR + 1}, "recent_timestamp"),
+    ({"time": AS_OF - 48 * HOUR}, ""),
+]
+"""Each rule at its border: the last good value, and the next one with the rule's code."""
+at_each_border = pytest.mark.parametrize(
+    ("members", "expected"), BORDERS, ids=lambda value: ascii(value)[:40] if isinstance(value, dict) else None
+)
+
+
+@at_each_border
+def test_each_rule_at_its_border(members: dict[str, Any], expected: str) -> None:
+    """The last good value passes; the next one has the rule's code."""
+    assert code_of(members) == expected
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"), [(AS_OF, ""), (AS_OF - 1, ""), (AS_OF + 1, "future_timestamp"), (-1, "ancient_timestamp")]
+)
+def test_allow_recent_lets_the_last_48_hours_in_and_nothing_else(time: int, expected: str) -> None:
+    """Who accepts to be billed may; the future stays out."""
+    assert code_of({"time": time}, allow_recent=True) == expected
+
+
+def test_the_first_rule_that_is_broken_is_the_one_reported() -> None:
+    """A row with every fault has one code: that of its event name."""
+    assert code_of({"event": None, "distinct_id": None, "time": None}) == "missing_event"
+
+
+def test_every_rule_has_a_code_of_its_own_or_says_bad_value() -> None:
+    """Codes are stable: this list is the contract."""
+    assert [rule.__name__ for rule in RULES] == [
+        "missing_event", "long_event", "junk_distinct_id", "missing_distinct_id", "long_distinct_id",
+        "rewritten_distinct_id", "missing_timestamp", "bad_timestamp", "ancient_timestamp", "future_timestamp",
+        "recent_timestamp",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("time", "options", "expected"),
+    [
+        (THEN, {"since": THEN}, ""),
+        (THEN - 1, {"since": THEN}, "outside_window"),
+        (THEN - 1, {"until": THEN}, ""),
+        (THEN, {"until": THEN}, "outside_window"),
+        (THEN, {"since": THEN, "until": THEN + 1}, ""),
+        (THEN, {"since": 0, "until": 0}, "outside_window"),
+    ],
+)
+def test_the_window_is_half_open(time: int, options: dict[str, int], expected: str) -> None:
+    """`since` is in, `until` is out, so that windows side by side neither overlap nor leave a gap."""
+    assert skip_code(draft(time=time), rules(**options)) == expected
+
+
+def test_an_excluded_person_is_skipped() -> None:
+    """People who asked to be forgotten: the very id, nothing like it."""
+    chosen = Rules.of(Options(as_of=AS_OF), Limits(), frozenset({"u-1"}))
+    assert [skip_code(draft(distinct_id=one), chosen) for one in ("u-1", "U-1", "u-10", None)] == [
+        "excluded_id", "", "", "",
+    ]  # fmt: skip
+
+
+def test_an_event_may_have_900_kib_and_no_byte_more() -> None:
+    """Encoded, as it stands in the request."""
+    assert check_size(b"x" * 921_600, rules()) is None
+    fault = check_size(b"x" * 921_601, rules())
+    assert fault == Fault("event_too_large", "the event has 921601 bytes; the most is 921600")
+
+
+def test_an_event_stays_under_a_million_bytes_when_it_is_stored_as_text() -> None:
+    """The service keeps it as JSON inside JSON: two quotes around it, a backslash before each of its own."""
+    fits = b'"' * 400_000 + b"x" * 199_997
+    assert (len(fits), check_size(fits, rules())) == (599_997, None)
+    assert check_size(fits + b"x", rules()) == Fault(
+        "event_too_large", "stored as text the event has 1000000 bytes; the most is 999999"
+    )
+
+
+# -- the fast path ------------------------------------------------------------------------------------------
+
+
+class FromDrafts:
+    """A mapper that gives the draft of each row by its number."""
+
+    tool = "tiny"
+    opens = ()
+    map_members = None
+    observe_members = None
+    hasher = tiny.TinyMapper(Options(as_of=AS_OF)).hasher
+
+    def __init__(self, drafts: list[Draft]) -> None:
+        self.drafts = iter(drafts)
+
+    def map_row(self, record: Record) -> Draft:
+        """The next one."""
+        return next(self.drafts)
+
+    observe_row = map_row
+
+
+class Lines:
+    """Rows of nothing: what they become is the mapper's to say."""
+
+    warnings: list[tuple[int, str, str]] = []  # noqa: RUF012 - a protocol's member
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __iter__(self) -> Any:
+        """An empty record for each."""
+        record: Record | BrokenRow
+        for _ in range(self.count):
+            record = {}
+            yield record
+
+    def offset(self, row: int) -> int:
+        """Nowhere."""
+        return row
+
+    def text(self, row: int) -> str:
+        """Nothing."""
+        return ""
+
+    def canonical(self, row: int) -> bytes:
+        """Each row is its number."""
+        return b"%d" % row
+
+
+def walk(drafts: list[Draft], options: Options, limits: Limits, excluded: frozenset[str]) -> Events:
+    """What make_events makes of drafts."""
+    return make_events(
+        Lines(len(drafts)), FromDrafts(drafts), Encoder("tiny", options), Rules.of(options, limits, excluded)
+    )
+
+
+def ids_of(made: Events) -> list[str]:
+    """The distinct_id of each event."""
+    return [json.loads(event)["properties"]["distinct_id"] for event in made.events]
+
+
+NAMES = st.sampled_from([None, "", " ", "Seen", "Seen", "Seen", "é" * 200, "x" * 201, SMILE * 101])
+IDS = st.sampled_from(
+    [None, "", " ", " u", "u\t", "u-1", "u-1", "u-1", "u-2", "a\0b", "\x7f", "\u2028", "é", "x" * 200, "x" * 201]
+)
+TIMES = st.one_of(
+    st.none(),
+    st.just(Fault("bad_timestamp", "no")),
+    st.sampled_from([-1, 0, THEN, THEN, THEN, THEN + 1, AS_OF, AS_OF + 1, AS_OF - 48 * HOUR, AS_OF - 48 * HOUR + 1]),
+)
+DRAFTS = st.builds(
+    draft,
+    event=NAMES,
+    distinct_id=IDS,
+    time=TIMES,
+    properties=st.sampled_from(["", "x" * 100, "x" * 400, "\0" * 50]).map(lambda text: {"p": text}),
+    key=st.sampled_from([None, "k-1", "k-2"]),
+    uuid=st.sampled_from([None, None, None, "0829736a-b140-570d-ac78-774cecf956e2"]),
+    junk_id=st.booleans(),
+    warnings=st.sampled_from([(), (), (("odd", "a warning"),)]),
+)
+GOOD = st.builds(
+    draft,
+    distinct_id=st.sampled_from(["u-1", "u-2"]),
+    time=st.sampled_from([THEN - 1, THEN, THEN + 1]),
+    properties=st.sampled_from(["", "x" * 400]).map(lambda text: {"p": text}),
+    key=st.just("k-1"),
+)
+"""What the fast path is for: once the event's name is known, it decides alone."""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.one_of(GOOD, DRAFTS), min_size=1, max_size=12),
+    st.booleans(),
+    st.sampled_from([(None, None), (THEN, None), (THEN, THEN + 1)]),
+    st.sampled_from([frozenset[str](), frozenset({"u-2"})]),
+)
+def test_the_fast_path_agrees_with_the_rules(
+    drafts: list[Draft],
+    allow_recent: bool,
+    window: tuple[int | None, int | None],
+    excluded: frozenset[str],
+) -> None:
+    """A row that make_events waves through is one that every rule lets pass; all others have the rule's code."""
+    options = Options(as_of=AS_OF, allow_recent=allow_recent, since=window[0], until=window[1])
+    limits = Limits()
+    chosen = Rules.of(options, limits, excluded)
+    encoder = Encoder("tiny", options)
+    expected: list[tuple[str, str]] = []
+    for one in drafts:
+        code = skip_code(one, chosen)
+        fault = None if code else check(one, chosen)
+        if not code and fault is None:
+            body, _ = encoder.encode(one)
+            fault = check_size(body + b'00000000-0000-0000-0000-000000000000"}', chosen)
+        expected.append(
+            ("skip", code) if code else ("reject", fault.code) if fault else ("event", one.distinct_id or "")
+        )
+    made = walk([draft_copy(one) for one in drafts], options, limits, excluded)
+    assert ids_of(made) == [name for what, name in expected if what == "event"]
+    assert [reject.code for reject in made.rejects] == [name for what, name in expected if what == "reject"]
+    assert sorted(made.skips.elements()) == sorted(name for what, name in expected if what == "skip")
+    assert made.rows == len(drafts) == made.mapped + made.skips.total() + len(made.rejects)
+
+
+ADDED: list[tuple[str, Any]] = [
+    ("name", lambda draft: draft.event == "Seen"),
+    ("id", lambda draft: draft.distinct_id == "u-2"),
+    ("time", lambda draft: isinstance(draft.time, int) and draft.time % 2 == 1),
+    ("key", lambda draft: draft.key == "k-1"),
+    ("properties", lambda draft: len(draft.properties.get("p") or "") > 90),
+    ("note", lambda draft: draft.note is None and draft.uuid is None),
+]
+"""Rules that somebody may add: what each of them refuses."""
+
+
+def refusing(name: str, refuses: Any) -> Any:
+    """A rule without a quick test, of a code of its own."""
+    return lambda draft, rules: Fault(f"added_{name}", "refused") if refuses(draft) else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
+    """Wherever it stands among the rules and whatever rows came before, a new rule is asked of each row."""
+    drafts = data.draw(st.lists(st.one_of(GOOD, DRAFTS), min_size=1, max_size=10))
+    chosen = rules()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, refuses in data.draw(st.lists(st.sampled_from(ADDED), max_size=2, unique_by=lambda one: one[0])):
+            at = data.draw(st.integers(0, len(validate.RULES)))
+            added = (*validate.RULES[:at], refusing(name, refuses), *validate.RULES[at:])
+            patch.setattr(validate, "RULES", added)
+        expected = [fault.code for one in drafts if (fault := check(one, chosen)) is not None]
+        made = walk([draft_copy(one) for one in drafts], Options(as_of=AS_OF), Limits(), frozenset())
+    assert [reject.code for reject in made.rejects] == expected
+    assert made.mapped == len(drafts) - len(expected)
+
+
+def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
+    """What a row says of a person or a group is asked the same rules as an event."""
+    updates = [PersonUpdate("u-2", THEN, None), GroupUpdate("team", "t", THEN, {})]
+    assert [check_update(one, rules()) for one in updates] == [None, None]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            validate, "RULES", (*RULES, refusing("id", lambda draft: draft.distinct_id in ("u-2", "$team_t")))
+        )
+        assert [fault.code for one in updates if (fault := check_update(one, rules()))] == ["added_id"] * 2
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_a_rule_that_is_added_holds_for_rows_read_in_c(members: bool) -> None:
+    """Also where a usual row of the same name came first, which takes the fast path."""
+    options = Options(as_of=AS_OF, zones=(("UTC", ""),))
+    mapper = language.compile(parse(FLAT, "flat"), options)
+    row = b'{"name":"Seen","user":"u-%d","at":1672531358,"id":"i-%d","a":1}'
+    data = b"\n".join(row % (number % 3, number) for number in range(30))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validate, "RULES", (*RULES, refusing("id", lambda draft: draft.distinct_id == "u-2")))
+        made = make_events(JsonlRows(data, members=members), mapper, Encoder("flat", options), rules())
+    assert [(reject.row, reject.code) for reject in made.rejects] == [(row, "added_id") for row in range(3, 31, 3)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(one=DRAFTS, allow_recent=st.booleans())
+def test_what_a_rule_declares_of_usual_rows_is_true(one: Draft, allow_recent: bool) -> None:
+    """No rule refuses a draft that passes the quick test, where it lets pass another of the same name."""
+    chosen = rules(allow_recent=allow_recent)
+    usual = usual_test()
+    assert usual is not None, "each rule here declares something; else every row goes the slow way"
+    if usual(one.time, one.distinct_id, chosen.newest) and check(draft(event=one.event), chosen) is None:
+        assert check(one, chosen) is None
+
+
+@at_each_border
+def test_the_fast_path_keeps_each_border(members: dict[str, Any], expected: str) -> None:
+    """Once an event of that name was good, the next row of it is asked the same."""
+    good, other = draft(key="k-1", properties={"p": 1}), draft(**{"key": "k-2", "properties": {"p": 1}, **members})
+    if "event" in members and not expected:
+        good.event = members["event"]
+    made = walk([good, other], Options(as_of=AS_OF), Limits(), frozenset())
+    assert ([reject.code for reject in made.rejects] or [""]) == [expected]
+    assert made.count == 1 + (not expected)
+
+
+def test_the_fast_path_keeps_a_smaller_limit_of_size() -> None:
+    """The limit on an event is configurable, also below what is surely small."""
+    small, large = (draft(key="k", properties={"p": "x" * length}) for length in (1, 400))
+    made = walk([small, large], Options(as_of=AS_OF), Limits(event_bytes=450), frozenset())
+    assert [reject.code for reject in made.rejects] == ["event_too_large"]
+
+
+def draft_copy(one: Draft) -> Draft:
+    """Encoding may take a draft apart, so each walk has its own."""
+    return Draft(
+        one.event, one.distinct_id, one.time, dict(one.properties), one.key, one.uuid, one.received, one.wall,
+        one.junk_id, one.warnings,
+    )  # fmt: skip
+
+
+def test_a_reject_says_where_the_row_lies_and_what_it_said(tmp_path: Path) -> None:
+    """File, row from 1, byte offset, stage, code, a sentence, and the row itself."""
+    first = tiny.row(key="k-1")
+    path = tiny.write(tmp_path / "a.jsonl", [first, tiny.row(id="", key="k-2")])
+    (part,) = open_source([str(path)]).parts
+    (block,) = blocks(part)
+    options = Options(as_of=AS_OF)
+    made = make_events(
+        rows(part, block), tiny.TinyMapper(options), Encoder("tiny", options), rules(), part=part.path
+    )  # fmt: skip
+    (reject,) = made.rejects
+    text = path.read_text().splitlines()
+    assert (reject.part, reject.row, reject.offset) == ("a.jsonl", 2, len(text[0]) + 1)
+    assert (reject.stage, reject.code, reject.record) == ("validate", "missing_distinct_id", text[1])
