@@ -119,7 +119,7 @@ class Skip(NamedTuple):
     detail: str = ""
 
 
-class Fault(NamedTuple):
+class RejectReason(NamedTuple):
     """A row (or one event of it) that cannot be sent: a reject, with its code and a sentence."""
 
     code: str
@@ -140,11 +140,11 @@ class Note(msgspec.Struct, gc=False):
     unset: tuple[str, ...] = ()
 
 
-class Draft(msgspec.Struct, gc=False):
+class UnvalidatedEvent(msgspec.Struct, gc=False):
     """One event as the mapper made it: meaning decided, nothing checked, nothing encoded.
 
     `time` and `received` are microseconds since 1970 in UTC; None when the row has none.
-    `time` may instead be the Fault of reading it. `wall` is the clock reading before a zone was applied, for the
+    `time` may instead be the RejectReason of reading it. `wall` is the clock reading before a zone was applied, for the
     proof of the zone (None where the source tells UTC by itself).
     `key` is the tool's dedupe key (parts joined by identity.SEPARATOR), None for a row without one.
     `uuid` is a source's own UUID as canonical lower-case text, used as it stands.
@@ -153,7 +153,7 @@ class Draft(msgspec.Struct, gc=False):
 
     event: str | None
     distinct_id: str | None
-    time: int | Fault | None
+    time: int | RejectReason | None
     properties: dict[str, Any]
     key: str | None = None
     uuid: str | None = None
@@ -171,7 +171,7 @@ class PersonUpdate(msgspec.Struct, gc=False):
     """
 
     distinct_id: str | None
-    time: int | Fault | None
+    time: int | RejectReason | None
     note: Note | None = None
     received: int | None = None
     junk_id: bool = False
@@ -183,7 +183,7 @@ class GroupUpdate(msgspec.Struct, gc=False):
 
     type: str
     key: str
-    time: int | Fault | None
+    time: int | RejectReason | None
     set: Map[str, Any]
     received: int | None = None
     warnings: tuple[tuple[str, str], ...] = ()
@@ -203,7 +203,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     time: int | None = None
 
 
-Outcome: TypeAlias = Draft | PersonUpdate | GroupUpdate | Link | Skip | Fault
+Outcome: TypeAlias = UnvalidatedEvent | PersonUpdate | GroupUpdate | Link | Skip | RejectReason
 """What the mapper makes of one row; a list of them where one row gives several."""
 
 

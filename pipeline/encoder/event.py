@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from pipeline.models import Draft, Options
+from pipeline.models import Options, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import format_utc
 from pipeline.values import NULL
@@ -45,14 +45,14 @@ class Encoder:
         self._heads: dict[str, bytes] = {}
         self.write_members = native.Writer(UNUSUAL, self.tail, self.tail_beside_ip) if AVAILABLE else None
 
-    def encode(self, draft: Draft) -> tuple[bytes, list[str]]:
+    def encode(self, draft: UnvalidatedEvent) -> tuple[bytes, list[str]]:
         """The event up to its uuid (`{…,"uuid":"`), and the names of properties that had to give way."""
         text = bytearray()
         gave_way = self.write(draft, text)
         text += format_utc(draft.time).encode() + b'","uuid":"'  # type: ignore[arg-type]
         return bytes(text), gave_way
 
-    def write(self, draft: Draft, text: bytearray) -> list[str]:
+    def write(self, draft: UnvalidatedEvent, text: bytearray) -> list[str]:
         """Add the event up to its time (`{…,"timestamp":"`) to `text`; the names of what had to give way."""
         text += self.head(draft.event)  # type: ignore[arg-type]
         _encode_into(draft.distinct_id, text, -1)
@@ -112,7 +112,7 @@ class Encoder:
                 self._heads[event] = head
         return head
 
-    def _merge(self, draft: Draft) -> list[str]:
+    def _merge(self, draft: UnvalidatedEvent) -> list[str]:
         properties = draft.properties
         gave_way = []
         own_id = properties.pop("distinct_id", None)

@@ -18,7 +18,7 @@ from pipeline.identity.aggregate import SayingColumns
 from pipeline.identity.database import Database
 from pipeline.identity.group_types import Types
 from pipeline.identity.last_values import Final, Sayings
-from pipeline.models import Draft
+from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_junk
 from pipeline.validator.rules import MAX_ID
@@ -91,7 +91,9 @@ def encode_group(group: SealedGroup, encoder: Encoder, dialect: str) -> bytes:
         "$group_key": Raw(_encode(group.key)),
         "$group_set": group.set,
     }
-    body, _ = encoder.encode(Draft(EVENTS[dialect], _distinct_id(group.type, group.key), group.time, properties))
+    body, _ = encoder.encode(
+        UnvalidatedEvent(EVENTS[dialect], _distinct_id(group.type, group.key), group.time, properties)
+    )
     return b'%b%b"}' % (body, group.uuid.encode())
 
 

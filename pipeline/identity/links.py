@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from pipeline.encoder.event import Encoder
-from pipeline.models import Draft
+from pipeline.models import UnvalidatedEvent
 
 BEFORE = 1_000
 """A merge is dated this long before the first event it concerns, in µs."""
@@ -34,5 +34,5 @@ def encode_link(link: SealedLink, encoder: Encoder) -> bytes:
     """
     name, member = ("$identify", "$anon_distinct_id") if link.kind == "identify" else ("$create_alias", "alias")
     other = msgspec.Raw(msgspec.json.encode(link.other))
-    body, _ = encoder.encode(Draft(name, link.distinct_id, link.time, {member: other}))
+    body, _ = encoder.encode(UnvalidatedEvent(name, link.distinct_id, link.time, {member: other}))
     return b'%b%b"}' % (body, link.uuid.encode())

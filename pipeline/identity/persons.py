@@ -29,7 +29,7 @@ from pipeline.encoder.event import Encoder
 from pipeline.identity.last_values import Final, Moves, Sayings
 from pipeline.identity.profile_policy import Policy
 from pipeline.identity.property_updates import ABSENT
-from pipeline.models import Draft
+from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_junk
 from pipeline.validator.rules import MAX_ID
@@ -108,7 +108,7 @@ def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes
     """The event that writes one profile, in the target's dialect (DESIGN 8)."""
     members = {"$set": person.set, "$set_once": person.set_once}
     properties = {name: value for name, value in members.items() if value != EMPTY}
-    body, _ = encoder.encode(Draft(EVENTS[dialect], person.distinct_id, person.time, properties))
+    body, _ = encoder.encode(UnvalidatedEvent(EVENTS[dialect], person.distinct_id, person.time, properties))
     return b'%b%b"}' % (body, person.uuid.encode())
 
 

@@ -2,7 +2,7 @@
 
     mapping = load("mixpanel")                      a name in `mappings/`, or a path
     mapper = compile(mapping, options)              one fast function
-    mapper.map_row(record)                          Draft | Link | Skip | Fault, or a list of them
+    mapper.map_row(record)                          UnvalidatedEvent | Link | Skip | RejectReason, or a list of them
 
 `available()` lists the names; `recognise(record)` says which of them a row looks like.
 """

@@ -16,7 +16,7 @@ from msgspec import Raw
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Case, Mapping
 from pipeline.mapper.table_names import SETTING, table_of
-from pipeline.models import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
+from pipeline.models import GroupUpdate, Link, Note, Options, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
 from pipeline.models import Outcome as Made
 from pipeline.timestamps import format_utc
 from pipeline.uuids import SEPARATOR
@@ -81,14 +81,14 @@ def describe(outcome: Made) -> dict[str, Any]:
     """An outcome in the words of a case's `gives`, properties as JSON text."""
     if isinstance(outcome, Skip):
         return {"skip": outcome.code, **({"warnings": [outcome.code]} if outcome.detail else {})}
-    if isinstance(outcome, Fault):
+    if isinstance(outcome, RejectReason):
         return {"reject": outcome.code}
     if isinstance(outcome, Link):
         return {"link": [outcome.kind, outcome.distinct_id, outcome.other]}
     if isinstance(outcome, GroupUpdate):
         return {"group": [outcome.type, outcome.key], "set": bytes(_object(outcome.set)).decode()}
     if isinstance(outcome, PersonUpdate):
-        fault = _lack(Draft("$set", outcome.distinct_id, outcome.time or 0, {}, junk_id=outcome.junk_id))
+        fault = _lack(UnvalidatedEvent("$set", outcome.distinct_id, outcome.time or 0, {}, junk_id=outcome.junk_id))
         if fault or outcome.note is None:
             return {"reject": fault} if fault else {"skip": "empty_person_update"}
         return {"person": outcome.distinct_id, **_note(outcome.note), **_warnings(outcome)}
@@ -116,17 +116,17 @@ def _note(note: Note) -> dict[str, Any]:
     return told
 
 
-def _warnings(outcome: Draft | PersonUpdate) -> dict[str, Any]:
+def _warnings(outcome: UnvalidatedEvent | PersonUpdate) -> dict[str, Any]:
     return {"warnings": sorted({code for code, _ in outcome.warnings})} if outcome.warnings else {}
 
 
-def _lack(draft: Draft) -> str:
+def _lack(draft: UnvalidatedEvent) -> str:
     """The code under which the rules of every event reject a draft that lacks its name, person or time."""
     if not (draft.event or "").strip():
         return "missing_event"
     if not (draft.distinct_id or "").strip():
         return "junk_distinct_id" if draft.junk_id else "missing_distinct_id"
-    if isinstance(draft.time, Fault):
+    if isinstance(draft.time, RejectReason):
         return draft.time.code
     return "missing_timestamp" if draft.time is None else ""
 
@@ -160,7 +160,7 @@ def _compare(wanted: Map[str, Any], outcome: Made) -> list[str]:
 
 
 def _compare_properties(name: str, wanted: Any, outcome: Made) -> list[str]:
-    if not isinstance(outcome, Draft):
+    if not isinstance(outcome, UnvalidatedEvent):
         return [f"- {name}: {wanted}", f"+ {describe(outcome)}"]
     held = {key: bytes(raw(value)) for key, value in outcome.properties.items()}
     if name == "lacks":

@@ -198,7 +198,7 @@ def write_changes(code: Code, mapping: Mapping, read: Read) -> None:
         if code.members:
             code.line(f"{code.const(native.Columns(frozenset(code.named_columns), prefix))}(row, p)")
         else:
-            code.line(f"if row: {code.const(runtime.Rest(code.named_columns, prefix))}(row, p)")
+            code.line(f"if row: {code.const(runtime.ExtraColumns(code.named_columns, prefix))}(row, p)")
 
 
 def _write_names(code: Code, mapping: Mapping) -> None:
@@ -221,7 +221,7 @@ def _write_names(code: Code, mapping: Mapping) -> None:
         return
     if rare or blanks:
         table = code.const(frozenset(rare) | frozenset(blanks))
-        code.line(f"if not {table}.isdisjoint(p): w = {code.const(runtime.Rare(rare, blanks))}(p, w)")
+        code.line(f"if not {table}.isdisjoint(p): w = {code.const(runtime.RenameMap(rare, blanks))}(p, w)")
     for name, new in leaving.items():
         if name in straight and new is None:
             code.line(f"pop({name!r}, None)")
@@ -235,7 +235,7 @@ def _write_names(code: Code, mapping: Mapping) -> None:
 
 def _write_late(code: Code, mapping: Mapping) -> None:
     if not code.members:
-        code.line(f"if late is not None: w = {code.const(runtime.Late(mapping.tool))}(p, late, w)")
+        code.line(f"if late is not None: w = {code.const(runtime.EventOverrides(mapping.tool))}(p, late, w)")
         return
     with code.block("if late is not None:"):
         code.line("sets, fills, renames = late")
@@ -262,7 +262,7 @@ def _renames(
         code.suits = False
         return "None"
     table = tuple((old, new, old in gone) for old, new in changes.items())
-    blank = runtime.Rare({}, blanks)
+    blank = runtime.RenameMap({}, blanks)
     return code.const(native.Renames(table, runtime.renamed, frozenset(blanks), blank))
 
 

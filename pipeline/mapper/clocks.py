@@ -9,7 +9,7 @@ from pipeline.mapper import grammar, verbs
 from pipeline.mapper.code import Code, Local
 from pipeline.mapper.language import Call, Clock, Mapping
 from pipeline.mapper.timeformat import TimeFormat
-from pipeline.models import Fault
+from pipeline.models import RejectReason
 from pipeline.timestamps import MILLISECONDS_FROM, QUARTER, SECOND, UNITS, WITHOUT_OFFSET
 
 START_OF_TIME = -62_135_596_800 * SECOND
@@ -21,7 +21,7 @@ END_OF_TIME = 253_402_300_800 * SECOND
 def write_clocks(code: Code, mapping: Mapping) -> None:
     """Write `received`, `time` and `wall`.
 
-    `time` may be a Fault, as it is outside the years 1 to 9999; `received` that cannot be read, or lies outside the
+    `time` may be a RejectReason, as it is outside the years 1 to 9999; `received` that cannot be read, or lies outside the
     years 1970 to 9999, is absent: it proves nothing, and no event is lost for it.
     """
     _write(code, "received", mapping.received)
@@ -72,14 +72,14 @@ def _write_clock(code: Code, target: str, clock: Clock) -> None:
             with code.block("except (MsgspecError, TypeError):"):
                 code.line(f"{target}, w = epoch_of({source}, {unit!r}, w)")
                 if target == "received":
-                    code.line("if received.__class__ is Fault: received = None")
+                    code.line("if received.__class__ is RejectReason: received = None")
             if clock.zone == "project":
                 with code.block(f"if {target}.__class__ is int:"):
                     _write_zone(code, target, clock)
 
 
-_NO_YEAR = Fault("bad_timestamp", "the time lies outside the years 1 to 9999")
-_NO_ZONE = Fault("bad_timestamp", WITHOUT_OFFSET)
+_NO_YEAR = RejectReason("bad_timestamp", "the time lies outside the years 1 to 9999")
+_NO_ZONE = RejectReason("bad_timestamp", WITHOUT_OFFSET)
 
 
 def _word(code: Code, given: Call | str | None) -> str | None:
@@ -117,7 +117,7 @@ def _write_text(code: Code, target: str, clock: Clock, form: TimeFormat | None) 
         if target == "received":
             code.line("except BadTime: received = None")
         else:
-            code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")
+            code.line(f"except BadTime as error: {target} = RejectReason('bad_timestamp', str(error))")
 
 
 def _write_zone(code: Code, target: str, clock: Clock) -> None:
@@ -138,4 +138,4 @@ def _write_zone(code: Code, target: str, clock: Clock) -> None:
             with code.block("try:"):
                 code.line(f"{target}, {doubt} = to_utc(read, {received})")
                 code.line(f"if {doubt}: w += (({doubt}, f'{{format_utc(read)[:-1]}} on the wall clock'),)")
-            code.line(f"except BadTime as error: {target} = Fault('bad_timestamp', str(error))")
+            code.line(f"except BadTime as error: {target} = RejectReason('bad_timestamp', str(error))")

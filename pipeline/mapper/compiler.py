@@ -44,7 +44,7 @@ class Mapper:
 
     `space` is the namespace of the tool's keys and `hasher` makes uuids in it; `opens` are columns that a reader may
     hand over as opened objects (it saves the mapper the work); `zone_evidence`
-    says that Drafts carry `wall`, so the zone can be
+    says that UnvalidatedEvents carry `wall`, so the zone can be
     proved; `hash_fingerprint` tells which secret hashed, "" when none did; `source` is the compiled text.
     `map_members` does the same for rows that are `pipeline.native` Members; None where there is no such part, or it
     does not suit the mapping. `observe_row` and `observe_members` give the same events with their notes, for a plan;
@@ -134,13 +134,13 @@ def _written(mapping: Mapping, options: Options, *, observing: bool) -> Code:
 
 def _text(code: Code) -> str:
     head = ["def map_row(row):", "    w = ()", "    try:"]
-    foot = ["    except (BadValue, MsgspecError) as error:", "        return Fault('bad_value', str(error))", ""]
+    foot = ["    except (BadValue, MsgspecError) as error:", "        return RejectReason('bad_value', str(error))", ""]
     return "\n".join([*head, *code.lines, *foot])
 
 
 def _compiled(code: Code, source: str, clock: ZoneClock, **more: Any) -> MapRow:
     names: dict[str, Any] = {**_NAMES, **code.constants, **more}
-    names["displaced"] = runtime.Displaced(code.tool)
+    names["displaced"] = runtime.CollisionRenamer(code.tool)
     names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
     exec(_code_of(source, code.tool), names)
     map_row: MapRow = names["map_row"]
@@ -188,8 +188,8 @@ def _opens(mapping: Mapping) -> tuple[str, ...]:
 _NAMES: dict[str, Any] = {
     "BadTime": BadTime,
     "BadValue": values.BadValue,
-    "Draft": models.Draft,
-    "Fault": models.Fault,
+    "UnvalidatedEvent": models.UnvalidatedEvent,
+    "RejectReason": models.RejectReason,
     "Link": models.Link,
     "Note": models.Note,
     "PersonUpdate": models.PersonUpdate,
@@ -256,7 +256,7 @@ def _decoded(decode: Callable[[Record], list[Record]], map_row: MapRow) -> MapRo
         try:
             records = decode(row)
         except (values.BadValue, msgspec.MsgspecError) as error:
-            return models.Fault("bad_value", str(error))
+            return models.RejectReason("bad_value", str(error))
         if not records:
             return models.Skip("empty_row")
         outcomes: list[Outcome] = []
@@ -299,7 +299,9 @@ def _write(code: Code, mapping: Mapping) -> None:
     notes.write_updates(code, mapping)
     extras = _read_extras(code, mapping)
     changes.write_changes(code, mapping, written)
-    code.line(f"draft = Draft(event, who, time, p, key, uuid, received, wall, junk, w{', note' * code.observing})")
+    code.line(
+        f"draft = UnvalidatedEvent(event, who, time, p, key, uuid, received, wall, junk, w{', note' * code.observing})"
+    )
     for text in extras:
         code.line(text)
     # What is said of groups comes last: the events of a row are numbered by their places, here as in an apply.
@@ -350,7 +352,7 @@ def _write_event(code: Code, mapping: Mapping) -> None:
     code.line(f"hit = {code.const(hits)}.get(event)")
     with code.block("if hit is None:"):
         if mapping.unlisted == "reject":
-            code.line("if event is not None: return Fault('unmapped_event', event)")
+            code.line("if event is not None: return RejectReason('unmapped_event', event)")
         code.line("rule = 0")
     with code.block("else:"):
         if any(rule.skip for rule in mapping.events.values()):
@@ -385,6 +387,6 @@ def _read_extras(code: Code, mapping: Mapping) -> list[str]:
             pairs = ", ".join(f"({key!r}, {member})" for key, member in members)
             code.line(f"{held} = {name}, {{k: v for k, v in ({pairs}{',' if pairs else ''}) if v is not None}}")
         marked = f"key and key + {uuids.SEPARATOR + 'also' + str(number)!r}"
-        draft = f"Draft({held}[0], who, time, {held}[1], {marked}, None, received, None, junk)"
+        draft = f"UnvalidatedEvent({held}[0], who, time, {held}[1], {marked}, None, received, None, junk)"
         texts.append(f"if {held} is not None: more = [*(more or ()), {draft}]")
     return texts

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.mapper.runtime import Warnings, can_be_sent, encode, item_of, members_of, opened, text_of
-from pipeline.models import Fault, GroupUpdate, Skip
+from pipeline.models import GroupUpdate, RejectReason, Skip
 from pipeline.values import Value
 
 
@@ -60,7 +60,7 @@ def add_groups(found: dict[str, Value], properties: dict[str, Any], chosen: froz
 
 
 def group_updates(
-    value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+    value: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
 ) -> list[GroupUpdate | Skip]:
     """One update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
     updates: list[GroupUpdate | Skip] = []
@@ -71,7 +71,7 @@ def group_updates(
 
 
 def group_notes(
-    value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+    value: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
 ) -> tuple[list[GroupUpdate], Warnings]:
     """The updates in an object of type → key → properties that a row has beside its event, and the warnings.
 
@@ -92,7 +92,12 @@ def group_notes(
 
 
 def group_update(
-    kind: str | None, key: str | None, value: Value, time: int | Fault | None, received: int | None, warnings: Warnings
+    kind: str | None,
+    key: str | None,
+    value: Value,
+    time: int | RejectReason | None,
+    received: int | None,
+    warnings: Warnings,
 ) -> list[GroupUpdate | Skip]:
     """The update of one group. Raises BadValue where its properties are no object."""
     if not kind or not key or kind.isspace() or key.isspace():

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from pipeline import uuids, values
 from pipeline.mapper.timeformat import TimeFormat
-from pipeline.models import Fault, GroupUpdate, Link, Note, PersonUpdate, Skip
+from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
 from pipeline.validator.placeholder_ids import is_junk
 from pipeline.values import NULL, BadValue, Record, Value
@@ -117,12 +117,12 @@ def read_form(value: Value, form: TimeFormat) -> Reading | None:
     return None if text is None or not text.strip() else form.read(text)
 
 
-def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | Fault | None, Warnings]:
-    """The slow way to a count of `unit`: text, decimals, what is broken; Fault `bad_timestamp` for the last."""
+def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectReason | None, Warnings]:
+    """The slow way to a count of `unit`: text, decimals, what is broken; RejectReason `bad_timestamp` for the last."""
     try:
         reading = read_time(value, unit, False)
     except BadTime as error:
-        return Fault("bad_timestamp", str(error)), warnings
+        return RejectReason("bad_timestamp", str(error)), warnings
     if reading is None:
         return None, warnings
     return reading.us, warnings + TRUNCATED if reading.truncated else warnings
@@ -136,7 +136,7 @@ def renamed(old: str, new: str, value: Value, properties: Record, warnings: Warn
     return (*warnings, ("name_collision", f"{old!r} was to become {new!r}, which the row has"))
 
 
-class Displaced:
+class CollisionRenamer:
     """The mapping makes a property that the row has too: the row's own moves to TOOL_name, with a warning."""
 
     def __init__(self, tool: str) -> None:
@@ -155,11 +155,11 @@ class Displaced:
 Pairs: TypeAlias = tuple[tuple[str, Value], ...]
 
 
-class Late:
+class EventOverrides:
     """Puts in place what one event's own rule says: leave out, rename, fill, set."""
 
     def __init__(self, tool: str) -> None:
-        self._displaced = Displaced(tool)
+        self._displaced = CollisionRenamer(tool)
 
     def __call__(
         self, properties: Record, late: tuple[Pairs, Pairs, dict[str, str], tuple[str, ...]], warnings: Warnings
@@ -180,7 +180,7 @@ class Late:
         return warnings
 
 
-class Rare:
+class RenameMap:
     """What becomes of properties that few rows have: a new name, or None to leave out; in the mapping's order."""
 
     def __init__(self, changes: dict[str, str | None], blanks: dict[str, frozenset[str]]) -> None:
@@ -198,7 +198,7 @@ class Rare:
         return warnings
 
 
-class Rest:
+class ExtraColumns:
     """Keeps the columns that a mapping names nowhere, under a beginning that tells where they are from."""
 
     def __init__(self, named_columns: set[str], prefix: str) -> None:
@@ -268,7 +268,11 @@ def _spellings(texts: frozenset[str]) -> frozenset[bytes]:
 
 
 def with_pair(
-    updates: list[GroupUpdate | Skip], who: str | None, note: Note, time: int | Fault | None, received: int | None
+    updates: list[GroupUpdate | Skip],
+    who: str | None,
+    note: Note,
+    time: int | RejectReason | None,
+    received: int | None,
 ) -> list[Any]:
     """The updates of a group, and after them the two ids of the member who is named: they are one person here as on
     any other row. An id that no row could be sent with says nothing and spoils nothing."""
@@ -341,7 +345,7 @@ class Profiles:
         self._spread = Spreader((), leave, rename, "", "", ())
 
     def __call__(
-        self, each: Value, id: Value, properties: Value, time: int | Fault | None, received: int | None
+        self, each: Value, id: Value, properties: Value, time: int | RejectReason | None, received: int | None
     ) -> list[PersonUpdate | Skip]:
         """The updates of a list of profiles, or of the one that the row itself is. Raises BadValue.
 
@@ -365,7 +369,9 @@ class Profiles:
             good[0].warnings = tuple(("left_out_profile", f"of nobody: {id!r}"[:100]) for id in left)  # type: ignore[union-attr]
         return good or bad or [Skip("empty_page")]
 
-    def _update(self, id: Value, properties: Value, time: int | Fault | None, received: int | None) -> PersonUpdate:
+    def _update(
+        self, id: Value, properties: Value, time: int | RejectReason | None, received: int | None
+    ) -> PersonUpdate:
         who = text_of(id)
         held = self._spread(properties)
         junk = bool(who) and is_junk(who)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ observer_init(void)
     return name_set == NULL || name_groups == NULL ? -1 : 0;
 }
 
-/* --- attributes of Draft and Note, by where they lie in the object --------------------------------------------- */
+/* --- attributes of UnvalidatedEvent and Note, by where they lie in the object --------------------------------------------- */
 
 enum { EVENT, RECEIVED_AT, WALL, NOTED };
 enum { ANONYMOUS, USER, SETS, SETS_ONCE };

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.identity.aggregate import Gathering
 from pipeline.identity.property_updates import ABSENT
-from pipeline.models import Draft
+from pipeline.models import UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.transform.events import Events
 
@@ -28,7 +28,7 @@ class Observer:
         self._times, self._received = array("q"), array("q")
         self._walls, self._walls_received = array("q"), array("q")
 
-    def __call__(self, row: int, draft: Draft, time: int, distinct_id: str, properties: Any) -> int:
+    def __call__(self, row: int, draft: UnvalidatedEvent, time: int, distinct_id: str, properties: Any) -> int:
         """Keep what counts of one event; what is left to do, added up."""
         note = draft.note
         self.add(draft.event, time, draft.received, draft.wall)

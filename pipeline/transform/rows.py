@@ -12,7 +12,7 @@ from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECON
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.rows import Rows
 from pipeline.identity.aggregate import Gathering
-from pipeline.models import BrokenRow, Draft, Fault, GroupUpdate, Link, PersonUpdate, Reject, Skip
+from pipeline.models import BrokenRow, GroupUpdate, Link, PersonUpdate, Reject, RejectReason, Skip, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY, format_utc
 from pipeline.transform.events import Events, Mapper
@@ -40,15 +40,15 @@ OLD_CODE, OLD = "old_timestamp", 1_104_537_600_000_000
 such a time is a 0, or one in another unit, more often than history."""
 
 
-class _Fallen(Exception):
+class RowRejected(Exception):
     """One event of a row cannot be sent, so the row is not."""
 
-    def __init__(self, fault: Fault, draft: Draft | None) -> None:
-        self.fault = fault
+    def __init__(self, reason: RejectReason, draft: UnvalidatedEvent | None) -> None:
+        self.reason = reason
         self.draft = draft
 
 
-class _Maker:
+class RowTransformer:
     """One walk over one block. `run` is the hottest loop there is: what could be a call in it is written out."""
 
     def __init__(
@@ -111,7 +111,12 @@ class _Maker:
             if look is not None:
                 look(record)
             draft = map_members(record) if record.__class__ is Members else map_row(record)  # type: ignore[misc, arg-type]
-            if draft.__class__ is Draft and usual and not draft.warnings and (head := heads.get(draft.event)):
+            if (
+                draft.__class__ is UnvalidatedEvent
+                and usual
+                and not draft.warnings
+                and (head := heads.get(draft.event))
+            ):
                 # Plainly good in every respect, or else the slow way below decides.
                 time, distinct_id, key, properties = draft.time, draft.distinct_id, draft.key, draft.properties
                 if (key is not None or draft.uuid is not None) and usual(time, distinct_id, newest):
@@ -135,7 +140,7 @@ class _Maker:
                             text = texts.open
                         continue
             try:
-                if draft.__class__ is Draft:
+                if draft.__class__ is UnvalidatedEvent:
                     code = self.add(row, 0, draft)
                     if code:
                         made.skips[code] += 1
@@ -148,8 +153,8 @@ class _Maker:
                     made.skips[draft.code] += 1
                 else:
                     mapped += self.several(row, draft if isinstance(draft, list) else [draft])
-            except _Fallen as fallen:
-                self.fell(row, fallen)
+            except RowRejected as rejected:
+                self.reject_event(row, rejected)
             if len(text) > RUN_BYTES:
                 texts.close_run()
                 text = texts.open
@@ -161,7 +166,7 @@ class _Maker:
         self.finish()
         return made
 
-    def add(self, row: int, nth: int, draft: Draft) -> str:
+    def add(self, row: int, nth: int, draft: UnvalidatedEvent) -> str:
         """Encode one event; a skip's code if it stays out, "" if it is kept."""
         made, rules, texts = self.made, self.rules, self.texts
         properties: Any = draft.properties
@@ -172,9 +177,9 @@ class _Maker:
             if type(draft.time) is int and draft.event:
                 self.count(made.cells, (draft.event, draft.time // DAY, code))
             return code
-        fault = check(draft, rules)
-        if fault is not None:
-            raise _Fallen(fault, draft)
+        reason = check(draft, rules)
+        if reason is not None:
+            raise RowRejected(reason, draft)
         time: int = draft.time  # type: ignore[assignment]
         key = draft.key
         index = len(made.row_of)
@@ -183,10 +188,10 @@ class _Maker:
         start = len(text)
         gave_way = self.encoder.write(draft, text)
         text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
-        fault = check_size(bytes(text[start:-1]), rules)
-        if fault is not None:
+        reason = check_size(bytes(text[start:-1]), rules)
+        if reason is not None:
             del text[start:]
-            raise _Fallen(fault, draft)
+            raise RowRejected(reason, draft)
         if draft.uuid is not None:
             texts.own[len(texts.ends)] = draft.uuid
             key = ""
@@ -216,14 +221,14 @@ class _Maker:
         made, texts = self.made, self.texts
         events = len(made.row_of)
         walls = self.observed.walls
-        keeping: list[Draft | Link | PersonUpdate | GroupUpdate] = []
+        keeping: list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate] = []
         held = len(texts.ends)
         journal: list[tuple[Counter[Any], Any]] = []
         self.journal = journal
         first_skip = ""
         try:
             for nth, outcome in enumerate(outcomes):
-                if type(outcome) is Draft:
+                if type(outcome) is UnvalidatedEvent:
                     code = self.add(row, nth, outcome)
                 elif type(outcome) is Link:
                     code = skip_link(outcome, self.rules)
@@ -232,11 +237,11 @@ class _Maker:
                 elif type(outcome) is Skip:
                     code = self.skip(row, outcome)
                 else:
-                    raise _Fallen(outcome, None)
+                    raise RowRejected(outcome, None)
                 first_skip = first_skip or code
                 if not code:
                     keeping.append(outcome)
-        except _Fallen:
+        except RowRejected:
             for index in range(events, len(made.row_of)):
                 self.keyless.discard(index)
                 self.nth.pop(index, None)
@@ -262,14 +267,16 @@ class _Maker:
         code = skip_update(update.time, person.distinct_id if person is not None else None, self.rules)
         if code:
             return code
-        fault = check_update(update, self.rules)
-        if fault is not None:
-            raise _Fallen(fault, None if person is None else Draft(None, person.distinct_id, update.time, {}))
+        reason = check_update(update, self.rules)
+        if reason is not None:
+            raise RowRejected(
+                reason, None if person is None else UnvalidatedEvent(None, person.distinct_id, update.time, {})
+            )
         for code, detail in update.warnings:
             self.warn(row, code, detail)
         return NO_NOTE if person is not None and person.note is None else ""
 
-    def hear(self, row: int, outcome: Draft | Link | PersonUpdate | GroupUpdate) -> None:
+    def hear(self, row: int, outcome: UnvalidatedEvent | Link | PersonUpdate | GroupUpdate) -> None:
         """Hand over what a row that is kept says beside its events."""
         gathering = self.gathering
         if gathering is None:
@@ -284,12 +291,12 @@ class _Maker:
             note = outcome.note
             if note is not None:
                 gathering.note(row, who, time, outcome.received, note)
-            if isinstance(outcome, Draft):
+            if isinstance(outcome, UnvalidatedEvent):
                 gathering.see(row, who, time, note is not None and note.user == who)  # type: ignore[arg-type]
                 if "$groups" in outcome.properties:
                     gathering.groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
 
-    def observe_left(self, left: int, row: int, draft: Draft) -> None:
+    def observe_left(self, left: int, row: int, draft: UnvalidatedEvent) -> None:
         """What an observer leaves to do."""
         if left & OVERWRITES:
             self.warn(row, *OVERWRITES_PERSON)
@@ -301,12 +308,12 @@ class _Maker:
         if left & NOTE:
             self.gathering.note(row, draft.distinct_id, time, draft.received, draft.note)  # type: ignore[arg-type]
 
-    def fell(self, row: int, fallen: _Fallen) -> None:
-        draft = fallen.draft
+    def reject_event(self, row: int, rejected: RowRejected) -> None:
+        draft = rejected.draft
         if draft is not None and draft.event and type(draft.time) is int:
-            self.made.cells[draft.event, draft.time // DAY, fallen.fault.code] += 1
+            self.made.cells[draft.event, draft.time // DAY, rejected.reason.code] += 1
         stage = "map" if draft is None else "validate"
-        self.reject(row, stage, fallen.fault.code, fallen.fault.detail)
+        self.reject(row, stage, rejected.reason.code, rejected.reason.detail)
 
     def reject(self, row: int, stage: str, code: str, detail: str) -> None:
         rows = self.rows
@@ -388,4 +395,4 @@ def make_events(
     hears what the rows say beside their events, and `looking` looks at the names that they have.
     Every row ends in exactly one of mapped, skipped and rejected (law 1).
     """
-    return _Maker(rows, part, first_row, mapper, encoder, rules, observe, gathering, looking).run(limit)
+    return RowTransformer(rows, part, first_row, mapper, encoder, rules, observe, gathering, looking).run(limit)

@@ -1,6 +1,6 @@
 """The rules an event must keep: one function and one stable code each.
 
-A rule takes the draft and the `Rules` of the plan and gives a Fault or None. `check` asks them in order, so the
+A rule takes the draft and the `Rules` of the plan and gives a RejectReason or None. `check` asks them in order, so the
 first code that applies is the one reported. Rules look at meaning; `check_size` looks at the encoded event.
 
 Nearly every row keeps every rule, and to ask them one by one costs more than all else that is done with it. So a rule
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from pipeline.models import Draft, Fault, GroupUpdate, Limits, Link, Options, PersonUpdate
+from pipeline.models import GroupUpdate, Limits, Link, Options, PersonUpdate, RejectReason, UnvalidatedEvent
 
 MAX_NAME = 200
 MAX_ID = 200
@@ -74,7 +74,7 @@ class Rules:
         )
 
 
-Rule: TypeAlias = Callable[[Draft, Rules], Fault | None]
+Rule: TypeAlias = Callable[[UnvalidatedEvent, Rules], RejectReason | None]
 UsualTest: TypeAlias = Callable[[Any, Any, int], bool]
 
 _USUAL: dict[Rule, str] = {}
@@ -95,85 +95,85 @@ def usual(expression: str) -> Callable[[Rule], Rule]:
 
 
 @usual(_NAME)
-def missing_event(draft: Draft, rules: Rules) -> Fault | None:
+def missing_event(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     if not draft.event or not draft.event.strip():
-        return Fault("missing_event", "the row has no event name")
+        return RejectReason("missing_event", "the row has no event name")
     return None
 
 
 @usual(_NAME)
-def long_event(draft: Draft, rules: Rules) -> Fault | None:
+def long_event(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     """The service cuts a name to 200 UTF-16 units."""
     length = len((draft.event or "").encode("utf-16-le", "surrogatepass")) // 2
     if length > MAX_NAME:
-        return Fault("long_event", f"the event name has {length} characters; the most is {MAX_NAME}")
+        return RejectReason("long_event", f"the event name has {length} characters; the most is {MAX_NAME}")
     return None
 
 
 @usual(_ID)
-def junk_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+def junk_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     if draft.junk_id and not (draft.distinct_id or "").strip():
-        return Fault("junk_distinct_id", "every id of the row is a placeholder that the service never merges")
+        return RejectReason("junk_distinct_id", "every id of the row is a placeholder that the service never merges")
     return None
 
 
 @usual(_ID)
-def missing_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+def missing_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     if not (draft.distinct_id or "").strip():
-        return Fault("missing_distinct_id", "the row names nobody")
+        return RejectReason("missing_distinct_id", "the row names nobody")
     return None
 
 
 @usual(_ID)
-def long_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+def long_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     """The service cuts an id to 200 characters, so two long ids could become one person."""
     length = len(draft.distinct_id or "")
     if length > MAX_ID:
-        return Fault("long_distinct_id", f"the distinct_id has {length} characters; the most is {MAX_ID}")
+        return RejectReason("long_distinct_id", f"the distinct_id has {length} characters; the most is {MAX_ID}")
     return None
 
 
 @usual(_ID)
-def rewritten_distinct_id(draft: Draft, rules: Rules) -> Fault | None:
+def rewritten_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     """The service writes U+FFFD for NUL, which would make another id of it."""
     if "\0" in (draft.distinct_id or ""):
-        return Fault("bad_value", "the distinct_id holds a NUL, which the service would rewrite")
+        return RejectReason("bad_value", "the distinct_id holds a NUL, which the service would rewrite")
     return None
 
 
 @usual(_TIME)
-def missing_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+def missing_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     if draft.time is None:
-        return Fault("missing_timestamp", "the row has no time; a missing time never becomes now")
+        return RejectReason("missing_timestamp", "the row has no time; a missing time never becomes now")
     return None
 
 
 @usual(_TIME)
-def bad_timestamp(draft: Draft, rules: Rules) -> Fault | None:
-    return draft.time if isinstance(draft.time, Fault) else None
+def bad_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+    return draft.time if isinstance(draft.time, RejectReason) else None
 
 
 @usual(_TIME)
-def ancient_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+def ancient_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     if isinstance(draft.time, int) and draft.time < 0:
-        return Fault("ancient_timestamp", "the time lies before 1970")
+        return RejectReason("ancient_timestamp", "the time lies before 1970")
     return None
 
 
 @usual(_TIME)
-def future_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+def future_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     if isinstance(draft.time, int) and draft.time > rules.as_of:
         hours = (draft.time - rules.as_of) / HOUR
-        return Fault("future_timestamp", f"the time lies {hours:.1f} hours after the plan's instant")
+        return RejectReason("future_timestamp", f"the time lies {hours:.1f} hours after the plan's instant")
     return None
 
 
 @usual(_TIME)
-def recent_timestamp(draft: Draft, rules: Rules) -> Fault | None:
+def recent_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     """Events under 48 hours old are billed as live ones."""
     if isinstance(draft.time, int) and draft.time > rules.newest:
         hours = (rules.as_of - draft.time) / HOUR
-        return Fault("recent_timestamp", f"the event is {hours:.1f} hours old; under 48 it is billed")
+        return RejectReason("recent_timestamp", f"the event is {hours:.1f} hours old; under 48 it is billed")
     return None
 
 
@@ -205,7 +205,7 @@ def _test_of(expressions: tuple[str, ...]) -> UsualTest:
     return test
 
 
-def check(draft: Draft, rules: Rules) -> Fault | None:
+def check(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     """The first rule that the draft breaks, or None."""
     for rule in RULES:
         fault = rule(draft, rules)
@@ -214,20 +214,24 @@ def check(draft: Draft, rules: Rules) -> Fault | None:
     return None
 
 
-def check_update(update: PersonUpdate | GroupUpdate, rules: Rules) -> Fault | None:
+def check_update(update: PersonUpdate | GroupUpdate, rules: Rules) -> RejectReason | None:
     """The first rule that what a row says of a person or group breaks, or None. It may have no time."""
-    about = Draft("$set", f"${update.type}_{update.key}", update.time, {}) if isinstance(update, GroupUpdate) else None
-    draft = about or Draft("$set", update.distinct_id, update.time, {}, junk_id=update.junk_id)  # type: ignore[union-attr]
+    about = (
+        UnvalidatedEvent("$set", f"${update.type}_{update.key}", update.time, {})
+        if isinstance(update, GroupUpdate)
+        else None
+    )
+    draft = about or UnvalidatedEvent("$set", update.distinct_id, update.time, {}, junk_id=update.junk_id)  # type: ignore[union-attr]
     asked = (rule for rule in RULES if rule is not missing_timestamp)
     return next((fault for rule in asked if (fault := rule(draft, rules)) is not None), None)
 
 
-def skip_update(time: int | Fault | None, distinct_id: str | None, rules: Rules) -> str:
+def skip_update(time: int | RejectReason | None, distinct_id: str | None, rules: Rules) -> str:
     """Why what a row says of a person or group stays out, or ""."""
-    return skip_code(Draft(None, distinct_id, time, {}), rules)
+    return skip_code(UnvalidatedEvent(None, distinct_id, time, {}), rules)
 
 
-def skip_code(draft: Draft, rules: Rules) -> str:
+def skip_code(draft: UnvalidatedEvent, rules: Rules) -> str:
     """Why a good event stays out all the same (window, forgotten people), or ""."""
     if not rules.leave_out:
         return ""
@@ -253,14 +257,14 @@ def skip_link(link: Link, rules: Rules) -> str:
     return ""
 
 
-def check_size(event: bytes, rules: Rules) -> Fault | None:
+def check_size(event: bytes, rules: Rules) -> RejectReason | None:
     """Whether an encoded event is small enough, also when its JSON is encoded once more."""
     if len(event) < rules.surely_small:
         return None
     if len(event) + rules.room > rules.event_bytes:
-        return Fault("event_too_large", f"the event has {len(event)} bytes; the most is {rules.event_bytes}")
+        return RejectReason("event_too_large", f"the event has {len(event)} bytes; the most is {rules.event_bytes}")
     if 2 * (len(event) + rules.room) >= STORED_BYTES:
         stored = len(msgspec.json.encode(event.decode())) + 2 * rules.room
         if stored >= STORED_BYTES:
-            return Fault("event_too_large", f"stored as text the event has {stored} bytes; the most is 999999")
+            return RejectReason("event_too_large", f"stored as text the event has {stored} bytes; the most is 999999")
     return None

@@ -18,7 +18,7 @@ from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call
 from pipeline.mapper.loader import parse
 from pipeline.mapper.registry import folder
-from pipeline.models import Draft, Options
+from pipeline.models import Options, UnvalidatedEvent
 from pipeline.values import Record
 from tests.support.small_mappings import record
 
@@ -117,7 +117,7 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
     mapper = compile_mapping(parse(f"{text}uuid: {{template: '{holes}'}}\n", "shop.yaml"), Options(as_of=0))
     assert mapper.map_members is None
     (made,) = [mapper.map_row(record('{"name":"Seen","a30":"u-1","at":"2023-01-02T03:04:05Z","a30000":1}'))]
-    assert isinstance(made, Draft)
+    assert isinstance(made, UnvalidatedEvent)
     assert (made.distinct_id, list(made.properties)) == ("u-1", ["name", "at", "b30000", "b30"])
 
 

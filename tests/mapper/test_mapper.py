@@ -20,7 +20,7 @@ from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
-from pipeline.models import Draft, Fault, GroupUpdate, Link, Note, Options, PersonUpdate, Skip
+from pipeline.models import GroupUpdate, Link, Note, Options, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
 from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record
 
 DROP = "properties:\n  drop: [name, user, at]\n"
@@ -31,7 +31,7 @@ def test_an_untouched_value_is_the_very_same_object() -> None:
     row = record(f'{{{ROW},"a":1.10,"b":"x"}}')
     kept = row["a"], row["b"]
     draft = mapper(DROP + "  rename: {b: c}\n").map_row(row)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, UnvalidatedEvent)
     assert draft.properties["a"] is kept[0]
     assert draft.properties["c"] is kept[1]
 
@@ -99,7 +99,7 @@ def test_an_opened_object_is_taken_as_it_is() -> None:
     row = record(f'{{{ROW},"properties":null}}')
     row["properties"] = {"a": Raw(b"1.10")}  # type: ignore[assignment]
     draft = made.map_row(row)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, UnvalidatedEvent)
     assert draft.properties == {"a": Raw(b"1.10")}
 
 
@@ -124,14 +124,14 @@ def test_events_are_renamed_skipped_and_changed_by_name() -> None:
 def test_events_not_listed_can_be_rejected() -> None:
     """A mapping may insist on knowing every event."""
     made = mapper("events: {Seen: $pageview}\nunlisted: reject\n").map_row(record(f"{{{ROW}}}"))
-    assert made == Fault("unmapped_event", "Bought")
+    assert made == RejectReason("unmapped_event", "Bought")
 
 
 def test_rows_are_skipped_by_a_condition() -> None:
     """A skip has the code the mapping gives it."""
     made = mapper("skip: [{when: {is: 'true', of: test}, code: test_row}]\n")
     assert made.map_row(record(f'{{{ROW},"test":true}}')) == Skip("test_row")
-    assert isinstance(made.map_row(record(f'{{{ROW},"test":false}}')), Draft)
+    assert isinstance(made.map_row(record(f'{{{ROW},"test":false}}')), UnvalidatedEvent)
 
 
 def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
@@ -140,8 +140,8 @@ def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
     row = f'{{{ROW},"mail":"a@b","price":1.10,"gone":["x"]}}'
     made = mapper(sections)
     observed, applied = made.observe_row(record(row)), made.map_row(record(row))
-    assert isinstance(observed, Draft)
-    assert isinstance(applied, Draft)
+    assert isinstance(observed, UnvalidatedEvent)
+    assert isinstance(applied, UnvalidatedEvent)
     note = Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
     assert (observed.note, applied.note) == (note, None)
     assert list(observed.properties) == list(applied.properties) == ["mail", "price", "gone"]
@@ -153,8 +153,8 @@ def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
     made = mapper(DROP + "person: {spread_set: [traits]}\n")
     row = f'{{{ROW},"traits":"none"}}'
     observed, applied = made.observe_row(record(row)), made.map_row(record(row))
-    assert isinstance(observed, Draft)
-    assert isinstance(applied, Draft)
+    assert isinstance(observed, UnvalidatedEvent)
+    assert isinstance(applied, UnvalidatedEvent)
     assert [code for code, _ in observed.warnings] == ["bad_value"]
     assert (observed.note, observed.properties, applied.warnings) == (None, applied.properties, ())
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
 def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
     """One that is the same as the user's says nothing."""
     observed = mapper(DROP + "pair: {user: mine, anonymous: [a, b]}\n").observe_row(record(f"{{{ROW},{members}}}"))
-    assert isinstance(observed, Draft)
+    assert isinstance(observed, UnvalidatedEvent)
     assert observed.note == Note(*pair)
 
 
@@ -198,7 +198,7 @@ def test_members_are_spread() -> None:
     )
     made = properties(sections, '"a":{"x_1":1.0,"x_2":2,"x_3":"NA","y":3,"z":4}')
     assert made == {"a": '{"x_1":1.0,"x_2":2,"x_3":"NA","y":3,"z":4}', "a_1": "1.0", "why": "3"}
-    assert mapper(sections).map_row(record(f'{{{ROW},"a":[1]}}')) == Fault(
+    assert mapper(sections).map_row(record(f'{{{ROW},"a":[1]}}')) == RejectReason(
         "bad_value", "an object was expected: Expected `object`, got `array`"
     )
 
@@ -219,12 +219,12 @@ def test_one_row_can_give_further_events() -> None:
     made = mapper(sections).map_row(record(f'{{{ROW},"id":7,"tip":2}}'))
     assert isinstance(made, list)
     first, second = made
-    assert isinstance(first, Draft)
-    assert isinstance(second, Draft)
+    assert isinstance(first, UnvalidatedEvent)
+    assert isinstance(second, UnvalidatedEvent)
     assert (second.event, second.distinct_id, second.time) == ("Tip", first.distinct_id, first.time)
     assert second.properties == {"amount": Raw(b"2")}
     assert (first.key, second.key) == ("7", "7\x1falso1")
-    assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"id":7}}')), Draft)
+    assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"id":7}}')), UnvalidatedEvent)
 
 
 def test_a_key_needs_its_parts() -> None:
@@ -242,17 +242,17 @@ def test_a_link_needs_two_sound_ids() -> None:
     assert isinstance(made, list)
     assert made[1] == Link("identify", "u-1", "a-1", 1_609_329_600_000_000)
     for other in ('"u-1"', '"null"', '""', "null"):
-        assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"anon":{other}}}')), Draft)
+        assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"anon":{other}}}')), UnvalidatedEvent)
 
 
 def test_a_tools_own_junk_is_passed_over() -> None:
     """A mapping adds its tool's words for nobody, in any case."""
     head = HEAD.replace("distinct_id: /user", "distinct_id: {first: [/user, /anon], junk: [nobody]}")
     made = mapper("", head).map_row(record('{"name":"a","user":"NoBody","anon":"a-1","at":1}'))
-    assert isinstance(made, Draft)
+    assert isinstance(made, UnvalidatedEvent)
     assert (made.distinct_id, made.junk_id, made.warnings) == ("a-1", False, (("junk_distinct_id", "NoBody"),))
     made = mapper("", head).map_row(record('{"name":"a","user":"nobody","at":1}'))
-    assert isinstance(made, Draft)
+    assert isinstance(made, UnvalidatedEvent)
     assert (made.distinct_id, made.junk_id) == (None, True)
 
 
@@ -269,7 +269,7 @@ def test_a_tools_own_junk_is_passed_over() -> None:
 def test_times_of_any_spelling(at: str, time: int | None) -> None:
     """A count is read from a number or a text; what is missing is missing."""
     made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
-    assert isinstance(made, Draft)
+    assert isinstance(made, UnvalidatedEvent)
     assert made.time == time
 
 
@@ -277,8 +277,8 @@ def test_times_of_any_spelling(at: str, time: int | None) -> None:
 def test_a_time_that_is_none_is_a_fault(at: str) -> None:
     """The draft carries what was wrong with its time."""
     made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
-    assert isinstance(made, Draft)
-    assert isinstance(made.time, Fault)
+    assert isinstance(made, UnvalidatedEvent)
+    assert isinstance(made.time, RejectReason)
     assert made.time.code == "bad_timestamp"
 
 
@@ -286,7 +286,7 @@ def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:
     """A draft of a project's own clock says what the clock showed; the mapper says that its drafts do."""
     made = mapper("", zones=(("Asia/Kolkata", ""),))
     draft = made.map_row(record(f"{{{ROW}}}"))
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, UnvalidatedEvent)
     assert draft.wall == 1_609_329_600_000_000
     assert draft.time == draft.wall - 19_800_000_000
     assert made.zone_evidence
@@ -307,7 +307,7 @@ def test_imported_mixpanel_rows_prove_nothing() -> None:
     made = compile_mapping(load("mixpanel"), Options(as_of=0))
     for mark, wall in (("", 1_609_329_600_000_000), (',"$import":true', None)):
         draft = made.map_row(record(f'{{"event":"a","properties":{{"time":1609329600,"distinct_id":"u"{mark}}}}}'))
-        assert isinstance(draft, Draft)
+        assert isinstance(draft, UnvalidatedEvent)
         assert draft.wall == wall
 
 
@@ -335,7 +335,7 @@ def test_columns_that_parquet_leaves_empty_are_no_properties() -> None:
     """None is a column without a value; JSON null is a value."""
     row = {**record(f'{{{ROW},"a":null}}'), "b": None, "c": 0, "d": 1.5, "e": True, "f": ""}
     draft = mapper(DROP).map_row(row)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, UnvalidatedEvent)
     assert draft.properties == {"a": Raw(b"null"), "c": 0, "d": 1.5, "e": True, "f": ""}
 
 
@@ -412,8 +412,8 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
     watched = compiled(name).observe_row(record(json.dumps(row)))
     assert without_notes(watched) == without_notes(made)
     for outcome in made if isinstance(made, list) else [made]:
-        assert isinstance(outcome, (Draft, Link, Skip, Fault, PersonUpdate, GroupUpdate))
-        if isinstance(outcome, Draft):
+        assert isinstance(outcome, (UnvalidatedEvent, Link, Skip, RejectReason, PersonUpdate, GroupUpdate))
+        if isinstance(outcome, UnvalidatedEvent):
             msgspec.json.encode(outcome.properties)
             assert isinstance(outcome.event, str)
             assert outcome.received is None or outcome.received < 2**63
@@ -423,11 +423,11 @@ def without_notes(made: object) -> object:
     """Outcomes of a row, less what only a plan is told."""
     if isinstance(made, list):
         return [without_notes(one) for one in made]
-    if isinstance(made, (Draft, PersonUpdate, GroupUpdate)):
+    if isinstance(made, (UnvalidatedEvent, PersonUpdate, GroupUpdate)):
         warnings = tuple(one for one in made.warnings if not one[1].startswith("of a person: "))
         note = {} if isinstance(made, GroupUpdate) else {"note": None}
         bare = msgspec.structs.replace(made, warnings=warnings, **note)
-        order = list(made.properties) if isinstance(made, Draft) else []
+        order = list(made.properties) if isinstance(made, UnvalidatedEvent) else []
         return type(made), order, msgspec.structs.asdict(bare)
     return made
 
@@ -460,7 +460,7 @@ def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
         Options(as_of=0),
     )
     draft = made.map_row({"name": "a", "user": "somebody", "at": 1, text + "1": "v", "x" + text: "w"})
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, UnvalidatedEvent)
     assert draft.properties[text + "2"] == "v"
     assert draft.properties[text + "3"] == text
     assert draft.properties[text + "4"] == "w"

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import MappingError
 from pipeline.mapper.session_start import start_of
-from pipeline.models import Fault
+from pipeline.models import RejectReason
 from pipeline.uuids import session_uuid
 from tests.support.small_mappings import ROW, mapper, properties, record
 
@@ -41,8 +41,8 @@ def test_a_word_is_the_text_itself_and_names_a_member(verb: str, settings: dict[
 def test_a_row_is_refused_with_a_sentence_and_what_shows_it() -> None:
     """The reject has the mapping's own sentence, and the row's value after it; other rows go through."""
     sections = f"{SET}{{first: [a, {{refuse: no such kind, of: b}}]}}\n"
-    assert mapper(sections).map_row(record(f'{{{ROW},"b":"x"}}')) == Fault("bad_value", "no such kind: 'x'")
-    assert mapper(sections).map_row(record(f"{{{ROW}}}")) == Fault("bad_value", "no such kind")
+    assert mapper(sections).map_row(record(f'{{{ROW},"b":"x"}}')) == RejectReason("bad_value", "no such kind: 'x'")
+    assert mapper(sections).map_row(record(f"{{{ROW}}}")) == RejectReason("bad_value", "no such kind")
     assert value("{first: [a, {refuse: no such kind}]}", '"a":1') == "1"
 
 
@@ -73,7 +73,7 @@ def test_a_session_starts_within_the_day_before_its_row(text: str | None, start:
 def test_a_row_without_a_time_has_no_session() -> None:
     """Neither a missing time nor a broken one is compared with."""
     assert start_of("1609329600", None) is None
-    assert start_of("1609329600", Fault("bad_timestamp", "x")) is None
+    assert start_of("1609329600", RejectReason("bad_timestamp", "x")) is None
 
 
 def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> None:

@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from pipeline.extractors.jsonl import JsonlRows
 from pipeline.identity.property_updates import ABSENT, json_of
-from pipeline.models import Draft, Note
+from pipeline.models import Note, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
@@ -351,11 +351,11 @@ def test_an_observer_may_be_called_by_what_it_calls() -> None:
             ids.see(f"{len(count)}-{number}", 1, False, 1)
         if len(count) < 20:
             count.append(1)
-            observed(1, Draft("Seen", "v", 5, {}, note=Reentrant(act)), 5, f"v{len(count)}", {})  # type: ignore[arg-type]
+            observed(1, UnvalidatedEvent("Seen", "v", 5, {}, note=Reentrant(act)), 5, f"v{len(count)}", {})  # type: ignore[arg-type]
 
     for number in range(40):
         with suppress(RuntimeError):  # "the observer was called by what it called"
-            observed(number, Draft("Seen", "u", 5, {}, note=Reentrant(act)), 5, "u", {})  # type: ignore[arg-type]
+            observed(number, UnvalidatedEvent("Seen", "u", 5, {}, note=Reentrant(act)), 5, "u", {})  # type: ignore[arg-type]
     observed.columns()
     assert pairs.told()
 
@@ -382,11 +382,11 @@ def test_an_observer_looks_for_attributes_of_any_object() -> None:
         def __init__(self) -> None:
             self.event, self.received, self.wall, self.note = "Wide", 1, 2, None
 
-    for draft in (Wide(), Other(), Draft("Seen", "u", 5, {}), Wide()):
+    for draft in (Wide(), Other(), UnvalidatedEvent("Seen", "u", 5, {}), Wide()):
         observed[0](0, draft, 5, "u", {})
     for properties in ([], (), "text", members_of(), 5, None, {"$set"}):
         try:
-            observed[0](0, Draft("Seen", "u", 5, {}), 5, "u", properties)
+            observed[0](0, UnvalidatedEvent("Seen", "u", 5, {}), 5, "u", properties)
         except TypeError:
             continue
 
@@ -435,7 +435,9 @@ def things(chance: random.Random) -> Iterator[Any]:
         lambda: members_of(b'{"p":{"a":1,"b":"c"},"q":2}', "p"),
         lambda: chance.choice([native.Ids(), native.Pairs(), native.Properties(json_of), native.Properties()]),
         lambda: Note(*(chance.choice([None, "u", 5, {"a": 1}]) for _ in range(4))),  # type: ignore[arg-type]
-        lambda: Draft("Seen", "u", 5, {}, note=chance.choice([None, Note("d", "u", {"a": 1}, {"b": object()})])),
+        lambda: UnvalidatedEvent(
+            "Seen", "u", 5, {}, note=chance.choice([None, Note("d", "u", {"a": 1}, {"b": object()})])
+        ),
         lambda: Late(lambda: row.pop("n0", None)),
         lambda: datetime(2020, 1, 1, tzinfo=Zone(lambda: row.setdefault(f"z{chance.random()}", 1))),
         lambda: lambda *given: given[-1],

@@ -13,7 +13,7 @@ from msgspec import Raw
 from pipeline.identity.aggregate import Gathering
 from pipeline.identity.folds import NEVER, Ids, Pairs, Properties
 from pipeline.identity.property_updates import ABSENT, json_of
-from pipeline.models import Draft, Note
+from pipeline.models import Note, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.transform.events import Events
 from pipeline.transform.observer import NOTE, Observer, observer
@@ -112,7 +112,7 @@ def test_what_a_plan_keeps_of_an_event_is_the_same(
         )
         left_over = []
         for row, (event, who, time, received, wall, note, properties, slow) in enumerate(rows):
-            draft = Draft(event, who, time, properties, received=received, wall=wall, note=note)
+            draft = UnvalidatedEvent(event, who, time, properties, received=received, wall=wall, note=note)
             if slow:
                 walls = observed.walls
                 observed.add(event, time, received, wall)
@@ -145,7 +145,7 @@ def test_what_a_plan_keeps_of_many_ids_is_the_same() -> None:
         for row, who, device, names in rows:
             said = dict.fromkeys(names, row % 7)
             note = Note(who, device, said, None) if row % 2 else Note(who, device, None, said)
-            draft = Draft("Seen", who, row, {}, note=note)
+            draft = UnvalidatedEvent("Seen", who, row, {}, note=note)
             if observed(row, draft, row, who, {}) & NOTE:
                 gathering.note(row, who, row, None, note)
         assert len(observed.columns()[0]) == 8 * len(rows)
@@ -158,7 +158,7 @@ def test_an_observer_asks_for_what_it_understands() -> None:
     """Wrong arguments are errors, and nothing is kept of them."""
     names: list[str] = []
     observed: Any = native.Observer(names, native.Ids(), None, None, 0, ABSENT)
-    for wrong in ((0, object(), 5, "u", {}), (0, Draft("Seen", "u", 5, {}), 2**64, "u", {}), ("x",)):
+    for wrong in ((0, object(), 5, "u", {}), (0, UnvalidatedEvent("Seen", "u", 5, {}), 2**64, "u", {}), ("x",)):
         with pytest.raises((AttributeError, OverflowError, TypeError)):
             observed(*wrong)
     with pytest.raises(ValueError, match="not so many"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.api import PlanRequest, plan_export
 from pipeline.errors import UsageError
 from pipeline.mapper import available
-from pipeline.models import Draft, Fault
+from pipeline.models import RejectReason, UnvalidatedEvent
 from pipeline.timestamps import format_utc
 from tests.support.small_mappings import mapper, record
 from tests.support.tiny_tool import AS_OF
@@ -48,8 +48,8 @@ def test_every_time_is_one_that_can_be_written_or_a_fault(unit: str, clock: str,
     """In every unit and zone, from numbers and from texts."""
     shop = mapper(f"time: {{from: /at, unit: {unit}, zone: {clock}}}\n", HEAD, zones=zones)
     made = shop.map_row(record(json.dumps({"name": "Seen", "user": "u", "at": value})))
-    assert isinstance(made, Draft)
-    if isinstance(made.time, Fault):
+    assert isinstance(made, UnvalidatedEvent)
+    if isinstance(made.time, RejectReason):
         assert made.time.code == "bad_timestamp"
     else:
         assert made.time is not None
@@ -85,7 +85,7 @@ def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:
     """A person reads a date and a time, not a count of microseconds."""
     shop = mapper("time: {from: /at, unit: s, zone: project}\n", HEAD, zones=(("Europe/Berlin", ""),))
     made = shop.map_row(record('{"name": "Seen", "user": "u", "at": 1635647400}'))
-    assert isinstance(made, Draft)
+    assert isinstance(made, UnvalidatedEvent)
     assert made.warnings == (("ambiguous_time", "2021-10-31T02:30:00 on the wall clock"),)
 
 

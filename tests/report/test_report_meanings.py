@@ -14,9 +14,9 @@ from pipeline.plan.duplicates import CODES
 from pipeline.report.wording import meaning
 
 ROOT = Path(__file__).parent.parent.parent / "pipeline"
-MAKERS = {"Skip", "Fault", "BrokenRow"}
+MAKERS = {"Skip", "RejectReason", "BrokenRow"}
 """What is made with a code as its first word."""
-WRITTEN = re.compile(r"\b(?:Skip|Fault)\(['\"]([a-z_]+)['\"]")
+WRITTEN = re.compile(r"\b(?:Skip|RejectReason)\(['\"]([a-z_]+)['\"]")
 """The same in code that a mapping is compiled to."""
 CODE = re.compile(r"[a-z]+(?:_[a-z]+)+|superseded")
 

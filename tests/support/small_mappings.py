@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from pipeline.mapper import Mapper, compile
 from pipeline.mapper.loader import parse
-from pipeline.models import Draft, Options
+from pipeline.models import Options, UnvalidatedEvent
 from pipeline.values import Record, Value, raw
 
 HEAD = """format: backcast.mapping/1
@@ -34,10 +34,10 @@ def mapper(sections: str, head: str = HEAD, **options: Any) -> Mapper:
     return compile(parse(head + sections, "shop.yaml"), Options(as_of=0, **options))
 
 
-def drafted(sections: str, members: str, **options: Any) -> Draft:
+def drafted(sections: str, members: str, **options: Any) -> UnvalidatedEvent:
     """The one event of a row with these members beside name, user and time; properties stand under `p`."""
     made = mapper(sections, **options).map_row(record(f"{{{ROW}{',' if members else ''}{members}}}"))
-    assert isinstance(made, Draft), made
+    assert isinstance(made, UnvalidatedEvent), made
     return made
 
 

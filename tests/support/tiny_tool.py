@@ -20,7 +20,7 @@ import msgspec
 from pipeline.batcher import unpack
 from pipeline.extractors import open_source
 from pipeline.identity.links import SealedLink
-from pipeline.models import Draft, Fault, Limits, Link, Options, Outcome, Skip
+from pipeline.models import Limits, Link, Options, Outcome, RejectReason, Skip, UnvalidatedEvent
 from pipeline.plan.build import build
 from pipeline.plan.checks import Allowed
 from pipeline.plan.commit import making
@@ -69,10 +69,10 @@ class TinyMapper:
         if said["skip"] is not None:
             return Skip(said["skip"])
         if said["fault"] is not None:
-            return Fault(said["fault"], "the row says so")
+            return RejectReason(said["fault"], "the row says so")
         if said["link"] is not None:
             return Link(said["kind"] or "identify", said["id"] or "", said["link"], numbers["at"])
-        return Draft(
+        return UnvalidatedEvent(
             said["event"],
             said["id"],
             numbers["at"],

@@ -15,7 +15,7 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl import JsonlRows
 from pipeline.mapper.loader import parse
-from pipeline.models import BrokenRow, Draft, Fault, GroupUpdate, Limits, Options, PersonUpdate
+from pipeline.models import BrokenRow, GroupUpdate, Limits, Options, PersonUpdate, RejectReason, UnvalidatedEvent
 from pipeline.transform.events import Events
 from pipeline.transform.rows import make_events
 from pipeline.validator import rules as validate
@@ -34,9 +34,9 @@ def rules(**options: Any) -> Rules:
     return Rules.of(Options(**{"as_of": AS_OF, **options}), Limits())
 
 
-def draft(**members: Any) -> Draft:
+def draft(**members: Any) -> UnvalidatedEvent:
     """A good draft, but for these members."""
-    return Draft(**{"event": "Seen", "distinct_id": "u-1", "time": THEN, "properties": {}, **members})
+    return UnvalidatedEvent(**{"event": "Seen", "distinct_id": "u-1", "time": THEN, "properties": {}, **members})
 
 
 def code_of(members: dict[str, Any], **options: Any) -> str:
@@ -67,7 +67,7 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
     ({"distinct_id": "a\0b"}, "bad_value"),
     ({"distinct_id": "a\x01b"}, ""),
     ({"time": None}, "missing_timestamp"),
-    ({"time": Fault("bad_timestamp", "not a time")}, "bad_timestamp"),
+    ({"time": RejectReason("bad_timestamp", "not a time")}, "bad_timestamp"),
     ({"time": 0}, ""),
     ({"time": -1}, "ancient_timestamp"),
     ({"time": AS_OF + 1}, "future_timestamp"),
@@ -137,14 +137,14 @@ def test_an_event_may_have_900_kib_and_no_byte_more() -> None:
     """Encoded, as it stands in the request."""
     assert check_size(b"x" * 921_600, rules()) is None
     fault = check_size(b"x" * 921_601, rules())
-    assert fault == Fault("event_too_large", "the event has 921601 bytes; the most is 921600")
+    assert fault == RejectReason("event_too_large", "the event has 921601 bytes; the most is 921600")
 
 
 def test_an_event_stays_under_a_million_bytes_when_it_is_stored_as_text() -> None:
     """The service keeps it as JSON inside JSON: two quotes around it, a backslash before each of its own."""
     fits = b'"' * 400_000 + b"x" * 199_997
     assert (len(fits), check_size(fits, rules())) == (599_997, None)
-    assert check_size(fits + b"x", rules()) == Fault(
+    assert check_size(fits + b"x", rules()) == RejectReason(
         "event_too_large", "stored as text the event has 1000000 bytes; the most is 999999"
     )
 
@@ -161,10 +161,10 @@ class FromDrafts:
     observe_members = None
     hasher = tiny.TinyMapper(Options(as_of=AS_OF)).hasher
 
-    def __init__(self, drafts: list[Draft]) -> None:
+    def __init__(self, drafts: list[UnvalidatedEvent]) -> None:
         self.drafts = iter(drafts)
 
-    def map_row(self, record: Record) -> Draft:
+    def map_row(self, record: Record) -> UnvalidatedEvent:
         """The next one."""
         return next(self.drafts)
 
@@ -199,7 +199,7 @@ class Lines:
         return b"%d" % row
 
 
-def walk(drafts: list[Draft], options: Options, limits: Limits, excluded: frozenset[str]) -> Events:
+def walk(drafts: list[UnvalidatedEvent], options: Options, limits: Limits, excluded: frozenset[str]) -> Events:
     """What make_events makes of drafts."""
     return make_events(
         Lines(len(drafts)), FromDrafts(drafts), Encoder("tiny", options), Rules.of(options, limits, excluded)
@@ -217,7 +217,7 @@ IDS = st.sampled_from(
 )
 TIMES = st.one_of(
     st.none(),
-    st.just(Fault("bad_timestamp", "no")),
+    st.just(RejectReason("bad_timestamp", "no")),
     st.sampled_from([-1, 0, THEN, THEN, THEN, THEN + 1, AS_OF, AS_OF + 1, AS_OF - 48 * HOUR, AS_OF - 48 * HOUR + 1]),
 )
 DRAFTS = st.builds(
@@ -249,7 +249,7 @@ GOOD = st.builds(
     st.sampled_from([frozenset[str](), frozenset({"u-2"})]),
 )
 def test_the_fast_path_agrees_with_the_rules(
-    drafts: list[Draft],
+    drafts: list[UnvalidatedEvent],
     allow_recent: bool,
     window: tuple[int | None, int | None],
     excluded: frozenset[str],
@@ -289,7 +289,7 @@ ADDED: list[tuple[str, Any]] = [
 
 def refusing(name: str, refuses: Any) -> Any:
     """A rule without a quick test, of a code of its own."""
-    return lambda draft, rules: Fault(f"added_{name}", "refused") if refuses(draft) else None
+    return lambda draft, rules: RejectReason(f"added_{name}", "refused") if refuses(draft) else None
 
 
 @settings(max_examples=60, deadline=None)
@@ -335,7 +335,7 @@ def test_a_rule_that_is_added_holds_for_rows_read_in_c(members: bool) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(one=DRAFTS, allow_recent=st.booleans())
-def test_what_a_rule_declares_of_usual_rows_is_true(one: Draft, allow_recent: bool) -> None:
+def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow_recent: bool) -> None:
     """No rule refuses a draft that passes the quick test, where it lets pass another of the same name."""
     chosen = rules(allow_recent=allow_recent)
     usual = usual_test()
@@ -362,9 +362,9 @@ def test_the_fast_path_keeps_a_smaller_limit_of_size() -> None:
     assert [reject.code for reject in made.rejects] == ["event_too_large"]
 
 
-def draft_copy(one: Draft) -> Draft:
+def draft_copy(one: UnvalidatedEvent) -> UnvalidatedEvent:
     """Encoding may take a draft apart, so each walk has its own."""
-    return Draft(
+    return UnvalidatedEvent(
         one.event, one.distinct_id, one.time, dict(one.properties), one.key, one.uuid, one.received, one.wall,
         one.junk_id, one.warnings,
     )  # fmt: skip
