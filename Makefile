@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak differential sanitize lint format bench golden samples clean
+.PHONY: help demo test soak differential sanitize lint format docs bench golden samples clean
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
@@ -50,6 +50,9 @@ lint: $(VENV)/.dev  ## ruff, its formatter and mypy, changing nothing
 format: $(VENV)/.dev  ## let ruff mend and format the code
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+docs: $(VENV)/.dev  ## build the documentation into build/docs; a dead link or an orphaned page is an error
+	$(VENV)/bin/python -m sphinx -q -E -W --keep-going -b html -d build/doctrees docs build/docs
 
 bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
 	@$(VENV)/bin/python -B benchmarks/compare.py --peer-python .venv-bench/bin/python $(BENCH)

@@ -1,0 +1,31 @@
+"""How `make docs` builds the site: Markdown read by MyST, the furo theme, and parts generated from the code."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+import generate
+
+project = "backcast"
+author = "the authors of backcast"
+version = release = installed("backcast")
+
+extensions = ["myst_parser"]
+myst_heading_anchors = 4
+root_doc = "index"
+exclude_patterns = ["**/README.md"]
+
+html_theme = "furo"
+html_title = "backcast"
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", generate.fill)

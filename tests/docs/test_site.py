@@ -1,0 +1,49 @@
+"""The documentation builds as `make docs` builds it: without a dead link, an orphaned page or any other warning."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support.required import require
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def build(docs: Path, to: Path) -> subprocess.CompletedProcess[str]:
+    require(find_spec("sphinx") is not None, "Sphinx is not installed: pip install 'backcast[docs]'")
+    command = [sys.executable, "-m", "sphinx", "-q", "-E", "-W", "--keep-going", "-b", "html", "-d", str(to / "trees")]
+    return subprocess.run(
+        [*command, str(docs), str(to / "site")], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """A strict build of docs/ succeeds, and each page of it is there."""
+    built = build(ROOT / "docs", tmp_path)
+    assert built.returncode == 0, built.stderr
+    pages = {page.relative_to(ROOT / "docs").with_suffix("") for page in (ROOT / "docs").rglob("*.md")}
+    written = {page.relative_to(tmp_path / "site").with_suffix("") for page in (tmp_path / "site").rglob("*.html")}
+    assert pages - written == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [("[there](nowhere.md)", "nowhere.md"), ("[there](#no-such-heading)", "no-such-heading")],
+)
+def test_a_dead_link_fails_the_build(tmp_path: Path, fault: str, text: str) -> None:
+    """A link to a page or a heading that does not exist is an error that names it."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in ("conf.py", "generate.py"):
+        (docs / name).write_text((ROOT / "docs" / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (docs / "index.md").write_text(f"# Page\n\n{fault}\n", encoding="utf-8")
+    built = build(docs, tmp_path)
+    assert built.returncode == 1
+    assert text in built.stderr
