@@ -21,7 +21,8 @@ from pipeline.api import Rehearsal
 from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.files import private
-from pipeline.models import Limits, Options, Reject
+from pipeline.models import Limits, Reject
+from pipeline.options import SealedOptions
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
 
@@ -72,7 +73,7 @@ def plan_export(
     profile_policy: str | None = None,
     promoted_properties: str | None = None,
     persons: str = "all",
-    max_ids_per_person: int = Options(0).max_ids_per_person,
+    max_ids_per_person: int = SealedOptions(0).max_ids_per_person,
     identities: PathText | None = None,
     group_types: Sequence[str] = (),
     earlier: Sequence[PathText] | None = None,

@@ -8,7 +8,7 @@ an *event* a row as sent; a *batch* one request; a *receipt* what the endpoint s
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -226,36 +226,6 @@ class Limits:
     batch_events: int = 5_000
     batch_bytes: int = 5 * 1024 * 1024
     event_bytes: int = 900 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a person asked of a plan that changes what would be sent; sealed in the plan.
-
-    `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
-    half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
-    `promoted_properties` is `final` or, where they are left alone, UNSET, which leaves no trace in a plan.
-    """
-
-    as_of: int
-    zones: tuple[tuple[str, str], ...] = ()
-    since: int | None = None
-    until: int | None = None
-    settings: Map[str, str] = field(default_factory=dict)
-    dialect: str = "contract"
-    name: str = ""
-    provenance: bool = True
-    allow_recent: bool = False
-    collapse_identical: bool = False
-    limit: int | None = None
-    excluded_ids: str = ""
-    person_properties: str = "final"
-    profile_policy: str = "fill-only"
-    persons: str = "all"
-    max_ids_per_person: int = 50
-    identities: str = ""
-    group_types: tuple[str, ...] = ()
-    promoted_properties: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Finding(msgspec.Struct, frozen=True):

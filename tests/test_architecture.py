@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "native", "json_limits", "models", "uuids", "config", "values", "text", "files", "ctrl_c",
+    "errors", "native", "json_limits", "models", "options", "uuids", "config", "values", "text", "files", "ctrl_c",
     "zone_hints", "timestamps", "id_hash", "clock_offsets", "targets", "extractors", "validator", "mapper",
     "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan", "delivery", "management", "verify",
     "report", "preflight", "local_service", "sending", "jobs", "api", "library", "demo", "cli",

@@ -40,11 +40,11 @@ def show(name: str, compiled: bool, settings: tuple[str, ...]) -> int:
     """Print a mapping file."""
     from pipeline.mapper import compile as compile_mapping
     from pipeline.mapper import load
-    from pipeline.models import Options
+    from pipeline.options import SealedOptions
 
     found = load(name)
     if compiled:
-        click.echo(compile_mapping(found, Options(as_of=0, settings=options.settings(settings))).source)
+        click.echo(compile_mapping(found, SealedOptions(as_of=0, settings=options.settings(settings))).source)
     else:
         click.echo(found.text, nl=False)
     return 0

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from pipeline.models import Options, UnvalidatedEvent
+from pipeline.models import UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
+from pipeline.options import SealedOptions
 from pipeline.timestamps import format_utc
 from pipeline.values import NULL
 
@@ -29,7 +30,7 @@ class Encoder:
     findable later.
     """
 
-    def __init__(self, tool: str, options: Options) -> None:
+    def __init__(self, tool: str, options: SealedOptions) -> None:
         constants: dict[str, Raw] = {}
         if options.provenance:
             constants["historical_migration"] = Raw(b"true")

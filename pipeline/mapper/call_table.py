@@ -26,7 +26,7 @@ from pipeline import values
 from pipeline.mapper.decoders import Decode
 from pipeline.mapper.kinds import TEXT, YES, Field, verb
 from pipeline.mapper.language import Call
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 from pipeline.timestamps import format_utc
 from pipeline.values import BadValue, Record, Value
 
@@ -57,7 +57,7 @@ decoder = partial(verb, "decoder")
     staged=Field(YES, "whether rows may stand in `data`, with their table's name in `metadata`"),
     setting=Field(TEXT, "the --set name that names the table of rows that do not name it themselves"),
 )
-def call_table(call: Call, options: Options) -> Decode:
+def call_table(call: Call, options: SealedOptions) -> Decode:
     staged = call.given.get("staged") == "yes"
     table = options.settings.get(call.given.get("setting", ""), "").lower()
 

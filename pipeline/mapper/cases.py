@@ -16,8 +16,9 @@ from msgspec import Raw
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Case, Mapping
 from pipeline.mapper.table_names import SETTING, table_of
-from pipeline.models import GroupUpdate, Link, Note, Options, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
+from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
 from pipeline.models import Outcome as Made
+from pipeline.options import SealedOptions
 from pipeline.timestamps import format_utc
 from pipeline.uuids import SEPARATOR
 from pipeline.values import NULL, Record, Value, raw, text
@@ -48,7 +49,7 @@ def run_cases(mapping: Mapping) -> list[Outcome]:
 def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> Outcome:
     """Run one case. `compiled` keeps the mapping by its options. Raises UsageError when settings do not fit it."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
-    options = Options(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
+    options = SealedOptions(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
     if case.path and mapping.table_from_path is not None:
         table = table_of(mapping, options, case.path.split("/"), row_of(mapping, case.row, case.format))
         options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})

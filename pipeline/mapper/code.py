@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 
 
 class Local(NamedTuple):
@@ -35,7 +35,9 @@ class Code:
     members = False
     """Whether rows are Members (`pipeline.mapper.members_code`) rather than dicts."""
 
-    def __init__(self, tool: str, options: Options, tables: Mapping[str, Mapping[str, str]], open_row: bool) -> None:
+    def __init__(
+        self, tool: str, options: SealedOptions, tables: Mapping[str, Mapping[str, str]], open_row: bool
+    ) -> None:
         self.tool = tool
         self.options = options
         self.tables = tables

@@ -27,8 +27,9 @@ from pipeline.mapper.code import Code
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.members_code import MembersCode
-from pipeline.models import Options, Outcome
+from pipeline.models import Outcome
 from pipeline.native import AVAILABLE, native
+from pipeline.options import SealedOptions
 from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso
 from pipeline.validator.placeholder_ids import is_junk
 from pipeline.values import Record
@@ -67,7 +68,7 @@ class Mapper:
     blanks: bool = False
 
 
-def compile_mapping(mapping: Mapping, options: Options) -> Mapper:
+def compile_mapping(mapping: Mapping, options: SealedOptions) -> Mapper:
     """Compile for these options. Raises UsageError for settings that lack, or that the mapping does not know, and
     MappingError for what only shows now, such as a table that is not there."""
     _check_settings(mapping, options)
@@ -86,14 +87,14 @@ def check_mapping(mapping: Mapping) -> None:
     """Compile a mapping as far as that goes without the settings of a plan. Raises MappingError."""
     given = {name: next(iter(one.one_of), name) for name, one in mapping.settings.items()}
     try:
-        compile_mapping(mapping, Options(as_of=0, settings=given))
+        compile_mapping(mapping, SealedOptions(as_of=0, settings=given))
     except MappingError:
         raise
     except UsageError:
         return  # a setting or a secret that only an operator can give
 
 
-def _compile(mapping: Mapping, options: Options) -> Mapper:
+def _compile(mapping: Mapping, options: SealedOptions) -> Mapper:
     clock = ZoneClock(options.zones)
     code = _written(mapping, options, observing=False)
     source = _text(code)
@@ -125,7 +126,7 @@ def _compile(mapping: Mapping, options: Options) -> Mapper:
     )
 
 
-def _written(mapping: Mapping, options: Options, *, observing: bool) -> Code:
+def _written(mapping: Mapping, options: SealedOptions, *, observing: bool) -> Code:
     code = Code(mapping.tool, options, mapping.tables, open_row=mapping.properties.open is None)
     code.depth, code.observing = 2, observing
     _write(code, mapping)
@@ -165,7 +166,7 @@ def _interned(code: CodeType) -> CodeType:
 
 
 def _for_members(
-    mapping: Mapping, options: Options, clock: ZoneClock, map_row: MapRow, *, observing: bool
+    mapping: Mapping, options: SealedOptions, clock: ZoneClock, map_row: MapRow, *, observing: bool
 ) -> MapRow | None:
     opens = _opens(mapping)
     if not AVAILABLE or mapping.decoder is not None or (mapping.properties.open is not None and not opens):
@@ -230,7 +231,7 @@ _NAMES: dict[str, Any] = {
 """The names that the text of a mapper knows."""
 
 
-def _check_settings(mapping: Mapping, options: Options) -> None:
+def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
     known = tuple(dict.fromkeys((*_ALWAYS_KNOWN, *mapping.settings)))
     for name, given in options.settings.items():
         if name not in known:
@@ -245,7 +246,7 @@ def _check_settings(mapping: Mapping, options: Options) -> None:
             raise UsageError(f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {said}")
 
 
-def _as_importer(mapping: Mapping, options: Options) -> bool:
+def _as_importer(mapping: Mapping, options: SealedOptions) -> bool:
     if mapping.key is None or mapping.key.posthog is None:
         return False
     return options.settings.get("uuid", "") == "posthog"

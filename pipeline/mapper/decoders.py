@@ -12,7 +12,7 @@ from typing import TypeAlias
 from pipeline import values
 from pipeline.mapper.kinds import TEXT, Field, verb
 from pipeline.mapper.language import Call
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 from pipeline.values import BadValue, Record
 
 Decode: TypeAlias = Callable[[Record], list[Record]]
@@ -26,7 +26,7 @@ decoder = partial(verb, "decoder")
     explode=Field(TEXT, "the column with the list", True),
     prefix=Field(TEXT, "a beginning for the names of the row's other columns"),
 )
-def explode(call: Call, _options: Options) -> Decode:
+def explode(call: Call, _options: SealedOptions) -> Decode:
     column = call.given["explode"]
     prefix = call.given.get("prefix", "")
 

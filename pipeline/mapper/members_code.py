@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from pipeline.mapper.code import Code, Local
 from pipeline.mapper.language import Call
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 
 MOST_RENAMES = 30_000
 """So many changes `native.Renames` takes at once; a mapping with more goes without it."""
@@ -25,7 +25,7 @@ class MembersCode(Code):
     def __init__(
         self,
         tool: str,
-        options: Options,
+        options: SealedOptions,
         tables: Mapping[str, Mapping[str, str]],
         open_row: bool,
         opened_column: str,

@@ -12,7 +12,7 @@ from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import parse
 from pipeline.mapper.references import find, members
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 from pipeline.values import Record
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -57,7 +57,7 @@ class Compile:
     name: str
     text: str
 
-    def __call__(self, options: Options) -> Mapper:
+    def __call__(self, options: SealedOptions) -> Mapper:
         return compile_mapping(_parsed(self.text, self.name), options)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pipeline.mapper import language
 from pipeline.mapper.language import Call, Clock, EventRule, Place, Profiles, Spread
 from pipeline.mapper.verbs import HOLE
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 
 MADE = ("const", "json", "word", "refuse", "opened")
 """Values that come from no column."""
@@ -52,16 +52,18 @@ class Wanted:
     references: tuple[Reference, ...]
     open: Call | None
     decoder: Call | None
-    options: Options
+    options: SealedOptions
 
 
 def wanted_references(
-    mapping: language.Mapping, options: Options, shipped: Iterable[language.Mapping]
+    mapping: language.Mapping, options: SealedOptions, shipped: Iterable[language.Mapping]
 ) -> Wanted | None:
     """What to look for, None for nothing. `shipped` are the shipped mappings of the same tool, itself among them."""
     found = _Finder(mapping, options)
     known = {
-        (reference.level, reference.name) for one in shipped for reference in _Finder(one, Options(as_of=0)).references
+        (reference.level, reference.name)
+        for one in shipped
+        for reference in _Finder(one, SealedOptions(as_of=0)).references
     }
     # What a shipped mapping looks for as well may stand in for the others: then none of them has to be there.
     optional = {one.slot for one in found.references if (one.level, one.name) in known}
@@ -76,7 +78,7 @@ def wanted_references(
 class _Finder:
     """Walks a mapping once. `references` are all of its references, those of one slot together."""
 
-    def __init__(self, mapping: language.Mapping, options: Options) -> None:
+    def __init__(self, mapping: language.Mapping, options: SealedOptions) -> None:
         self._mapping = mapping
         self._options = options
         held = mapping.properties.open

@@ -16,7 +16,7 @@ from pipeline.mapper.cases import describe, row_of
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.language import FORMAT
 from pipeline.mapper.loader import parse
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 
 _AS_OF = 4_102_444_800_000_000
 
@@ -195,7 +195,7 @@ def _some(examples: Sequence[str]) -> str:
 def _case(text: str, row: str, form: str) -> str:
     """The case of the one known row, saying what the mapping makes of it now."""
     mapping = parse(text, "new mapping")
-    made = compile_mapping(mapping, Options(as_of=_AS_OF)).map_row(row_of(mapping, row, form))
+    made = compile_mapping(mapping, SealedOptions(as_of=_AS_OF)).map_row(row_of(mapping, row, form))
     lines = ["", "cases:", "  - name: a row as it stood in the export", f"    row: {_single(row)}"]
     lines += [*(["    format: csv"] if form == "csv" else []), "    gives:"]
     for outcome in made if isinstance(made, list) else [made]:

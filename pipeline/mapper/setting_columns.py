@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.mapper.language import Call, Mapping
 from pipeline.mapper.references import find, members
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 from pipeline.values import Record
 
 
@@ -20,7 +20,7 @@ class NamedColumns:
     needed: tuple[frozenset[str], ...]
 
 
-def named_columns(mapping: Mapping, options: Options) -> NamedColumns:
+def named_columns(mapping: Mapping, options: SealedOptions) -> NamedColumns:
     """What the settings of a mapping name; fixed texts (`NAME==TEXT`) are no columns."""
     named: dict[str, str] = {}
     needed: list[frozenset[str]] = []
@@ -42,7 +42,7 @@ def has_column(mapping: Mapping, record: Record, column: str) -> bool:
     return column in held or find(Call("ref", {"ref": column}, mapping.event.place), record, held) is not None
 
 
-def _given(call: Call, options: Options) -> str:
+def _given(call: Call, options: SealedOptions) -> str:
     return str(options.settings.get(call.given.get("setting", "")) or call.given.get("default") or "")
 
 

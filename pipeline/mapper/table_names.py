@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Mapping, TableFromPath
 from pipeline.mapper.references import find
-from pipeline.models import Options, Part
+from pipeline.models import Part
+from pipeline.options import SealedOptions
 from pipeline.values import Record
 
 SETTING = "table"
@@ -42,7 +43,7 @@ def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
     return found[1].lower() if found else ""
 
 
-def table_of(mapping: Mapping, options: Options, names: Sequence[str], row: Record) -> str | None:
+def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row: Record) -> str | None:
     """The table of a file, told by the names in its path and by a row of it: "" where its rows tell it themselves, or
     `--set table=NAME` does, and None where nothing tells it."""
     rule = mapping.table_from_path
@@ -55,7 +56,7 @@ def table_of(mapping: Mapping, options: Options, names: Sequence[str], row: Reco
     return rule.otherwise if any(find(call, row) is not None for call in rule.has) else None
 
 
-def _told(mapping: Mapping, rule: TableFromPath, options: Options, row: Record) -> bool:
+def _told(mapping: Mapping, rule: TableFromPath, options: SealedOptions, row: Record) -> bool:
     """Whether a row, decoded, has its table in it."""
     rows = [dict(row)]
     if mapping.decoder is not None:

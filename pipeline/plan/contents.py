@@ -12,7 +12,8 @@ from pathlib import Path
 from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import digest_of
-from pipeline.models import Block, Options, Part
+from pipeline.models import Block, Part
+from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory, digest_file, read_lines
 from pipeline.plan.filenames import as_name
 from pipeline.plan.manifest import Plan, SealedBlock
@@ -144,7 +145,7 @@ def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
 def recipe_of(
     plan: Plan,
     parts: tuple[Part, ...],
-    compile_: Callable[[Options], Mapper],
+    compile_: Callable[[SealedOptions], Mapper],
     excluded: frozenset[str],
     directory: Directory,
 ) -> Recipe:

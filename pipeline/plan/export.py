@@ -21,7 +21,8 @@ from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.registry import of_tool
 from pipeline.mapper.required_fields import wanted_references
-from pipeline.models import Limits, Options, Source
+from pipeline.models import Limits, Source
+from pipeline.options import SealedOptions
 from pipeline.plan import checks as gate_rules
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
@@ -70,7 +71,7 @@ class PlanRequest:
     profile_policy: str | None = None
     promoted_properties: str | None = None
     persons: str = "all"
-    max_ids_per_person: int = Options(0).max_ids_per_person
+    max_ids_per_person: int = SealedOptions(0).max_ids_per_person
     identities: Path | None = None
     group_types: tuple[str, ...] = ()
     earlier: Sequence[Path] | None = None
@@ -92,7 +93,7 @@ def plan_export(
     directory = Directory(request.directory)
     allowed = gate_rules.parse_allowed(request.max_rejects)
     choose_types(Counter(), request.group_types)
-    parse_policy(request.profile_policy or Options(0).profile_policy)
+    parse_policy(request.profile_policy or SealedOptions(0).profile_policy)
     _check_times(request)
     with making(directory) as work:
         return _plan(request, directory, work, allowed, ready or Workers(0), progress)
@@ -130,7 +131,7 @@ def _plan_source(
     mapping = load_mapping(name)
     excluded = _excluded_ids(request.exclude_ids, work)
     promoted = request.promoted_properties or mapping.persons.promoted
-    options = Options(
+    options = SealedOptions(
         as_of=request.as_of if request.as_of is not None else _now(),
         zones=request.zones,
         since=request.since,
@@ -143,8 +144,8 @@ def _plan_source(
         collapse_identical=request.collapse_identical,
         limit=request.limit,
         excluded_ids=digest_file(work.excluded) if excluded else "",
-        person_properties=request.person_properties or mapping.persons.properties or Options(0).person_properties,
-        profile_policy=request.profile_policy or mapping.persons.policy or Options(0).profile_policy,
+        person_properties=request.person_properties or mapping.persons.properties or SealedOptions(0).person_properties,
+        profile_policy=request.profile_policy or mapping.persons.policy or SealedOptions(0).profile_policy,
         persons=request.persons,
         max_ids_per_person=request.max_ids_per_person,
         identities=_digest(request.identities),

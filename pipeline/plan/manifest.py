@@ -12,7 +12,8 @@ import msgspec
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
-from pipeline.models import Dialect, Finding, Format, Limits, Options, Part
+from pipeline.models import Dialect, Finding, Format, Limits, Part
+from pipeline.options import SealedOptions
 from pipeline.plan.commit import settle
 from pipeline.plan.directory import Directory
 from pipeline.plan.filenames import as_name
@@ -245,7 +246,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     names: Mapping[str, int]
     zone_evidence: list[Mapping[str, Any]]
     mapping: MappingSeal
-    options: Options
+    options: SealedOptions
     limits: Limits
     target: str
     version: str

@@ -37,7 +37,8 @@ from pipeline.identity.promoted_values import PromotedSayings
 from pipeline.identity.promotion import Said
 from pipeline.identity.resolve import resolve
 from pipeline.identity.sightings import Sightings, sight
-from pipeline.models import Finding, Limits, Options
+from pipeline.models import Finding, Limits
+from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
 from pipeline.plan.manifest import (
     ClusterSeal,
@@ -80,7 +81,7 @@ class People:
         self,
         directory: Directory,
         mapper: Mapper,
-        options: Options,
+        options: SealedOptions,
         limits: Limits,
         parts: Sequence[str],
         given: Given,

@@ -15,7 +15,8 @@ import msgspec
 
 from pipeline.encoder.event import Encoder
 from pipeline.identity.links import SealedLink, encode_link
-from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Options
+from pipeline.models import BLOCK_BYTES, BLOCK_ROWS
+from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.transform.events import Mapper
@@ -36,7 +37,7 @@ def sealed_file(phase: str, directory: Directory) -> Path:
 
 
 def phase_blocks(
-    phase: str, plan: Plan, directory: Directory, mapper: Mapper, options: Options
+    phase: str, plan: Plan, directory: Directory, mapper: Mapper, options: SealedOptions
 ) -> Iterator[tuple[int, list[bytes]]]:
     """The encoded events of a phase other than events, block by block, numbered from 0."""
     if not plan.events.phases.get(phase):
@@ -46,7 +47,7 @@ def phase_blocks(
         yield number, [encode(line) for line in lines]
 
 
-def event_encoder(phase: str, mapper: Mapper, options: Options) -> Callable[[bytes], bytes]:
+def event_encoder(phase: str, mapper: Mapper, options: SealedOptions) -> Callable[[bytes], bytes]:
     """What makes an event, as it is sent, of a line of a phase's sealed file."""
     encoder, dialect = Encoder(mapper.tool, options), options.dialect
     if phase == "identities":

@@ -17,7 +17,8 @@ from pipeline.mapper import Mapping
 from pipeline.mapper.references import find
 from pipeline.mapper.setting_columns import NamedColumns, has_column, named_columns
 from pipeline.mapper.table_names import SETTING, names_in, table_of
-from pipeline.models import Format, Options, Part
+from pipeline.models import Format, Part
+from pipeline.options import SealedOptions
 from pipeline.values import Record
 
 FEW_BYTES, FEW_ROWS = 64 * 1024, 1
@@ -26,7 +27,7 @@ MOST_SHOWN = 12
 """So many names are shown in an error."""
 
 
-def look_first(parts: Sequence[Part], mapping: Mapping, options: Options) -> tuple[Part, ...]:
+def look_first(parts: Sequence[Part], mapping: Mapping, options: SealedOptions) -> tuple[Part, ...]:
     """The parts, with their tables where the mapping asks for them.
 
     Raises UnfitExport for a part whose table nothing tells, and for a column that no row of a part has; and
@@ -42,8 +43,8 @@ def look_first(parts: Sequence[Part], mapping: Mapping, options: Options) -> tup
 
 
 def found_settings(
-    parts: Sequence[Part], mapping: Mapping, options: Options
-) -> tuple[Options, list[tuple[str, str, str]]]:
+    parts: Sequence[Part], mapping: Mapping, options: SealedOptions
+) -> tuple[SealedOptions, list[tuple[str, str, str]]]:
     """The options with the settings that the first rows of parts decide, and a notice (code, part, sentence) for each.
 
     What was given stays. Raises UnreadableExport.
@@ -74,7 +75,7 @@ def _records(part: Part, mapping: Mapping) -> Iterator[Record]:
                 yield record
 
 
-def _tabled(part: Part, mapping: Mapping, options: Options) -> Part:
+def _tabled(part: Part, mapping: Mapping, options: SealedOptions) -> Part:
     record = next(_records(part, mapping), None)
     if record is None:
         return part

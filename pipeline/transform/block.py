@@ -24,7 +24,8 @@ from pipeline.extractors import rows as read_rows
 from pipeline.identity.aggregate import Gathered, Gathering
 from pipeline.identity.promotion import Promoting, Said, promoted
 from pipeline.mapper.required_fields import Wanted
-from pipeline.models import Block, Limits, Options, Part, Reject
+from pipeline.models import Block, Limits, Part, Reject
+from pipeline.options import SealedOptions
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_names import Looking, Names
 from pipeline.transform.rows import make_events
@@ -65,8 +66,8 @@ class Recipe:
     looks for, and decide nothing.
     """
 
-    compile: Callable[[Options], Mapper]
-    options: Options
+    compile: Callable[[SealedOptions], Mapper]
+    options: SealedOptions
     limits: Limits
     parts: tuple[Part, ...]
     excluded: frozenset[str] = frozenset()

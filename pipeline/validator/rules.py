@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from pipeline.models import GroupUpdate, Limits, Link, Options, PersonUpdate, RejectReason, UnvalidatedEvent
+from pipeline.models import GroupUpdate, Limits, Link, PersonUpdate, RejectReason, UnvalidatedEvent
+from pipeline.options import SealedOptions
 
 MAX_NAME = 200
 MAX_ID = 200
@@ -62,7 +63,7 @@ class Rules:
         return min(SURELY_SMALL, self.event_bytes - self.room)
 
     @classmethod
-    def of(cls, options: Options, limits: Limits, excluded: frozenset[str] = frozenset()) -> Rules:
+    def of(cls, options: SealedOptions, limits: Limits, excluded: frozenset[str] = frozenset()) -> Rules:
         return cls(
             as_of=options.as_of,
             newest=options.as_of if options.allow_recent else options.as_of - RECENT,

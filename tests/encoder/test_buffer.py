@@ -16,7 +16,8 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl import JsonlRows
 from pipeline.extractors.line_index import LinePlaces, pieces
 from pipeline.extractors.scan import is_utf8
-from pipeline.models import Limits, Options
+from pipeline.models import Limits
+from pipeline.options import SealedOptions
 from pipeline.timestamps import DAY, format_utc
 from pipeline.transform.rows import make_events
 from pipeline.uuids import Hasher, namespace
@@ -138,7 +139,7 @@ def test_rows_are_the_lines_that_are_not_blank(lines: list[bytes], size: int) ->
 
 def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
     """The row, place in its row and text of each event that the tiny mapper makes."""
-    options = Options(as_of=AS_OF)
+    options = SealedOptions(as_of=AS_OF)
     mapper = TinyMapper(options)
     found = make_events(
         JsonlRows(b"\n".join(rows)), mapper, Encoder("tiny", options), Rules.of(options, Limits()), observe=True

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.encoder.event import Encoder
 from pipeline.identity.links import SealedLink, encode_link
-from pipeline.models import Options
+from pipeline.options import SealedOptions
 from pipeline.plan.directory import read_lines
 from pipeline.plan.phases import phase_blocks
 from pipeline.timestamps import format_utc
@@ -109,7 +109,7 @@ def test_a_merge_outside_the_window_is_a_skip(tmp_path: Path) -> None:
 
 def test_a_link_is_sent_as_the_service_reads_it() -> None:
     """`$identify` with `$anon_distinct_id`, or `$create_alias` with `alias`; the surviving id is the event's own."""
-    encoder = Encoder("tiny", Options(as_of=AS_OF, provenance=False))
+    encoder = Encoder("tiny", SealedOptions(as_of=AS_OF, provenance=False))
     uuid = "0829736a-b140-570d-ac78-774cecf956e2"
     for kind, name, member in (("identify", "$identify", "$anon_distinct_id"), ("alias", "$create_alias", "alias")):
         event = json.loads(encode_link(SealedLink(kind, "u-1", "d-1", THEN, uuid, 3), encoder))

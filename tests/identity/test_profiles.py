@@ -30,7 +30,8 @@ from pipeline.identity.person_counts import ProfileCounts, seal_identified
 from pipeline.identity.persons import PersonCounts, SealedPerson, encode_person, final_persons
 from pipeline.identity.profile_policy import parse_policy
 from pipeline.identity.property_updates import ABSENT, SEEN, SET, SET_ONCE, UNSET
-from pipeline.models import GroupUpdate, Note, Options
+from pipeline.models import GroupUpdate, Note
+from pipeline.options import SealedOptions
 from pipeline.uuids import SEPARATOR, Hasher, namespace
 from pipeline.validator.rules import WITHOUT_TIME
 from tests.support.identity_pairs import AS_OF, SeenId, id_columns
@@ -227,7 +228,7 @@ def test_the_uuid_of_a_profile_changes_with_its_content_alone() -> None:
 def test_a_profile_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
     """One event, which merges nobody."""
     (person,) = persons([said("u", "a", "1.10", 5_000_000)], policy="fill-only")
-    event = encode_person(person, Encoder("tiny", Options(AS_OF)), dialect)
+    event = encode_person(person, Encoder("tiny", SealedOptions(AS_OF)), dialect)
     read = json.loads(event)
     assert (read["event"], read["uuid"], read["timestamp"]) == (name, person.uuid, "1970-01-01T00:00:05Z")
     assert read["properties"]["distinct_id"] == "u"
@@ -363,7 +364,7 @@ def test_what_is_heard_is_handed_over_once_and_before_it_grows_large() -> None:
 def test_a_group_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
     """Under the id that the service's own libraries give it."""
     (group,) = groups(("company", 'a"b', 5_000_000, {"mrr": b"1.10"}))
-    event = encode_group(group, Encoder("tiny", Options(AS_OF)), dialect)
+    event = encode_group(group, Encoder("tiny", SealedOptions(AS_OF)), dialect)
     read = json.loads(event)
     assert (read["event"], read["properties"]["distinct_id"]) == (name, '$company_a"b')
     assert (read["properties"]["$group_type"], read["properties"]["$group_key"]) == ("company", 'a"b')

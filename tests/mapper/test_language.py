@@ -18,7 +18,8 @@ from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call
 from pipeline.mapper.loader import parse
 from pipeline.mapper.registry import folder
-from pipeline.models import Options, UnvalidatedEvent
+from pipeline.models import UnvalidatedEvent
+from pipeline.options import SealedOptions
 from pipeline.values import Record
 from tests.support.small_mappings import record
 
@@ -114,7 +115,7 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
     names = "".join(f"    a{number}: b{number}\n" for number in range(30_001))
     text = HEAD.replace("/user", f"[{candidates}]") + f"properties:\n  rename:\n{names}"
     holes = "".join(f"{{a{number}}}" for number in range(300))
-    mapper = compile_mapping(parse(f"{text}uuid: {{template: '{holes}'}}\n", "shop.yaml"), Options(as_of=0))
+    mapper = compile_mapping(parse(f"{text}uuid: {{template: '{holes}'}}\n", "shop.yaml"), SealedOptions(as_of=0))
     assert mapper.map_members is None
     (made,) = [mapper.map_row(record('{"name":"Seen","a30":"u-1","at":"2023-01-02T03:04:05Z","a30000":1}'))]
     assert isinstance(made, UnvalidatedEvent)

@@ -20,7 +20,8 @@ from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
-from pipeline.models import GroupUpdate, Link, Note, Options, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
+from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
+from pipeline.options import SealedOptions
 from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record
 
 DROP = "properties:\n  drop: [name, user, at]\n"
@@ -304,7 +305,7 @@ def test_a_receive_time_that_is_none_is_absent(received: str) -> None:
 
 def test_imported_mixpanel_rows_prove_nothing() -> None:
     """A row with $import has no wall time."""
-    made = compile_mapping(load("mixpanel"), Options(as_of=0))
+    made = compile_mapping(load("mixpanel"), SealedOptions(as_of=0))
     for mark, wall in (("", 1_609_329_600_000_000), (',"$import":true', None)):
         draft = made.map_row(record(f'{{"event":"a","properties":{{"time":1609329600,"distinct_id":"u"{mark}}}}}'))
         assert isinstance(draft, UnvalidatedEvent)
@@ -315,7 +316,7 @@ def test_the_namespace_is_of_tool_and_source() -> None:
     """Two projects of one tool have different uuids; Mixpanel can have the service's own."""
     assert mapper("").space == uuids.namespace("shop", "")
     assert mapper("", settings={"source": "eu"}).space == uuids.namespace("shop", "eu")
-    assert compile_mapping(load("mixpanel"), Options(as_of=0, settings={"uuid": "posthog"})).space == (
+    assert compile_mapping(load("mixpanel"), SealedOptions(as_of=0, settings={"uuid": "posthog"})).space == (
         uuids.POSTHOG_MIXPANEL
     )
 
@@ -326,9 +327,9 @@ def test_an_unknown_setting_names_the_nearest() -> None:
         mapper("", settings={"sourc": "eu"})
     assert caught.value.hint == "did you mean 'source'?"
     with pytest.raises(UsageError, match="needs to know 'event'"):
-        compile_mapping(load("generic"), Options(as_of=0))
+        compile_mapping(load("generic"), SealedOptions(as_of=0))
     with pytest.raises(UsageError, match="uuid=mine is unknown"):
-        compile_mapping(load("mixpanel"), Options(as_of=0, settings={"uuid": "mine"}))
+        compile_mapping(load("mixpanel"), SealedOptions(as_of=0, settings={"uuid": "mine"}))
 
 
 def test_columns_that_parquet_leaves_empty_are_no_properties() -> None:
@@ -436,7 +437,9 @@ def without_notes(made: object) -> object:
 def compiled(name: str) -> Mapper:
     """A shipped mapping, compiled once."""
     zones = (("America/New_York", ""),) if name == "mixpanel" else ()
-    return compile_mapping(load(name), Options(as_of=0, zones=zones, settings=SETTINGS if name == "generic" else {}))
+    return compile_mapping(
+        load(name), SealedOptions(as_of=0, zones=zones, settings=SETTINGS if name == "generic" else {})
+    )
 
 
 @given(st.text(max_size=30))
@@ -457,7 +460,7 @@ def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
                 set={text + "3": Call("const", {"const": text}, at), text + "4": Call("ref", {"ref": "x" + text}, at)},
             ),
         ),
-        Options(as_of=0),
+        SealedOptions(as_of=0),
     )
     draft = made.map_row({"name": "a", "user": "somebody", "at": 1, text + "1": "v", "x" + text: "w"})
     assert isinstance(draft, UnvalidatedEvent)

@@ -14,7 +14,8 @@ import pytest
 import pipeline
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import compile, load
-from pipeline.models import Link, Options, PersonUpdate, Skip
+from pipeline.models import Link, PersonUpdate, Skip
+from pipeline.options import SealedOptions
 from pipeline.plan.manifest import Plan
 from tests.support.small_mappings import mapper, record
 
@@ -137,7 +138,9 @@ def test_a_merge_that_is_lost_is_a_warning_with_its_place(tmp_path: Path) -> Non
 def test_a_link_of_the_row_and_the_records_own_both_count() -> None:
     """The label of the cluster is the user's as well."""
     row = '{"distinct_id":"label","$distinct_id_before_identity":"100","$anon_distinct_id":"anon-1","time":1607501187}'
-    told = compile(load("mixpanel"), Options(as_of=0)).map_row(record(f'{{"event":"$identify","properties":{row}}}'))
+    told = compile(load("mixpanel"), SealedOptions(as_of=0)).map_row(
+        record(f'{{"event":"$identify","properties":{row}}}')
+    )
     assert isinstance(told, list)
     links = [one for one in told if isinstance(one, Link)]
     assert [(one.distinct_id, one.other) for one in links] == [("label", "100"), ("100", "anon-1")]
@@ -198,13 +201,13 @@ def test_without_such_a_file_rows_cost_no_merge(tmp_path: Path) -> None:
 def test_a_value_that_a_setting_does_not_have_is_refused(tool: str, settings: dict[str, str], allowed: str) -> None:
     """With those that it has; an empty one is none."""
     with pytest.raises(UsageError, match="is unknown") as caught:
-        compile(load(tool), Options(as_of=0, settings=settings))
+        compile(load(tool), SealedOptions(as_of=0, settings=settings))
     assert allowed in caught.value.hint
-    compile(load(tool), Options(as_of=0, settings=dict.fromkeys(settings, "")))
+    compile(load(tool), SealedOptions(as_of=0, settings=dict.fromkeys(settings, "")))
 
 
 def test_a_setting_without_a_closed_set_takes_anything() -> None:
     """As before; a text stands for what it means."""
-    compile(load("segment"), Options(as_of=0, settings={"group_type": "team"}))
+    compile(load("segment"), SealedOptions(as_of=0, settings={"group_type": "team"}))
     with pytest.raises(MappingError, match="has no key 'values'"):
         mapper("settings: {a: {says: b, values: c}}")

@@ -24,8 +24,9 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl import JsonlRows
 from pipeline.identity.aggregate import Gathering
 from pipeline.mapper.loader import parse
-from pipeline.models import BrokenRow, Limits, Options
+from pipeline.models import BrokenRow, Limits
 from pipeline.native import AVAILABLE, build, native
+from pipeline.options import SealedOptions
 from pipeline.timestamps import format_utc
 from pipeline.transform.events import Events
 from pipeline.transform.rows import make_events
@@ -177,7 +178,7 @@ def mapper_of(name: str) -> Any:
     """A shipped mapping, or one of those above, compiled."""
     texts = {"everything": EVERYTHING, "flat": FLAT}
     text = texts.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
-    options = Options(as_of=AS_OF, zones=(("Europe/Berlin", ""),), settings=SETTINGS.get(name, {}))
+    options = SealedOptions(as_of=AS_OF, zones=(("Europe/Berlin", ""),), settings=SETTINGS.get(name, {}))
     return language.compile(parse(text, name), options), options
 
 
@@ -309,7 +310,7 @@ def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:
     chained = FLAT.replace("rename: {city: $geoip_city_name}", "rename: {a: b, b: c}")
     again = EVERYTHING.replace("spread: [{from: more,", "spread: [{from: /properties,")
     for text in (chained, again):
-        mapper = language.compile(parse(text, "mine"), Options(as_of=AS_OF, zones=(("UTC", ""),)))
+        mapper = language.compile(parse(text, "mine"), SealedOptions(as_of=AS_OF, zones=(("UTC", ""),)))
         assert mapper.map_members is None
 
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from pipeline.api import PlanRequest, check_fresh, load_plan, plan_export, recipe_for
 from pipeline.errors import Busy, StalePlan, UnreadableExport, UnsafePlan, UsageError
-from pipeline.models import Limits, Options
+from pipeline.models import Limits
+from pipeline.options import SealedOptions
 from pipeline.plan.contents import check_tables, find_parts, stale_parts
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
@@ -52,7 +53,7 @@ def test_a_plan_is_read_back_as_it_was_sealed(tmp_path: Path) -> None:
 
 @given(
     st.builds(
-        Options,
+        SealedOptions,
         as_of=st.integers(-(2**62), 2**62),
         zones=st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=2).map(tuple),
         since=st.one_of(st.none(), st.integers(-(2**62), 2**62)),
@@ -67,15 +68,15 @@ def test_a_plan_is_read_back_as_it_was_sealed(tmp_path: Path) -> None:
         excluded_ids=st.text("0123456789abcdef", max_size=64),
     )
 )
-def test_options_go_through_json_unchanged(options: Options) -> None:
+def test_options_go_through_json_unchanged(options: SealedOptions) -> None:
     """So that an apply makes events from the very options that were planned with."""
-    assert msgspec.json.decode(msgspec.json.encode(options), type=Options) == options
+    assert msgspec.json.decode(msgspec.json.encode(options), type=SealedOptions) == options
 
 
 def test_the_recipe_of_an_apply_equals_the_recipe_of_the_plan(tmp_path: Path) -> None:
     """Options, limits and parts: whatever decides the events is in the sealed file."""
     made = planned(tmp_path, limits=Limits(7, 1_000_000, 900_000), excluded=["x"])
-    options = Options(as_of=AS_OF)
+    options = SealedOptions(as_of=AS_OF)
     sealed = made.recipe()
     parts = tuple(replace(part, digest=sealed.parts[part.index].digest) for part in sealed.parts)
     assert sealed == Recipe(tiny.TinyCompile(), options, Limits(7, 1_000_000, 900_000), parts, frozenset({"x"}))

@@ -19,7 +19,8 @@ import pipeline
 from pipeline.mapper import available, load
 from pipeline.mapper.registry import of_tool
 from pipeline.mapper.required_fields import wanted_references
-from pipeline.models import Finding, Options
+from pipeline.models import Finding
+from pipeline.options import SealedOptions
 from pipeline.plan.manifest import Plan
 from tests.support.commands import SAMPLES
 
@@ -179,7 +180,7 @@ def test_shipped_mappings_are_quiet() -> None:
     """Any export lacks much of what they name."""
     for name in available():
         found = load(name)
-        assert wanted_references(found, Options(as_of=0), of_tool(found.tool)) is None
+        assert wanted_references(found, SealedOptions(as_of=0), of_tool(found.tool)) is None
 
 
 @pytest.mark.parametrize(("tool", "files"), [("amplitude", "amplitude"), ("segment", "segment/archive")])

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from pipeline.errors import UnsafePlan
 from pipeline.ledger import Course
-from pipeline.models import Dialect, Finding, Options, Reject
+from pipeline.models import Dialect, Finding, Reject
+from pipeline.options import SealedOptions
 from pipeline.plan.manifest import Example, MappingSeal, Plan
 from pipeline.report import terminal
 from pipeline.report.contents import Results, gather
@@ -200,7 +201,7 @@ def hostile_plan() -> Plan:
         examples={"unsafe_integer": Example(HOSTILE, 5, 512, HOSTILE)},
         gates=[Finding(HOSTILE, "stop", HOSTILE), Finding("zone", "stop", HOSTILE)],
         mapping=MappingSeal(HOSTILE, "d" * 64, HOSTILE),
-        options=Options(as_of=0, name=HOSTILE, settings={HOSTILE: HOSTILE}),
+        options=SealedOptions(as_of=0, name=HOSTILE, settings={HOSTILE: HOSTILE}),
         notices=[(HOSTILE, HOSTILE, HOSTILE)],
         target=HOSTILE,
     )
@@ -342,7 +343,7 @@ def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
     plan = small_plan(
         parts=[], skips={}, rejects={}, warnings={}, examples={}, names={}, gates=[], zone_evidence=[], first=None,
         last=None, events=msgspec.structs.replace(small_plan().events, made=0, phases={}), notices=[],
-        verdict="ready", options=Options(as_of=0),
+        verdict="ready", options=SealedOptions(as_of=0),
     )  # fmt: skip
     text = Page(page_of(tmp_path, plan, cells=[], rejects=[])).text
     assert "No events." in text

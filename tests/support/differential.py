@@ -29,8 +29,9 @@ from pipeline import mapper as language
 from pipeline.extractors import blocks, open_source
 from pipeline.identity.aggregate import TextColumn
 from pipeline.mapper.loader import parse
-from pipeline.models import Limits, Options
+from pipeline.models import Limits
 from pipeline.native import AVAILABLE
+from pipeline.options import SealedOptions
 from pipeline.transform.block import Maker, Recipe, Task, hand_over, make_batches, observe_block
 from tests.support.mutations import Mutator, sample_rows
 from tests.support.odd_mappings import EVERYTHING, FLAT, ROWS
@@ -81,7 +82,7 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
     mapping = parse(text_of(name), name)
     # Numbers with another remainder observe a window, excluded ids or a limit: all that has a way of its own.
     since, until = (1_500_000_000_000_000, 1_690_000_000_000_000) if number % 5 == 1 else (None, None)
-    options = Options(
+    options = SealedOptions(
         as_of=AS_OF,
         zones=(("Europe/Berlin", ""),),
         settings=SETTINGS[name],

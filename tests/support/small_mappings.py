@@ -9,7 +9,8 @@ from msgspec import Raw
 
 from pipeline.mapper import Mapper, compile
 from pipeline.mapper.loader import parse
-from pipeline.models import Options, UnvalidatedEvent
+from pipeline.models import UnvalidatedEvent
+from pipeline.options import SealedOptions
 from pipeline.values import Record, Value, raw
 
 HEAD = """format: backcast.mapping/1
@@ -31,7 +32,7 @@ def record(text: str) -> Record:
 
 def mapper(sections: str, head: str = HEAD, **options: Any) -> Mapper:
     """A compiled mapping: the head and these sections."""
-    return compile(parse(head + sections, "shop.yaml"), Options(as_of=0, **options))
+    return compile(parse(head + sections, "shop.yaml"), SealedOptions(as_of=0, **options))
 
 
 def drafted(sections: str, members: str, **options: Any) -> UnvalidatedEvent:

@@ -20,7 +20,8 @@ import msgspec
 from pipeline.batcher import unpack
 from pipeline.extractors import open_source
 from pipeline.identity.links import SealedLink
-from pipeline.models import Limits, Link, Options, Outcome, RejectReason, Skip, UnvalidatedEvent
+from pipeline.models import Limits, Link, Outcome, RejectReason, Skip, UnvalidatedEvent
+from pipeline.options import SealedOptions
 from pipeline.plan.build import build
 from pipeline.plan.checks import Allowed
 from pipeline.plan.commit import making
@@ -51,7 +52,7 @@ class TinyMapper:
     unsets = True
     blanks = False
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SealedOptions) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
 
     def map_row(self, record: Record) -> Any:
@@ -92,7 +93,7 @@ NAMES = ("event", "id", "at", "key", "uuid", "got", "wall", "skip", "fault", "li
 class TinyCompile:
     """What travels to a worker and becomes the mapper there."""
 
-    def __call__(self, options: Options) -> TinyMapper:
+    def __call__(self, options: SealedOptions) -> TinyMapper:
         return TinyMapper(options)
 
 
@@ -169,7 +170,7 @@ def make_plan(
 ) -> Made:
     """Plan these files with the tiny mapper, and read the plan back from disk."""
     source = open_source([str(one) for one in sources])
-    chosen = Options(**{"as_of": AS_OF, **options})
+    chosen = SealedOptions(**{"as_of": AS_OF, **options})
     recipe = Recipe(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
     place = Directory(directory)
     with making(place) as work:

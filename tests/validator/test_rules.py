@@ -15,7 +15,8 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl import JsonlRows
 from pipeline.mapper.loader import parse
-from pipeline.models import BrokenRow, GroupUpdate, Limits, Options, PersonUpdate, RejectReason, UnvalidatedEvent
+from pipeline.models import BrokenRow, GroupUpdate, Limits, PersonUpdate, RejectReason, UnvalidatedEvent
+from pipeline.options import SealedOptions
 from pipeline.transform.events import Events
 from pipeline.transform.rows import make_events
 from pipeline.validator import rules as validate
@@ -31,7 +32,7 @@ SMILE = "😀"
 
 def rules(**options: Any) -> Rules:
     """The rules of a plan with these options."""
-    return Rules.of(Options(**{"as_of": AS_OF, **options}), Limits())
+    return Rules.of(SealedOptions(**{"as_of": AS_OF, **options}), Limits())
 
 
 def draft(**members: Any) -> UnvalidatedEvent:
@@ -127,7 +128,7 @@ def test_the_window_is_half_open(time: int, options: dict[str, int], expected: s
 
 def test_an_excluded_person_is_skipped() -> None:
     """People who asked to be forgotten: the very id, nothing like it."""
-    chosen = Rules.of(Options(as_of=AS_OF), Limits(), frozenset({"u-1"}))
+    chosen = Rules.of(SealedOptions(as_of=AS_OF), Limits(), frozenset({"u-1"}))
     assert [skip_code(draft(distinct_id=one), chosen) for one in ("u-1", "U-1", "u-10", None)] == [
         "excluded_id", "", "", "",
     ]  # fmt: skip
@@ -159,7 +160,7 @@ class FromDrafts:
     opens = ()
     map_members = None
     observe_members = None
-    hasher = tiny.TinyMapper(Options(as_of=AS_OF)).hasher
+    hasher = tiny.TinyMapper(SealedOptions(as_of=AS_OF)).hasher
 
     def __init__(self, drafts: list[UnvalidatedEvent]) -> None:
         self.drafts = iter(drafts)
@@ -199,7 +200,7 @@ class Lines:
         return b"%d" % row
 
 
-def walk(drafts: list[UnvalidatedEvent], options: Options, limits: Limits, excluded: frozenset[str]) -> Events:
+def walk(drafts: list[UnvalidatedEvent], options: SealedOptions, limits: Limits, excluded: frozenset[str]) -> Events:
     """What make_events makes of drafts."""
     return make_events(
         Lines(len(drafts)), FromDrafts(drafts), Encoder("tiny", options), Rules.of(options, limits, excluded)
@@ -255,7 +256,7 @@ def test_the_fast_path_agrees_with_the_rules(
     excluded: frozenset[str],
 ) -> None:
     """A row that make_events waves through is one that every rule lets pass; all others have the rule's code."""
-    options = Options(as_of=AS_OF, allow_recent=allow_recent, since=window[0], until=window[1])
+    options = SealedOptions(as_of=AS_OF, allow_recent=allow_recent, since=window[0], until=window[1])
     limits = Limits()
     chosen = Rules.of(options, limits, excluded)
     encoder = Encoder("tiny", options)
@@ -304,7 +305,7 @@ def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
             added = (*validate.RULES[:at], refusing(name, refuses), *validate.RULES[at:])
             patch.setattr(validate, "RULES", added)
         expected = [fault.code for one in drafts if (fault := check(one, chosen)) is not None]
-        made = walk([draft_copy(one) for one in drafts], Options(as_of=AS_OF), Limits(), frozenset())
+        made = walk([draft_copy(one) for one in drafts], SealedOptions(as_of=AS_OF), Limits(), frozenset())
     assert [reject.code for reject in made.rejects] == expected
     assert made.mapped == len(drafts) - len(expected)
 
@@ -323,7 +324,7 @@ def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
 @pytest.mark.parametrize("members", [False, True])
 def test_a_rule_that_is_added_holds_for_rows_read_in_c(members: bool) -> None:
     """Also where a usual row of the same name came first, which takes the fast path."""
-    options = Options(as_of=AS_OF, zones=(("UTC", ""),))
+    options = SealedOptions(as_of=AS_OF, zones=(("UTC", ""),))
     mapper = language.compile(parse(FLAT, "flat"), options)
     row = b'{"name":"Seen","user":"u-%d","at":1672531358,"id":"i-%d","a":1}'
     data = b"\n".join(row % (number % 3, number) for number in range(30))
@@ -350,7 +351,7 @@ def test_the_fast_path_keeps_each_border(members: dict[str, Any], expected: str)
     good, other = draft(key="k-1", properties={"p": 1}), draft(**{"key": "k-2", "properties": {"p": 1}, **members})
     if "event" in members and not expected:
         good.event = members["event"]
-    made = walk([good, other], Options(as_of=AS_OF), Limits(), frozenset())
+    made = walk([good, other], SealedOptions(as_of=AS_OF), Limits(), frozenset())
     assert ([reject.code for reject in made.rejects] or [""]) == [expected]
     assert made.count == 1 + (not expected)
 
@@ -358,7 +359,7 @@ def test_the_fast_path_keeps_each_border(members: dict[str, Any], expected: str)
 def test_the_fast_path_keeps_a_smaller_limit_of_size() -> None:
     """The limit on an event is configurable, also below what is surely small."""
     small, large = (draft(key="k", properties={"p": "x" * length}) for length in (1, 400))
-    made = walk([small, large], Options(as_of=AS_OF), Limits(event_bytes=450), frozenset())
+    made = walk([small, large], SealedOptions(as_of=AS_OF), Limits(event_bytes=450), frozenset())
     assert [reject.code for reject in made.rejects] == ["event_too_large"]
 
 
@@ -376,7 +377,7 @@ def test_a_reject_says_where_the_row_lies_and_what_it_said(tmp_path: Path) -> No
     path = tiny.write(tmp_path / "a.jsonl", [first, tiny.row(id="", key="k-2")])
     (part,) = open_source([str(path)]).parts
     (block,) = blocks(part)
-    options = Options(as_of=AS_OF)
+    options = SealedOptions(as_of=AS_OF)
     made = make_events(
         rows(part, block), tiny.TinyMapper(options), Encoder("tiny", options), rules(), part=part.path
     )  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from pipeline.models import Dialect, Finding, Format, Limits, Options, Reject
+from pipeline.models import Dialect, Finding, Format, Limits, Reject
+from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.manifest import (
     ClusterSeal,
@@ -106,7 +107,9 @@ def small_plan(**changes: Any) -> Plan:
             {"month": "2021-11", "offset": -18000, "rows": 5, "of": 6, "expected": [-18000, -14400], "agrees": True}
         ],
         "mapping": MappingSeal("mixpanel", "d" * 64, "format: backcast.mapping/1\ntool: mixpanel\n"),
-        "options": Options(as_of=1_700_000_000_000_000, zones=(("America/New_York", ""),), settings={"source": "web"}),
+        "options": SealedOptions(
+            as_of=1_700_000_000_000_000, zones=(("America/New_York", ""),), settings={"source": "web"}
+        ),
         "limits": Limits(),
         "target": "us",
         "version": "0.1.0",
