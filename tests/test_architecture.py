@@ -27,7 +27,7 @@ LIBRARIES = {
     "httpx": {"delivery.capture", "management.client"},
     "tenacity": {"delivery.retry", "management.retry"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.sqlite_errors"},
-    "duckdb": {"identity.database", "local_service.store", "local_service.query_worker"},
+    "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
     "yaml": {"mapper.loader"},
     "pyarrow": {
         "extractors.parquet",
@@ -39,11 +39,8 @@ LIBRARIES = {
         "identity.decisions",
         "identity.last_values",
         "report.pairs",
-        "local_service.columns",
         "local_service.store",
-        "local_service.json_values",
-        "local_service.query_copy",
-        "local_service.query_worker",
+        "local_service.query",
     },
     "pandas": {"survey", "verify", "report"},
     "jinja2": {"report.html", "local_service.page.rendering"},
@@ -53,7 +50,7 @@ LIBRARIES = {
     "uvicorn": {"local_service.server", "local_service.faults.middleware"},
     "rich": {"report", "cli.progress", "cli.options"},
     "ua_parser": {"mapper.user_agent"},
-    "isal": {"batcher", "extractors.containers", "local_service.encodings"},
+    "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
     "zstandard": {"extractors.containers"},
 }
 """A library may be imported in these rooms (or files) alone."""

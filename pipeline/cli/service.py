@@ -17,7 +17,7 @@ class _WithSwitches(misbehaviour.WithFaults):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, then the settings, then the faults."""
         super().format_options(ctx, formatter)
-        from pipeline.local_service.switches import switches
+        from pipeline.local_service.settings import switches
 
         with formatter.section("Settings, each written --set NAME=VALUE"):
             formatter.write_dl([(one.name, f"{one.about}: {one.values} [{one.usual}]") for one in switches()])
@@ -71,7 +71,7 @@ def service(
     from pipeline.local_service.keys import generated, load
     from pipeline.local_service.management.seeds import load as load_seed
     from pipeline.local_service.server import LocalService
-    from pipeline.local_service.switches import chosen
+    from pipeline.local_service.settings import chosen
 
     misbehaviour.check(faults)
     try:

@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .keys import Keyring
-    from .server import LocalService
-    from .settings import Settings
+    from pipeline.local_service.keys import Keyring
+    from pipeline.local_service.server import LocalService
+    from pipeline.local_service.settings import Settings
 
 __all__ = ["Keyring", "LocalService", "Settings"]
 

@@ -20,20 +20,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from . import flags
-from .capture import OK, received
-from .encodings import beginning
-from .keys import Keyring
-from .management.docs_page import HEADERS, rendered
-from .management.openapi import document
-from .management.routes import Management
-from .page.guard import guarded
-from .page.routes import Page
-from .query_runner import Queries
-from .reading import whole_body
-from .refusal import Refusal, too_large
-from .settings import Settings
-from .store import Store, Unavailable
+from pipeline.local_service.capture import flags
+from pipeline.local_service.capture.decoding import Refusal, beginning, too_large
+from pipeline.local_service.capture.validation import OK, received
+from pipeline.local_service.http import whole_body
+from pipeline.local_service.keys import Keyring
+from pipeline.local_service.management.routes import Management
+from pipeline.local_service.openapi.document import document
+from pipeline.local_service.openapi.html import HEADERS, rendered
+from pipeline.local_service.page.routes import Page, guarded
+from pipeline.local_service.query.runner import Queries
+from pipeline.local_service.settings import Settings
+from pipeline.local_service.store.database import Store, Unavailable
 
 EVENT_ROUTES = ("/batch", "/i/v0/e", "/e", "/capture", "/track", "/engage")
 KEPT = 500

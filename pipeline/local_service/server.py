@@ -16,14 +16,14 @@ from typing import Any
 
 import uvicorn
 
-from .app import EVENT_ROUTES, create_app
-from .faults import Tally, read_script
-from .faults.middleware import Connection, Faulty, tallies
-from .keys import Keyring, generated
-from .profiles import GroupProfile, IngestionWarning, PersonProfile, groups, persons, warnings
-from .query_runner import Queries
-from .settings import Settings
-from .store import Store
+from pipeline.local_service.app import EVENT_ROUTES, create_app
+from pipeline.local_service.faults import Tally, read_script
+from pipeline.local_service.faults.middleware import Connection, Faulty, tallies
+from pipeline.local_service.keys import Keyring, generated
+from pipeline.local_service.landed import GroupProfile, IngestionWarning, PersonProfile, groups, persons, warnings
+from pipeline.local_service.query.runner import Queries
+from pipeline.local_service.settings import Settings
+from pipeline.local_service.store.database import Store
 
 HOST = "127.0.0.1"
 GRACE = 0.5

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipeline.local_service.refusal import Refusal
-from pipeline.local_service.shapes import DEEPEST, depth, parse
+from pipeline.local_service.capture.decoding import Refusal
+from pipeline.local_service.capture.parsing import DEEPEST, depth, parse
 
 MIB = 1024 * 1024
 NOTHING = b"{}," * 8_000_000 + b"{}"

@@ -18,7 +18,7 @@ import pipeline
 from pipeline.cli import run
 from pipeline.errors import BackcastError
 from pipeline.local_service import LocalService
-from pipeline.local_service.switches import preset
+from pipeline.local_service.settings import preset
 from tests.support.management_service import ALL, KEYS
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local_service.switches import preset
+from pipeline.local_service.settings import preset
 from tests.support.management_service import Asking, asking
 
 LIST = "/api/projects/1/hog_functions/"

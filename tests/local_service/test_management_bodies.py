@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.local_service import Settings
-from pipeline.local_service.switches import Behaviour, preset
+from pipeline.local_service.settings import Behaviour, preset
 from tests.support.management_service import LIST, RECORDING, SECRET, Asking, asking, problem
 
 pytestmark = pytest.mark.slow

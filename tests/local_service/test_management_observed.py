@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local_service.switches import BadSwitch, chosen, preset, switches
+from pipeline.local_service.settings import BadSwitch, chosen, preset, switches
 from tests.support.management_service import RECORDING, Asking, asking, key_with
 
 LIST = "/api/projects/1/hog_functions/"

@@ -11,7 +11,7 @@ import pytest
 from pipeline.local_service import LocalService
 from pipeline.local_service.management.seeds import BadSeed
 from pipeline.local_service.management.seeds import load as load_seed
-from pipeline.local_service.switches import Behaviour, preset
+from pipeline.local_service.settings import Behaviour, preset
 from tests.support.management_service import KEYS, LIST, RECORDING, SECRET, asking
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.local_service.management.operations import OPERATIONS, operations
 from pipeline.local_service.management.routes import HANDLERS
-from pipeline.local_service.switches import preset
+from pipeline.local_service.settings import preset
 from tests.support.management_service import RECORDING, Asking, asking, key_with
 
 

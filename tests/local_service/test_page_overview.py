@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.local_service import LocalService
-from pipeline.local_service.page.chart import chart, day_text
+from pipeline.local_service.page.overview import chart, day_text
 from tests.support.page_service import CLIENT, SEED, event, make, read, send, totals, uuids
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from pipeline.local_service import LocalService
 from pipeline.local_service.page.routes import Page
-from pipeline.local_service.store import Rows, Store
+from pipeline.local_service.store.database import Rows, Store
 from tests.support.page_service import KEYS, NOW, SEED, Read, event, get, make, read, send, uuid, uuids
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.local_service import LocalService, Settings
-from pipeline.local_service.profiles import PersonProfile
+from pipeline.local_service.landed import PersonProfile
 from tests.support.rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, post, send, told
 
 pytestmark = pytest.mark.slow

@@ -23,8 +23,8 @@ import httpx
 import pytest
 
 from pipeline.local_service import LocalService, Settings
-from pipeline.local_service.query_runner import Abandoned, Queries
-from pipeline.local_service.store import Rows, Store, Unavailable
+from pipeline.local_service.query.runner import Abandoned, Queries
+from pipeline.local_service.store.database import Rows, Store, Unavailable
 from tests.support.capture_service import batch, event, make, post
 
 pytestmark = pytest.mark.slow

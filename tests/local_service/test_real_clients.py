@@ -22,7 +22,7 @@ import pytest
 
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
-from pipeline.local_service.switches import preset
+from pipeline.local_service.settings import preset
 from tests.support.required import require
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Said

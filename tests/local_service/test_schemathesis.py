@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local_service.switches import Behaviour, preset
+from pipeline.local_service.settings import Behaviour, preset
 from tests.support.management_service import ALL, asking
 
 pytestmark = pytest.mark.slow

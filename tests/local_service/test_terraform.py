@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local_service.switches import Behaviour, preset
+from pipeline.local_service.settings import Behaviour, preset
 from tests.support.management_service import ALL, Asking, asking
 
 pytestmark = pytest.mark.slow

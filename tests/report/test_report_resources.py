@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.config import Secret
-from pipeline.local_service.switches import preset
+from pipeline.local_service.settings import preset
 from pipeline.management import ManagementClient
 from pipeline.report.resources import show_answer
 from tests.support.management_service import ALL, asking

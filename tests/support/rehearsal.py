@@ -15,7 +15,7 @@ import httpx
 
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
-from pipeline.local_service.profiles import GroupProfile, IngestionWarning, PersonProfile
+from pipeline.local_service.landed import GroupProfile, IngestionWarning, PersonProfile
 
 NOW = 1_700_000_000_000_000
 """2023-11-14T22:13:20Z, in microseconds."""

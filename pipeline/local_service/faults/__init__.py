@@ -14,13 +14,10 @@ in the script and on how many requests have met it so far, never on a clock (exc
 
 from __future__ import annotations
 
-from .answers import After, Before, Large, Maintenance, Poison
-from .fault import BadFault, Fault, Tally
-from .limits import Quota, Rate
-from .mixture import Mix
-from .redirects import Redirect
-from .spelling import catalogue, read_script
-from .wire import Garbage, Lost, Reset, SlowAnswer, SlowBody, SlowRead, Truncated
+from pipeline.local_service.faults.base import BadFault, Fault, Tally, catalogue, read_script
+from pipeline.local_service.faults.connection import Garbage, Lost, Reset, SlowAnswer, SlowBody, SlowRead, Truncated
+from pipeline.local_service.faults.mixture import Mix
+from pipeline.local_service.faults.refusals import After, Before, Large, Maintenance, Poison, Quota, Rate, Redirect
 
 __all__ = [
     "After",

@@ -15,8 +15,20 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .exchange import App, Call, Cut, Ending, Gone, Message, Onward, Receive, Reply, Scope, Send
-from .fault import Fault, Tally
+from pipeline.local_service.faults.base import Fault, Tally
+from pipeline.local_service.faults.request import (
+    App,
+    Call,
+    Cut,
+    Ending,
+    Gone,
+    Message,
+    Onward,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+)
 
 ADDRESS = "/_faults"
 """Where the tallies are shown."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .exchange import Call, Ending, Onward
-from .fault import Fault, Tally, option, share, value
-from .spelling import read_fault
+from pipeline.local_service.faults.base import Fault, Tally, option, read_fault, share, value
+from pipeline.local_service.faults.request import Call, Ending, Onward
 
 USUAL = "before:503+after:500+lost+reset+truncated"
 

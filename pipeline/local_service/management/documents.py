@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from pipeline.local_service.store import Store
-
-from .call import Json
+from pipeline.local_service.management.requests import Json
+from pipeline.local_service.store.database import Store
 
 Kind = Literal["hog_function", "session_recording", "sharing"]
 

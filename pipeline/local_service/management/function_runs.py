@@ -9,12 +9,20 @@ from __future__ import annotations
 import base64
 from datetime import datetime, timedelta
 
-from .call import EMPTY, Call, Reply, State
-from .errors import BareError, forbidden, invalid, not_found
-from .fields import written
-from .hog_functions import find
-from .instants import instant
-from .templates import TEMPLATES
+from pipeline.local_service.management.function_fields import written
+from pipeline.local_service.management.hog_functions import find
+from pipeline.local_service.management.requests import (
+    EMPTY,
+    BareError,
+    Call,
+    Reply,
+    State,
+    forbidden,
+    instant,
+    invalid,
+    not_found,
+)
+from pipeline.local_service.management.templates import TEMPLATES
 
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

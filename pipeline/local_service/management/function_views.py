@@ -1,15 +1,127 @@
-"""How a hog function is shown: whole, and as an item of a list (service-api 2.1, service-behaviour 5.2).
+"""What the real service compiles of a hog function: `bytecode`, `transpiled`, and the order of its inputs.
 
-Under `contract` a field that holds nothing is the empty value of its type, since the contract allows null only for
-`bytecode` and for the `filters` of a list item; `masking` alone is null all the same, as clients know it. Under
-`observed` it is null, the fields are those of the source, and what the source compiles is there.
+Shown under `observed` alone. The local service compiles and runs nothing, so its code is a stand-in: an array that
+begins as Hog bytecode does and is a program of one text, the digest of what would have been compiled. Equal sources
+have equal code, on any machine, and another source has other code.
+
+As in the service's source (`posthog/cdp/validation.py`), types written in TypeScript have `transpiled` and all others
+`bytecode`; a Liquid template and a value that is no template have neither. What a request brings of these fields is
+ignored, since the service makes them; what a seed brings stays until its source is written anew.
 """
 
 from __future__ import annotations
 
-from .call import Json
-from .compiled import compiled
-from .templates import TEMPLATES
+import hashlib
+import json
+from collections.abc import Collection
+from typing import Any
+
+from pipeline.local_service.management.requests import Json
+from pipeline.local_service.management.templates import TEMPLATES
+
+TYPESCRIPT = frozenset({"site_destination", "site_app"})
+"""Types whose code is transpiled."""
+_BYTECODE_VERSION, _TEXT = 1, 32
+"""The version of Hog bytecode, and its operation that yields the text behind it."""
+_OF_INPUT = frozenset({"bytecode", "transpiled", "order"})
+_OF_FILTERS = frozenset({"bytecode", "transpiled", "bytecode_error"})
+_OF_MASKING = frozenset({"bytecode"})
+
+
+def compiled(function: Json) -> Json:
+    """The fields of a stored function that hold code, as they are shown: a mapping to lay over the function."""
+    script = function.get("type") in TYPESCRIPT
+    shown = _parts(function, script)
+    mappings = function.get("mappings")
+    if mappings:
+        shown["mappings"] = [mapping | _parts(mapping, script) for mapping in mappings]
+    if function.get("masking"):
+        masking = function["masking"]
+        shown["masking"] = _with(masking, {"bytecode": _bytecode(masking.get("hash"))})
+    if function.get("hog"):
+        made = {"transpiled": _script(function["hog"])} if script else {"bytecode": _bytecode(function["hog"])}
+        shown |= {name: value for name, value in made.items() if function.get(name) is None}
+    return shown
+
+
+def uncompiled(fields: Json, before: Json) -> Json:
+    """Written fields without the code that they bring. What `before`, the stored function, has stays where its source
+    is written as it was; so a record that was read can be sent back."""
+    kept = fields | _bare(fields, before)
+    if isinstance(fields.get("masking"), dict):
+        kept["masking"] = _without(fields["masking"], before.get("masking"), _OF_MASKING)
+    if fields.get("mappings"):
+        old = before.get("mappings") or []
+        kept["mappings"] = [
+            mapping | _bare(mapping, old[place] if place < len(old) else {})
+            for place, mapping in enumerate(fields["mappings"])
+        ]
+    return kept
+
+
+def _parts(holder: Json, script: bool) -> Json:
+    """The inputs and filters of a function or a mapping, with their code."""
+    shown: Json = {}
+    if "inputs" in holder:
+        shown["inputs"] = _inputs(holder["inputs"] or {}, holder.get("inputs_schema") or [], script)
+    if isinstance(holder.get("filters"), dict):
+        shown["filters"] = _coded(holder["filters"], holder["filters"], script)
+    return shown
+
+
+def _inputs(inputs: Json, schema: list[Json], script: bool) -> Json:
+    templating = {item.get("key"): item["templating"] for item in schema if "templating" in item}
+    shown: Json = {}
+    for place, (key, given) in enumerate(inputs.items()):
+        shown[key] = given
+        if isinstance(given, dict) and "value" in given:
+            language = given.get("templating", templating.get(key, True))
+            coded = given if language in (False, "liquid") else _coded(given["value"], given, script)
+            shown[key] = _with(coded, {"order": place, "transpiled": None})
+    return shown
+
+
+def _coded(source: object, given: Json, script: bool) -> Json:
+    if script:
+        return _with(given, {"transpiled": {"lang": "ts", "code": _script(source), "stl": []}})
+    return _with(given, {"bytecode": _bytecode(source), "transpiled": None})
+
+
+def _with(given: Json, made: Json) -> Json:
+    """`given`, and of `made` what it lacks or has as null."""
+    return given | {name: value for name, value in made.items() if given.get(name) is None}
+
+
+def _bytecode(source: object) -> list[Any]:
+    return ["_H", _BYTECODE_VERSION, _TEXT, _digest(source)]
+
+
+def _script(source: object) -> str:
+    return json.dumps(_digest(source))
+
+
+def _digest(source: object) -> str:
+    return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
+
+
+def _bare(holder: Json, before: Json) -> Json:
+    bare: Json = {}
+    if isinstance(holder.get("inputs"), dict):
+        old = before.get("inputs") or {}
+        bare["inputs"] = {key: _without(given, old.get(key), _OF_INPUT) for key, given in holder["inputs"].items()}
+    if isinstance(holder.get("filters"), dict):
+        bare["filters"] = _without(holder["filters"], before.get("filters"), _OF_FILTERS)
+    return bare
+
+
+def _without(given: Any, before: Any, names: Collection[str]) -> Any:
+    if not isinstance(given, dict):
+        return given
+    bare = {name: value for name, value in given.items() if name not in names}
+    if isinstance(before, dict) and bare == {name: value for name, value in before.items() if name not in names}:
+        return bare | {name: value for name, value in before.items() if name in names}
+    return bare
+
 
 LAST = 32767
 """The execution order of a function without one (service-api 2.1 shows the value)."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import uuid
 
 from pipeline.local_service.keys import Project, allows
-
-from .call import Call, Json, Reply, State
-from .pagination import page
+from pipeline.local_service.management.requests import Call, Json, Reply, State, page
 
 _SPACE = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e91")
 _ORGANIZATION = str(uuid.uuid5(_SPACE, "organization"))

@@ -11,14 +11,19 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from pipeline.local_service.management.function_fields import check_shape
+from pipeline.local_service.management.requests import (
+    Call,
+    Json,
+    Reply,
+    State,
+    instant,
+    invalid,
+    not_found,
+    page,
+    uuid_of,
+)
 from pipeline.management.models import Person
-
-from .call import Call, Json, Reply, State
-from .errors import invalid, not_found
-from .fields import check_shape
-from .function_filters import uuid_of
-from .instants import instant
-from .pagination import page
 
 KIND: Final = "session_recording"
 USUAL = 50

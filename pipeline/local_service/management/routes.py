@@ -18,23 +18,29 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from pipeline.local_service.http import whole_body
 from pipeline.local_service.keys import Keyring
-from pipeline.local_service.query import answer
-from pipeline.local_service.query_runner import Queries
-from pipeline.local_service.reading import whole_body
+from pipeline.local_service.management import function_runs, hog_functions, projects, recordings
+from pipeline.local_service.management.access import Throttle, caller_of, check_scope, project_for
+from pipeline.local_service.management.documents import Documents
+from pipeline.local_service.management.operations import PROJECTS, WITH_BODY, Operation, paths
+from pipeline.local_service.management.requests import (
+    ApiError,
+    BareError,
+    Call,
+    Json,
+    Reply,
+    State,
+    iso,
+    not_allowed,
+    not_found,
+    read_body,
+)
+from pipeline.local_service.management.seeds import sow
+from pipeline.local_service.query.endpoint import answer
+from pipeline.local_service.query.runner import Queries
 from pipeline.local_service.settings import Settings
-from pipeline.local_service.store import Store, Unavailable
-
-from . import function_runs, hog_functions, projects, recordings
-from .body import read_body
-from .call import Call, Json, Reply, State
-from .documents import Documents
-from .errors import ApiError, BareError, not_allowed, not_found
-from .instants import iso
-from .operations import PROJECTS, WITH_BODY, Operation, paths
-from .scopes import caller_of, check_scope, project_for
-from .seeds import sow
-from .throttle import Throttle
+from pipeline.local_service.store.database import Store, Unavailable
 
 Result = TypeVar("Result")
 Work = Callable[[State, Call], Reply]

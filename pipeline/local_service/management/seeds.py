@@ -12,18 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.local_service.management.access import Caller
+from pipeline.local_service.management.documents import Kind
+from pipeline.local_service.management.function_fields import WRITABLE, check_shape, settle_inputs, written
+from pipeline.local_service.management.recordings import new_sharing
+from pipeline.local_service.management.requests import ApiError, Json, State, instant, read_body, uuid_of
 from pipeline.management.models import HogFunction, SessionRecording, SharingConfiguration
-
-from .body import read_body
-from .call import Json, State
-from .documents import Kind
-from .errors import ApiError
-from .fields import WRITABLE, check_shape, written
-from .function_filters import uuid_of
-from .inputs import settle_inputs
-from .instants import instant
-from .recordings import new_sharing
-from .scopes import Caller
 
 _IDS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
 _READ_ONLY = ("id", "created_at", "updated_at", "created_by")

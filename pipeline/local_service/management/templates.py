@@ -5,7 +5,7 @@ Their ids are those of the real service; their code is only as much as the local
 
 from __future__ import annotations
 
-from .call import Json
+from pipeline.local_service.management.requests import Json
 
 
 def _item(key: str, kind: str, label: str, **more: object) -> Json:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .event_filter import containing, is_uuid
-from .plain_text import PlainText, Properties
-from .reading import PAGE, Reading, literal
+from pipeline.local_service.page.events import containing, is_uuid
+from pipeline.local_service.page.reader import PAGE, Reading, literal
+from pipeline.local_service.page.rendering import PlainText, Properties
 
 LARGE = 20_000
 """Bytes of properties over which a list leaves them out."""

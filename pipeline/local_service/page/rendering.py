@@ -1,17 +1,109 @@
-"""From values to HTML. Everything that came from outside is escaped by the template engine, and made plain besides."""
+"""What strangers wrote, as a person may see it: no key, no driving characters, no more than so many characters.
+
+The template engine escapes for HTML; here go what HTML leaves alone: controls, marks that turn the direction of a
+line, and keys of the service that an event carries along, as the `token` of an SDK does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from .plain_text import PlainText
+import msgspec
+from msgspec import Raw
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+_PLAIN = re.compile(r"[\x20-\x7e]*", re.ASCII)
+_DRIVING = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
+"""Unicode categories that are not shown as they stand: controls, formats, surrogates, private use, line ends."""
+_KEY_LIKE = re.compile(r"(?<![A-Za-z0-9])ph[a-z]_[A-Za-z0-9_-]{20,}")
+_MASK = "***"
+
+_open = msgspec.json.Decoder(dict[str, Raw]).decode
+_text = msgspec.json.Decoder(str).decode
+
+
+class Shown(NamedTuple):
+    """The start of a text, and how many characters were left out."""
+
+    text: str
+    more: int = 0
+
+
+class Property(NamedTuple):
+    """One property: its name, and its value as text where it is a text, else as JSON."""
+
+    name: Shown
+    value: Shown
+
+
+class Properties(NamedTuple):
+    """The first properties of an object in their order, and how many were left out."""
+
+    shown: list[Property]
+    more: int = 0
+
+
+class PlainText:
+    """Makes texts fit to be seen. `keys` are never shown."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        known = sorted(filter(None, keys), key=len, reverse=True)
+        self._keys = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def shown(self, text: str, limit: int) -> Shown:
+        """At most `limit` characters of `text`, driving ones as `\\x1b` or `\\u202e`."""
+        masked = self.masked(text)
+        cut = masked[:limit]
+        if not _PLAIN.fullmatch(cut):
+            cut = "".join(_escaped(one) if unicodedata.category(one) in _DRIVING else one for one in cut)
+        return Shown(cut, max(0, len(masked) - limit))
+
+    def line(self, text: str, limit: int) -> str:
+        """The same as one text, that ends in `…` where something was left out."""
+        cut, more = self.shown(text, limit)
+        return cut + "…" if more else cut
+
+    def masked(self, text: str) -> str:
+        """The text with `***` for every key."""
+        if self._keys is not None:
+            text = self._keys.sub(_MASK, text)
+        return _KEY_LIKE.sub(_MASK, text)
+
+    def properties(self, text: str, *, most: int, limit: int, name_limit: int = 200) -> Properties:
+        """The members of a JSON object, each value exact: a number keeps its digits, an object its order."""
+        try:
+            opened = _open(text)
+        except msgspec.DecodeError:
+            return Properties([Property(Shown("(not an object that can be read)"), self.shown(text, limit))])
+        first = [
+            Property(self.shown(name, name_limit), self.shown(_value(raw), limit))
+            for name, raw in zip(opened, list(opened.values())[:most], strict=False)
+        ]
+        return Properties(first, max(0, len(opened) - most))
+
+
+def _value(raw: Raw) -> str:
+    """A JSON text; what it says where it is a string that can be read."""
+    data = bytes(raw)
+    if data[:1] == b'"':
+        try:
+            return _text(data)
+        except msgspec.DecodeError:
+            pass
+    return data.decode("utf-8", "replace")
+
+
+def _escaped(one: str) -> str:
+    return one.encode("unicode_escape").decode()
+
 
 _SECTIONS = (
     ("/", "Overview"),

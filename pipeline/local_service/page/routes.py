@@ -1,8 +1,15 @@
-"""The addresses of the page, and what each shows."""
+"""Who may see the page: a browser on this machine that was asked for it by a loopback name.
+
+The page needs no key, so a site elsewhere must not read it through the browser of somebody who runs the service. A
+name of that site that suddenly means 127.0.0.1 (DNS rebinding) is refused by the Host header. Another origin cannot
+read the answers, put them in a frame or load them as images and scripts. The page changes nothing, so there is no
+request to forge.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,20 +17,60 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pipeline.local_service.keys import Keyring
-from pipeline.local_service.store import BadQuery, SlowQuery, Store, Unavailable
+from pipeline.local_service.page import events, people, warnings
+from pipeline.local_service.page.events import BadFilter, EventFilter, is_uuid, read_filter
+from pipeline.local_service.page.overview import Fired, event_names, fired, firing_for, made, overview
+from pipeline.local_service.page.reader import MOST_PAGES, PAGE, Reading, Remembered
+from pipeline.local_service.page.rendering import Links, PlainText, Rendering, asset
+from pipeline.local_service.store.database import BadQuery, SlowQuery, Store, Unavailable
 
-from . import events, functions, people, turned_away
-from .event_filter import BadFilter, EventFilter, is_uuid
-from .event_filter import read as read_filter
-from .guard import Endpoint, guarded
-from .overview import event_names, made, overview
-from .plain_text import PlainText
-from .reading import MOST_PAGES, PAGE, Reading, Remembered
-from .rendering import Links, Rendering, asset
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""On every answer of the page."""
+
+_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
+"""Any port: a tunnel to the service has another one than the service."""
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def guarded(endpoint: Endpoint) -> Endpoint:
+    """The endpoint for those who may see the page, 403 for others."""
+
+    async def answered(request: Request) -> Response:
+        refused = refusal(request)
+        response = await endpoint(request) if refused is None else PlainTextResponse(refused + "\n", 403)
+        response.headers.update(HEADERS)
+        return response
+
+    return answered
+
+
+def refusal(request: Request) -> str | None:
+    """Why this request may not see the page, or None."""
+    hosts = request.headers.getlist("host")
+    if len(hosts) != 1 or not _LOOPBACK.fullmatch(hosts[0]):
+        return "This page is for this machine alone. Open it as http://127.0.0.1 or http://localhost, with the port."
+    site, mode = request.headers.get("sec-fetch-site"), request.headers.get("sec-fetch-mode")
+    if site in ("cross-site", "same-site") and mode != "navigate":
+        return "This page cannot be loaded into a page of another origin."
+    return None
+
 
 LONGEST_PARAMETER = 1_000
 _OFFERED_NAMES = 50
@@ -191,7 +238,7 @@ class Page:
             "wanted": wanted,
             "found": found,
             "made": await self._read(lambda: made(reading)) if ready else None,
-            "rejected": await self._read(lambda: turned_away.rejected_count(reading)),
+            "rejected": await self._read(lambda: warnings.rejected_count(reading)),
             "functions": judged,
         }
         return View("overview", "/", values)
@@ -229,9 +276,7 @@ class Page:
         if not copies:
             raise NotThere("No event with this uuid has landed.")
         there = await self._hog_functions(asked.project)
-        firing = {
-            name: functions.firing_for(there, name) for name in {copy.row.event for copy in copies if copy.counts}
-        }
+        firing = {name: firing_for(there, name) for name in {copy.row.event for copy in copies if copy.counts}}
         values = {"uuid": uuid, "copies": copies, "total": total, "ready": ready, "firing": firing}
         return View("event", "/events", values)
 
@@ -284,23 +329,23 @@ class Page:
     async def _functions(self, asked: Asked) -> View:
         return View("functions", "/functions", {"found": await self._fired(asked.project)})
 
-    async def _fired(self, project: int) -> functions.Fired:
+    async def _fired(self, project: int) -> Fired:
         reading, there = self._reading(project), await self._hog_functions(project)
-        return await self._read(lambda: functions.fired(reading, there))
+        return await self._read(lambda: fired(reading, there))
 
     async def _warnings(self, asked: Asked) -> View:
         kind = asked.params.get("type", "")
         if not await self._people_ready(asked.project):
             return View("waiting", "/warnings", {"title": "Warnings"})
         reading = self._reading(asked.project)
-        kinds = await self._read(lambda: turned_away.kinds(reading))
-        rows, total = await self._read(lambda: turned_away.warnings(reading, kind, asked.page, self._plain))
+        kinds = await self._read(lambda: warnings.kinds(reading))
+        rows, total = await self._read(lambda: warnings.warnings(reading, kind, asked.page, self._plain))
         values = {"kinds": kinds, "kind": kind, "rows": rows, "total": total, "page": asked.page}
         return View("warnings", "/warnings", values)
 
     async def _rejected(self, asked: Asked) -> View:
         reading = self._reading(asked.project)
-        rows, total = await self._read(lambda: turned_away.rejected(reading, asked.page))
+        rows, total = await self._read(lambda: warnings.rejected(reading, asked.page))
         return View("rejected", "/rejected", {"rows": rows, "total": total, "page": asked.page})
 
 

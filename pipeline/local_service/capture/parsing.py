@@ -1,0 +1,245 @@
+"""The shapes a capture body may have, told apart as the real service does (service-behaviour 1.2, 1.3).
+
+It tries, in this order: a list of events, a batch, one event, an engage object. What fits none is a parse
+error; what fits only the last, on a route that is not `/engage`, is the hydration error that names neither
+the event nor the field: so a batch with one misshapen event is refused whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from pipeline.local_service.capture.decoding import Refusal, unparsable
+
+NO_SHAPE = "data did not match any variant of untagged enum RawRequest"
+NO_EVENT_NAME = "failed to hydrate events from request: non-engage request missing event name attribute"
+DEEPEST = 127
+"""How many objects and lists may be open at once; one more is a parse error."""
+
+Text = str | None
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Fields(msgspec.Struct, gc=False):
+    """The fields that an event and an engage object share; unknown ones are ignored."""
+
+    token: Text | UnsetType = UNSET
+    dollar_token: Text | UnsetType = msgspec.field(default=UNSET, name="$token")
+    api_key: Text | UnsetType = UNSET
+    distinct_id: Any = UNSET
+    dollar_distinct_id: Any = msgspec.field(default=UNSET, name="$distinct_id")
+    uuid: Text = None
+    properties: Raw | UnsetType = UNSET
+    timestamp: Text = None
+    offset: Int64 | None = None
+    set: dict[str, Raw] | None = msgspec.field(default=None, name="$set")
+    set_once: dict[str, Raw] | None = msgspec.field(default=None, name="$set_once")
+
+
+class RawEvent(_Fields, kw_only=True, gc=False):
+    """An event as it was sent."""
+
+    event: str
+
+
+class _Named(msgspec.Struct, gc=False):
+    """As much of an event as tells it from what is none."""
+
+    event: str
+
+
+class _Batch(msgspec.Struct):
+    batch: list[Raw]
+    api_key: str | UnsetType = UNSET
+    token: str | UnsetType = UNSET
+    historical_migration: bool | None = None
+    sent_at: Text = None
+
+
+class _NamedBatch(msgspec.Struct):
+    """As much of a batch as tells it from what is none."""
+
+    batch: list[_Named]
+
+
+@dataclass(slots=True)
+class Parsed:
+    """The events of a request in their order, each with its properties (opened, and as text) and its size."""
+
+    events: list[RawEvent]
+    properties: list[dict[str, Any]]
+    texts: list[bytes]
+    sizes: list[int]
+    token: str | None = field(default=None, repr=False)
+    historical: bool = False
+    sent_at: str | None = None
+
+
+class _Unfit(Exception):
+    """The body is not of the shape that is being tried."""
+
+
+_LARGE = 16 * 1024 * 1024
+"""Bytes of a body that is first looked at for events without names: a few bytes of gzip may hold millions of those, and
+taking each of them apart would use up the memory."""
+
+_as_list = msgspec.json.Decoder(list[Raw]).decode
+_as_batch = msgspec.json.Decoder(_Batch).decode
+_as_event = msgspec.json.Decoder(RawEvent).decode
+_as_engage = msgspec.json.Decoder(_Fields).decode
+_as_object = msgspec.json.Decoder(dict[str, Any]).decode
+_as_anything = msgspec.json.Decoder().decode
+_as_json = msgspec.json.Decoder(Raw).decode
+_as_names = msgspec.json.Decoder(list[_Named]).decode
+_as_named_batch = msgspec.json.Decoder(_NamedBatch).decode
+
+_FAILURES = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _Unfit)
+_UUID = re.compile(
+    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32}"
+    r"|\{[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}"
+    r"|urn:uuid:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+).fullmatch
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"{}[]")
+_ALIKE = bytes.maketrans(b"[]", b"{}")
+_USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+_FIELDS = frozenset(RawEvent.__struct_encode_fields__)
+_NAMED = [f'"{name}"'.encode() for name in _FIELDS]
+
+
+def parse(body: bytes, *, engage: bool = False) -> Parsed:
+    """The events of a JSON text (valid UTF-8). Raises Refusal.
+
+    `engage` says that the route is `/engage`, where an object without an event name is an `$identify`.
+    """
+    try:
+        listed = body.lstrip(b" \t\r\n")[:1] == b"["
+        if len(body) > _LARGE:
+            (_as_names if listed else _as_named_batch)(body)
+        if listed:
+            return _events([bytes(raw) for raw in _as_list(body)], around=1)
+        return _batch(body)
+    except _FAILURES:
+        return _otherwise(body, engage)
+
+
+def _batch(body: bytes) -> Parsed:
+    envelope = _as_batch(body)
+    if (envelope.api_key is UNSET) == (envelope.token is UNSET):
+        raise _Unfit  # no key at all, or the same field under both its names
+    parsed = _events([bytes(raw) for raw in envelope.batch], around=2)
+    parsed.token = envelope.token if isinstance(envelope.token, str) else str(envelope.api_key)
+    parsed.historical = bool(envelope.historical_migration)
+    parsed.sent_at = envelope.sent_at
+    return parsed
+
+
+def _events(texts: list[bytes], *, around: int) -> Parsed:
+    """Events from their JSON texts, of which `around` objects and lists are still open."""
+    events = [_as_event(text) for text in texts]
+    inner = [_properties(event) for event in events]
+    opened = [_as_object(text) for text in inner]
+    for event, properties, text in zip(events, inner, texts, strict=True):
+        _check(event, properties, text, around)
+    return Parsed(events, opened, inner, [len(text) for text in texts])
+
+
+def _properties(event: _Fields) -> bytes:
+    return b"{}" if event.properties is UNSET else bytes(event.properties)
+
+
+def _check(event: _Fields, properties: bytes, text: bytes, around: int) -> None:
+    """What the typed decoder does not see: uuids, a field given twice, depth. Spells the uuid as usual."""
+    if event.uuid and not _USUAL_UUID(event.uuid):
+        if not _UUID(event.uuid):
+            raise _Unfit
+        event.uuid = str(uuid.UUID(event.uuid))
+    if len(text) != _shortest(event, properties) and _repeats(event, text):
+        raise _Unfit
+    suspect = properties.count(b"{") + properties.count(b"[") > 100 or len(text) > len(properties) + 1000
+    if suspect and depth(text) + around > DEEPEST:
+        raise _Unfit
+
+
+def _shortest(event: _Fields, properties: bytes) -> int:
+    """The bytes of an event that gives each of its common fields once, without spaces or escapes.
+
+    A text of just this length can hold nothing else, so it needs no search for repeated fields.
+    """
+    length = len('{"event":"","properties":}') + len(properties)
+    if isinstance(event, RawEvent):
+        length += len(event.event)
+    if event.timestamp is not None:
+        length += len(',"timestamp":""') + len(event.timestamp)
+    return length + (len(',"uuid":""') + len(event.uuid) if event.uuid else 0)
+
+
+def _repeats(event: _Fields, text: bytes) -> bool:
+    """Whether a field is given twice, under one of its names or under two."""
+    if event.dollar_distinct_id is not UNSET and event.distinct_id is not UNSET:
+        return True
+    if sum(given is not UNSET for given in (event.token, event.dollar_token, event.api_key)) > 1:
+        return True
+    return any(text.count(name) > 1 for name in _NAMED) and _given_twice(text)
+
+
+def _given_twice(text: bytes) -> bool:
+    """Whether an event names one of its fields twice (in properties and unknown fields that is no error)."""
+    pairs = json.loads(text, object_pairs_hook=list)
+    names = [name for name, _ in pairs if name in _FIELDS]
+    return len(set(names)) < len(names)
+
+
+def depth(text: bytes) -> int:
+    """How many objects and lists are open at once in a JSON text, at most; one more than DEEPEST for all above that."""
+    brackets = _STRING.sub(b"", text).translate(_ALIKE, _NO_BRACKET)
+    found = 0
+    while brackets and found <= DEEPEST:
+        brackets = brackets.replace(b"{}", b"")
+        found += 1
+    return found
+
+
+def _otherwise(body: bytes, engage: bool) -> Parsed:
+    """What a body is that is no good list or batch: bad JSON, one event, an engage object, or nothing."""
+    _strictly(body)
+    decoders: tuple[Callable[[bytes], _Fields], ...] = (_as_event, _as_engage)
+    for decode in decoders:
+        try:
+            found = decode(body)
+            properties = _properties(found)
+            opened = _as_object(properties)
+            _check(found, properties, body, 0)
+        except _FAILURES:
+            continue
+        if not isinstance(found, RawEvent):
+            if not engage:
+                raise Refusal(400, NO_EVENT_NAME)
+            fields = {name: getattr(found, name) for name in found.__struct_fields__}
+            found = RawEvent(event="$identify", **fields)
+        return Parsed([found], [opened], [properties], [len(body)])
+    raise unparsable(NO_SHAPE)
+
+
+def _strictly(body: bytes) -> None:
+    """Raises Refusal where the text is no JSON that the real service's parser would take."""
+    try:
+        (_as_json if len(body) > _LARGE else _as_anything)(body)
+    except RecursionError:
+        _too_deep()
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise unparsable(str(error)) from None
+    if depth(body) > DEEPEST:
+        _too_deep()
+
+
+def _too_deep() -> NoReturn:
+    raise unparsable("recursion limit exceeded")

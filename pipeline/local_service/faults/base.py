@@ -1,0 +1,212 @@
+"""What every fault is: one class with a name, a few typed settings, and `act`."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from pipeline.local_service.faults.request import Call, Cut, Ending, Onward
+
+
+class BadFault(ValueError):
+    """A text that names no fault; `hint` says what would."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Tally(NamedTuple):
+    """What a fault did: how many requests it met, and to how many it did something."""
+
+    fault: str
+    met: int
+    acted: int
+
+
+def value(read: Callable[[str], Any], default: Any = MISSING) -> Any:
+    """A setting that follows the fault's name after a colon; `read` raises ValueError, saying what it wants."""
+    return field(default=default, metadata={"read": read, "value": True})
+
+
+def option(read: Callable[[str], Any], default: Any) -> Any:
+    """A setting of the form `name=text`."""
+    return field(default=default, metadata={"read": read})
+
+
+def flag() -> Any:
+    """A setting that is there or not."""
+    return field(default=False, metadata={"read": None})
+
+
+def whole(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise ValueError("a whole number of 1 or more")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """`10%` or `0.1`, above 0 and at most 1."""
+    try:
+        found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise ValueError("a share such as 10% or 0.1")
+    return found
+
+
+@dataclass(kw_only=True)
+class Fault(ABC):
+    """A misbehaviour. By itself it acts on every request that it meets.
+
+    The class's docstring is its line in the help. `met` and `acted` are touched by the server's loop alone.
+    """
+
+    names: ClassVar[dict[str, type[Fault]]] = {}
+    name: ClassVar[str]
+    example: ClassVar[str]
+
+    every: int = option(whole, 1)
+    """Acts on each Nth request only."""
+    chance: float = option(share, 1.0)
+    """Acts on a request with this probability."""
+    skip: int = option(whole, 0)
+    """Leaves the first N requests alone."""
+    times: int | None = option(whole, None)
+    """Acts N times at most."""
+
+    text: str = ""
+    seed: str = "0"
+    place: str = "0"
+    met: int = 0
+    acted: int = 0
+
+    def __init_subclass__(cls, *, example: str = "", **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls.example = example
+        cls.name = example.partition(":")[0]
+        if cls.name:
+            Fault.names[cls.name] = cls
+
+    async def meet(self, call: Call, onward: Onward) -> Ending:
+        """A request has come as far as this fault."""
+        self.met += 1
+        return await (self.act(call, onward) if self.is_due() else onward())
+
+    @abstractmethod
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        """Misbehave where `claim` says so; `onward` is what would happen without this fault."""
+
+    def is_due(self) -> bool:
+        """Whether the request that has just come is one to act on."""
+        turn = self.met - self.skip
+        if turn < 1 or turn % self.every:
+            return False
+        return self.chance == 1 or self.luck(self.met) < self.chance
+
+    def claim(self) -> bool:
+        """Whether it may act once more, counted in the same step: requests side by side share `times`."""
+        if self.times is not None and self.acted >= self.times:
+            return False
+        self.acted += 1
+        return True
+
+    def luck(self, of: object) -> float:
+        """A number from 0 to 1 that follows from the seed, this fault's place and `of`."""
+        text = f"{self.seed}/{self.place}/{of}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / 2**64
+
+    async def taken(self, call: Call, onward: Onward) -> tuple[Ending, bool]:
+        """Let the request go on; whether its events were taken and something may be done to the answer."""
+        if not self.claim():
+            return await onward(), False
+        ending = await onward()
+        if isinstance(ending, Cut) or not ending.accepted:
+            self.acted -= 1
+            return ending, False
+        return ending, True
+
+    def tallies(self) -> list[Tally]:
+        """This fault's tally, and those of the faults inside it."""
+        return [Tally(self.text, self.met, self.acted)]
+
+
+COMMON = (
+    ("every=N", "acts on each Nth request that reaches it only"),
+    ("chance=P%", "acts on a request with this probability"),
+    ("skip=N", "leaves the first N requests alone"),
+    ("times=N", "acts N times at most"),
+)
+
+
+def read_script(texts: Iterable[str], seed: int = 0) -> list[Fault]:
+    """The faults of a script, in order. Raises BadFault."""
+    return [read_fault(text, seed=str(seed), place=str(place)) for place, text in enumerate(texts)]
+
+
+def read_fault(text: str, *, seed: str = "0", place: str = "0") -> Fault:
+    """One fault. Raises BadFault, which names the nearest word that would do."""
+    head, *rest = text.split(",")
+    name, colon, given = head.partition(":")
+    kind = Fault.names.get(name)
+    if kind is None:
+        raise BadFault(f"no fault is called {name!r}", _nearest(name, Fault.names, "the faults are"))
+    fields = {field.name: field for field in dataclasses.fields(kind) if "read" in field.metadata}
+    main = next((field for field in fields.values() if "value" in field.metadata), None)
+    settings: dict[str, Any] = {"text": text, "seed": seed, "place": place}
+    if colon and main is None:
+        raise BadFault(f"{name} takes no value, but was given {given!r}", f"write {kind.example}")
+    if main is not None:
+        if colon:
+            settings[main.name] = _read(main, given, text, kind)
+        elif main.default is dataclasses.MISSING:
+            raise BadFault(f"{name} needs a value", f"write {kind.example}")
+    options = {_spelt(field): field for field in fields.values() if field is not main}
+    for item in rest:
+        key, equals, said = item.partition("=")
+        field = options.get(key)
+        if field is None:
+            raise BadFault(f"{name} has no option {key!r}", _nearest(key, options, f"the options of {name} are"))
+        if field.name in settings:
+            raise BadFault(f"{key} is given twice in {text!r}", "give it once")
+        if (field.metadata["read"] is None) == bool(equals):
+            wanted = key if equals else f"{key}=VALUE"
+            raise BadFault(f"{item!r} is not how {key} is written", f"write {wanted}")
+        settings[field.name] = _read(field, said, text, kind) if equals else True
+    try:
+        return kind(**settings)
+    except ValueError as error:
+        raise BadFault(f"{text!r} is not complete", f"write {error}") from None
+
+
+def catalogue() -> Sequence[tuple[str, str]]:
+    """Each fault as it may be written, with what it does; then the options that all have."""
+    kinds = sorted(Fault.names.items())
+    return [(kind.example, " ".join((kind.__doc__ or "").split())) for _, kind in kinds] + list(COMMON)
+
+
+def _read(field: dataclasses.Field[Any], given: str, text: str, kind: type[Fault]) -> Any:
+    try:
+        return field.metadata["read"](given)
+    except BadFault:
+        raise
+    except ValueError as error:
+        named = kind.name if "value" in field.metadata else f"{_spelt(field)} of {kind.name}"
+        raise BadFault(f"{named} cannot be {given!r}", f"write {error}") from None
+
+
+def _spelt(field: dataclasses.Field[Any]) -> str:
+    return field.name.replace("_", "-")
+
+
+def _nearest(given: str, known: Iterable[str], what: str) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(given, names, 1, 0.5)
+    return (f"did you mean {close[0]}? " if close else "") + f"{what} {', '.join(names)}"

@@ -1,0 +1,305 @@
+"""Faults that say no: before or after taking the events, for a while, or because of what is in them.
+
+Bodies are plain text, as the real service's errors are (service-behaviour 1.5).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from pipeline.local_service.faults.base import Fault, flag, option, value, whole
+from pipeline.local_service.faults.request import Call, Ending, Named, Onward, Reply
+
+_TEXTS = {429: "rate limited", 503: "transient error, please retry", 402: "billing limit reached"}
+
+
+def read_status(text: str) -> int:
+    """A status that says no."""
+    if not text.isascii() or not text.isdigit() or not 400 <= int(text) <= 599:
+        raise ValueError("a status from 400 to 599")
+    return int(text)
+
+
+def read_seconds(text: str) -> float:
+    """`2`, `2s`, `1.5s`, `3m`: 0 or more seconds."""
+    number, unit = (text[:-1], 60 if text.endswith("m") else 1) if text[-1:] in ("s", "m") else (text, 1)
+    try:
+        found = float(number) * unit
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e9:
+        raise ValueError("a length of time such as 2s, 0.5s or 3m")
+    return found
+
+
+class Span(NamedTuple):
+    """A length in time or in requests; the other one is None."""
+
+    seconds: float | None
+    requests: int | None
+
+
+def read_span(text: str) -> Span:
+    """`30s`, `2m`, or `20` requests."""
+    if text.isascii() and text.isdigit():
+        return Span(None, int(text))
+    try:
+        return Span(read_seconds(text), None)
+    except ValueError:
+        raise ValueError("a time such as 30s or 2m, or a number of requests") from None
+
+
+def refusal(status: int, wait: float | None = None, *, date: bool = False) -> Reply:
+    """A refusal as the service words it, with a Retry-After where one is asked for.
+
+    The header holds whole seconds, or a date that lies no earlier (RFC 9110, 10.2.3).
+    """
+    text = _TEXTS.get(status) or (HTTPStatus(status).phrase.lower() if status in set(HTTPStatus) else "refused")
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    if wait is not None:
+        whole = int(-(-wait // 1))
+        said = formatdate(int(time.time()) + 1 + whole, usegmt=True) if date else str(whole)
+        headers.append((b"retry-after", said.encode()))
+    return Reply(status, text.encode(), tuple(headers))
+
+
+@dataclass(kw_only=True)
+class Waiting(Fault):
+    """What refuses for a while and may say for how long."""
+
+    retry_after: float | None = option(read_seconds, None)
+    """Seconds that the answer asks the client to wait; none by default, as at the real service."""
+    date: bool = flag()
+    """Retry-After as a date."""
+
+    async def refuse(self, status: int, call: Call, onward: Onward) -> Ending:
+        """The refusal, once the whole request has come."""
+        if not self.claim():
+            return await onward()
+        await call.body()
+        return refusal(status, self.retry_after, date=self.date)
+
+
+@dataclass(kw_only=True)
+class Before(Waiting, example="before:500"):
+    """answers with a status of 400 to 599 and stores nothing; with retry-after=SECONDS [and date] says when to come
+    again"""
+
+    status: int = value(read_status)
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        return await self.refuse(self.status, call, onward)
+
+
+@dataclass(kw_only=True)
+class After(Fault, example="after:500"):
+    """stores the events, then answers with a status of 400 to 599 all the same"""
+
+    status: int = value(read_status)
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        ending, taken = await self.taken(call, onward)
+        return refusal(self.status) if taken else ending
+
+
+@dataclass(kw_only=True)
+class Maintenance(Waiting, example="maintenance:30s"):
+    """answers 503 for a time from the first request on, or to the first N requests (maintenance:20); knows
+    retry-after=SECONDS and date too"""
+
+    lasts: Span = value(read_span)  # noqa: RUF009 - no default
+    clock: Callable[[], float] = time.monotonic
+    began: float | None = None
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        if self.began is None:
+            self.began = self.clock()
+        if self.lasts.requests is not None:
+            over = self.acted >= self.lasts.requests
+        else:
+            over = self.clock() - self.began >= (self.lasts.seconds or 0)
+        return await (onward() if over else self.refuse(503, call, onward))
+
+
+def read_one_in(text: str) -> int:
+    """`1/5000`."""
+    one, _, of = text.partition("/")
+    if one != "1" or not of.isascii() or not of.isdigit() or not int(of):
+        raise ValueError("a rate such as 1/5000")
+    return int(of)
+
+
+@dataclass(kw_only=True)
+class Poison(Fault, example="poison:1/5000"):
+    """answers 400 to every batch with a poison event in it: one uuid in so many by its hash, or with event=NAME all
+    of that name"""
+
+    one_in: int | None = value(read_one_in, None)
+    event: str | None = option(str, None)
+
+    def __post_init__(self) -> None:
+        if (self.one_in is None) == (self.event is None):
+            raise ValueError("either poison:1/5000 or poison,event=NAME")
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        if not any(map(self.is_poison, await call.events())) or not self.claim():
+            return await onward()
+        return Reply(400, b"invalid event could not be processed")
+
+    def is_poison(self, event: Named) -> bool:
+        """Whether the service will not have this event, in any batch."""
+        if self.one_in is None:
+            return event.event == self.event
+        return int(self.luck(event.uuid) * self.one_in) == 0
+
+
+def read_size(text: str) -> int:
+    """Bytes: `500000`, `64KiB`, `1MiB`."""
+    number, unit = text, 1
+    for suffix, factor in (("KiB", 1 << 10), ("MiB", 1 << 20)):
+        if text.endswith(suffix):
+            number, unit = text[: -len(suffix)], factor
+    if not number.isascii() or not number.isdigit() or not int(number):
+        raise ValueError("a number of bytes such as 500000, 64KiB or 1MiB")
+    return int(number) * unit
+
+
+@dataclass(kw_only=True)
+class Large(Fault, example="large:64KiB"):
+    """answers 413 to every body that is larger as it travels, and stores nothing"""
+
+    limit: int = value(read_size)
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        if len(await call.body()) <= self.limit or not self.claim():
+            return await onward()
+        return Reply(413, f"maximum event size exceeded: request body over {self.limit} bytes".encode())
+
+
+_UNITS = {"s": 1, "m": 60}
+
+
+def read_rate(text: str) -> float:
+    """`20/s`, `0.5/s`, `300/m`: requests a second."""
+    number, slash, unit = text.partition("/")
+    try:
+        found = float(number)
+    except ValueError:
+        found = 0.0
+    if not slash or unit not in _UNITS or not 0 < found < 1e9:
+        raise ValueError("a rate such as 20/s or 300/m")
+    return found / _UNITS[unit]
+
+
+@dataclass(kw_only=True)
+class Rate(Waiting, example="rate:20/s"):
+    """answers 429 to requests above a rate (one second's worth may come at once); with retry-after=SECONDS [and
+    date] says when to come again"""
+
+    per_second: float = value(read_rate)
+    clock: Callable[[], float] = time.monotonic
+    room: float | None = None
+    seen: float = 0.0
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        burst = max(1.0, self.per_second)
+        now = self.clock()
+        self.room = burst if self.room is None else min(burst, self.room + (now - self.seen) * self.per_second)
+        self.seen = now
+        if self.room >= 1:
+            self.room -= 1
+            return await onward()
+        return await self.refuse(429, call, onward)
+
+
+def read_form(text: str) -> int:
+    """`200` or `402`."""
+    if text not in ("200", "402"):
+        raise ValueError("200 or 402")
+    return int(text)
+
+
+@dataclass(kw_only=True)
+class Quota(Fault, example="quota:10000"):
+    """takes so many events and drops the rest: answers 200 with quota_limited in the body, or 402 with form=402"""
+
+    events: int = value(whole)
+    form: int = option(read_form, 200)
+    used: int = 0
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        count = len(await call.events())
+        if self.used >= self.events:
+            return self._limited() if self.claim() else await onward()
+        self.used += count  # before the wait, so that requests side by side share it
+        ending = await onward()
+        if not (isinstance(ending, Reply) and ending.accepted):
+            self.used -= count
+        return ending
+
+    def _limited(self) -> Reply:
+        """Both spellings of a quota that is used up (service-behaviour 1.5)."""
+        if self.form == 402:
+            return refusal(402)
+        return Reply(200, b'{"status":"Ok","quota_limited":["events"]}', ((b"content-type", b"application/json"),))
+
+
+STATUSES = ("301", "302", "303", "307", "308")
+
+
+def read_redirect_status(text: str) -> int:
+    """A redirecting status that a capture client has to follow."""
+    if text not in STATUSES:
+        raise ValueError("one of " + ", ".join(STATUSES))
+    return int(text)
+
+
+def read_host(text: str) -> str:
+    """A host name, with a port if it is another one."""
+    if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d{1,5})?", text):
+        raise ValueError("a host name such as localhost or localhost:8101")
+    return text
+
+
+@dataclass(kw_only=True)
+class Redirect(Fault, example="redirect:307"):
+    """answers 301, 302, 303, 307 or 308; after hops=N of them (1 by default) the request is taken, with loop never;
+    host=NAME[:PORT] leads to another host"""
+
+    status: int = value(read_redirect_status)
+    hops: int = option(whole, 1)
+    loop: bool = flag()
+    host: str | None = option(read_host, None)
+
+    async def meet(self, call: Call, onward: Onward) -> Ending:
+        """Go on with a chain that has begun, whatever `every` and the others say about new ones."""
+        marks = dict(parse_qsl(call.query.decode("latin-1")))
+        mark = marks.get(self._mark, "")
+        if mark.isdigit():
+            return await (self._onward(call, int(mark)) if self._goes_on(int(mark)) else onward())
+        return await super().meet(call, onward)
+
+    async def act(self, call: Call, onward: Onward) -> Ending:
+        return await (self._onward(call, 0) if self.claim() else onward())
+
+    def _goes_on(self, hops: int) -> bool:
+        return self.loop or hops < self.hops
+
+    async def _onward(self, call: Call, hops: int) -> Reply:
+        await call.body()
+        marks = dict(parse_qsl(call.query.decode("latin-1"))) | {self._mark: str(hops + 1)}
+        place = f"{call.path}?{urlencode(marks)}"
+        if self.host is not None:
+            place = f"http://{self.host}{'' if ':' in self.host else f':{call.port}'}{place}"
+        return Reply(self.status, b"", ((b"location", place.encode()),))
+
+    @property
+    def _mark(self) -> str:
+        return f"hop{self.place}"

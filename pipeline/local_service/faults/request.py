@@ -1,0 +1,155 @@
+"""One request on its way through the faults, and what may be said to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pipeline.local_service.capture.decoding import Refusal, payload
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_DECODED = 100 * 1024 * 1024
+_SLICE = 0.05
+"""Seconds between two looks at whether the service is closing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer in HTTP. `over` is how many seconds its body takes."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ((b"content-type", b"text/plain; charset=utf-8"),)
+    over: float = 0.0
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the service took the events."""
+        return 200 <= self.status < 300
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """No answer in HTTP: the bytes `raw` as they are, then the connection ends; by a reset (RST) if asked."""
+
+    raw: bytes = b""
+    reset: bool = False
+
+
+Ending = Reply | Cut
+Onward = Callable[[], Awaitable[Ending]]
+
+
+class Gone(Exception):
+    """The client is no longer there."""
+
+
+class Named(msgspec.Struct, gc=False):
+    """What a fault looks at in an event."""
+
+    event: str = ""
+    uuid: str = ""
+
+
+class _Batch(msgspec.Struct):
+    batch: list[Named]
+
+
+_as_batch = msgspec.json.Decoder(_Batch).decode
+
+
+class Call:
+    """One capture request. Its body is read when somebody asks for it, and can be read again by the service."""
+
+    def __init__(self, scope: Scope, receive: Receive, closing: Callable[[], bool]) -> None:
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.host, self.port = scope["server"]
+        self._scope = scope
+        self._receive = receive
+        self._closing = closing
+        self._read = bytearray()
+        self._whole = False
+        self._events: list[Named] | None = None
+
+    async def body(self) -> bytes:
+        """All of the body as it travelled. Raises Gone."""
+        while not self._whole:
+            await self._more()
+        return bytes(self._read)
+
+    async def half(self) -> None:
+        """Wait until half of the body has come, by the length that the client declared. Raises Gone."""
+        declared = self.headers.get("content-length", "")
+        enough = int(declared) // 2 if declared.isdigit() else 1
+        while not self._whole and len(self._read) < enough:
+            await self._more()
+
+    async def dribble(self, seconds: float) -> None:
+        """Read the body in pieces, with pauses that add up to `seconds`. Raises Gone."""
+        declared = self.headers.get("content-length", "")
+        length = int(declared) if declared.isdigit() else 0
+        waited = 0.0
+        while not self._whole:
+            due = seconds * min(1.0, len(self._read) / length) if length else seconds
+            await self.pause(due - waited)
+            waited = max(waited, due)
+            await self._more()
+        await self.pause(seconds - waited)
+
+    async def _more(self) -> None:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        self._read += message.get("body", b"")
+        self._whole = not message.get("more_body", False)
+
+    async def events(self) -> list[Named]:
+        """The events of a batch; none where the body is no batch, which is the service's to say. Raises Gone."""
+        if self._events is None:
+            body = await self.body()
+            try:
+                self._events = _as_batch(payload(body, {}, self.headers, _DECODED)).batch
+            except (Refusal, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                self._events = []
+        return self._events
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but no longer than the service lives."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0 and not self._closing():
+            await asyncio.sleep(min(left, _SLICE))
+
+    async def ask(self, app: App) -> Reply:
+        """What the service itself says to this request."""
+        replayed = False
+        status, headers, said = 500, (), bytearray()
+
+        async def receive() -> Message:
+            nonlocal replayed
+            if not replayed:
+                replayed = True
+                if self._read or self._whole:
+                    return {"type": "http.request", "body": bytes(self._read), "more_body": not self._whole}
+            return await self._receive()
+
+        async def send(message: Message) -> None:
+            nonlocal status, headers
+            if message["type"] == "http.response.start":
+                status, headers = message["status"], tuple(message.get("headers", ()))
+            else:
+                said.extend(message.get("body", b""))
+
+        await app(self._scope, receive, send)
+        return Reply(status, bytes(said), headers)

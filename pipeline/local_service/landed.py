@@ -1,0 +1,76 @@
+"""Persons, groups and warnings of a project as values, for tests and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pipeline.local_service.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PersonProfile:
+    """A person with all its ids, sorted; `created_at` is ISO 8601 with microseconds and Z."""
+
+    id: str
+    distinct_ids: tuple[str, ...]
+    properties: dict[str, Any]
+    created_at: str
+    is_identified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProfile:
+    """A group that a group event wrote; `index` is its type's number, 0 to 4."""
+
+    index: int
+    type: str
+    key: str
+    properties: dict[str, Any]
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionWarning:
+    """What the service did to an accepted event without telling the sender; `dropped`: it is no event any more."""
+
+    type: str
+    details: dict[str, Any]
+    dropped: bool
+    uuid: str
+    event: str
+    distinct_id: str
+
+
+def persons(store: Store, project: int) -> list[PersonProfile]:
+    """The persons, by their first id."""
+    found = store.select(
+        "SELECT p.id, list_sort(list(d.distinct_id)) AS ids, any_value(p.properties), any_value(p.created_at), "
+        "any_value(p.is_identified) FROM persons p JOIN person_distinct_ids d ON d.person_id = p.id "
+        "GROUP BY p.id ORDER BY ids",
+        project,
+    )
+    return [
+        PersonProfile(key, tuple(ids), msgspec.json.decode(text), created_at, is_identified)
+        for key, ids, text, created_at, is_identified in found
+    ]
+
+
+def groups(store: Store, project: int) -> list[GroupProfile]:
+    """The groups, by type and key."""
+    found = store.select('SELECT "index", type, key, properties, created_at FROM groups ORDER BY "index", key', project)
+    return [
+        GroupProfile(index, kind, key, msgspec.json.decode(text), created_at)
+        for index, kind, key, text, created_at in found
+    ]
+
+
+def warnings(store: Store, project: int) -> list[IngestionWarning]:
+    """The warnings, in the order of their events' acceptance."""
+    found = store.select(
+        "SELECT type, details, dropped, uuid, event, distinct_id FROM warnings ORDER BY receipt, type, details",
+        project,
+    )
+    return [IngestionWarning(kind, msgspec.json.decode(text), *rest) for kind, text, *rest in found]

@@ -1,0 +1,247 @@
+"""The writable fields of a hog function: which there are, and what each may hold.
+
+Under `contract` a field holds what the contract's types say (service-api 2.1); `observed` adds what the real service
+is known to refuse, and takes null where it does (service-behaviour 5.2). The value of an input is any JSON in both
+(service-behaviour 1.9). Unknown and read-only fields are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pipeline.local_service.management.requests import ApiError, Json, invalid
+from pipeline.local_service.management.templates import TEMPLATES
+from pipeline.management.models import HogFunctionWrite
+
+WRITABLE = tuple(field.alias or name for name, field in HogFunctionWrite.model_fields.items())
+TYPES = (
+    "destination",
+    "site_destination",
+    "internal_destination",
+    "source_webhook",
+    "warehouse_source_webhook",
+    "site_app",
+    "transformation",
+    "transformation_log",
+)
+"""Values of `type` (service-behaviour 5.2; the contract shows only `destination`)."""
+LONGEST_HOG = 100 * 1024
+LONGEST_NAME = 400
+TEMPLATING = ("hog", "liquid")
+"""Values of `templating` beside true and false, of an input and of its schema (service-behaviour 1.9)."""
+SHORTEST_MASK, LONGEST_MASK = 60, 86400
+"""Seconds of `masking.ttl`."""
+NULLABLE = frozenset({"name", "icon_url", "inputs_schema", "masking", "mappings", "template_id", "execution_order"})
+"""Fields that the real service takes null for; `filters` null is no filters in either behaviour."""
+_TEXTS = {
+    "missing": ("required", "This field is required."),
+    "string_type": ("invalid_input", "Not a valid string."),
+    "bool_type": ("invalid_input", "Must be a valid boolean."),
+    "int_type": ("invalid_input", "A valid integer is required."),
+    "list_type": ("not_a_list", "Expected a list of items."),
+    "dict_type": ("not_a_dict", "Expected a dictionary of items."),
+    "model_type": ("invalid_input", "Invalid data. Expected a dictionary."),
+}
+
+
+def written(body: Json, *, observed: bool) -> Json:
+    """The writable fields of a body, each of the type it must have. Raises ApiError (400)."""
+    given = _counted({name: body[name] for name in WRITABLE if name in body}, ("execution_order",))
+    if isinstance(given.get("masking"), dict):
+        given["masking"] = _counted(given["masking"], ("ttl", "threshold"))
+    check_shape(HogFunctionWrite, given, spared=_spared if observed else None)
+    if "filters" in given and given["filters"] is None:
+        given["filters"] = {}
+    if given.get("template_id") and given["template_id"] not in TEMPLATES:
+        raise invalid("template_id", "No template found for this id.")
+    if "type" in given and given["type"] is None:
+        del given["type"]
+    if observed:
+        _check_observed(given)
+    return given
+
+
+def _counted(given: Json, names: Iterable[str]) -> Json:
+    """The same with `1218.0` read as the whole number that JSON says it is."""
+    whole = {n: int(v) for n in names if isinstance(v := given.get(n), float) and v.is_integer()}
+    return given | whole
+
+
+def check_shape(model: type[BaseModel], value: object, *, spared: Any = None, attr: str | None = None) -> None:
+    """Raise ApiError (400) for the first field that is not of the model's type and that `spared` does not let pass."""
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        for found in error.errors(include_url=False, include_input=False, include_context=False):
+            place = [str(part) for part in found["loc"]]
+            inner = _at(value, found["loc"])
+            if spared is not None and spared(place, inner):
+                continue
+            raise _problem(found["type"], inner, "__".join([attr, *place] if attr else place)) from None
+
+
+def _problem(kind: str, value: object, attr: str) -> ApiError:
+    if value is None and kind != "missing":
+        return invalid(attr or None, "This field may not be null.", "null")
+    code, text = _TEXTS.get(kind, ("invalid_input", "Invalid value."))
+    return invalid(attr or None, text, code)
+
+
+def _at(value: Any, place: Iterable[int | str]) -> Any:
+    for part in place:
+        try:
+            value = value[part]
+        except (LookupError, TypeError):
+            return ...
+    return value
+
+
+def _spared(place: list[str], value: object) -> bool:
+    """What the real service takes beyond the contract's types: null, where a field or an input need not be there, and
+    another `templating` than true and false, which `_check_inputs` looks at."""
+    if len(place) == 1:
+        return value is None and place[0] in NULLABLE
+    inner = place[2:] if place[0] == "mappings" else place
+    if inner[:1] == ["inputs_schema"] and inner[2:] == ["templating"]:
+        return True
+    return value is None and (place == ["masking", "threshold"] or inner[:-1] == ["inputs"])
+
+
+def _check_observed(given: Json) -> None:
+    kind = given.get("type", "destination")
+    if kind not in TYPES:
+        raise invalid("type", "Not a valid choice.", "invalid_choice")
+    if len(given.get("hog") or "") > LONGEST_HOG:
+        raise invalid("hog", f"HogQL code exceeds maximum size of {LONGEST_HOG // 1024}KB")
+    if len(given.get("name") or "") > LONGEST_NAME:
+        raise invalid("name", f"Ensure this field has no more than {LONGEST_NAME} characters.", "max_length")
+    order = given.get("execution_order")
+    if order is not None and not 0 <= order <= 32767:
+        raise invalid("execution_order", "Ensure this value is between 0 and 32767.", "out_of_range")
+    masking = given.get("masking")
+    if masking is not None:
+        given["masking"] = _masking(masking)
+    _check_inputs(given, "")
+    if given.get("filters") is not None:
+        given["filters"] = _filters(given["filters"], "filters", mapped=bool(given.get("mappings")))
+    if given.get("mappings"):
+        given["mappings"] = [_mapping(one, f"mappings__{place}__") for place, one in enumerate(given["mappings"])]
+
+
+_SOURCES = ("events", "person-updates", "data-warehouse-table", "data-warehouse-view")
+
+
+def _masking(given: Json) -> Json:
+    for name in ("ttl", "hash"):
+        if given.get(name) is None:
+            raise invalid(f"masking__{name}", "This field is required.", "required")
+    if not SHORTEST_MASK <= given["ttl"] <= LONGEST_MASK:
+        raise invalid("masking__ttl", f"Ensure this value is between {SHORTEST_MASK} and {LONGEST_MASK}.")
+    return {name: given.get(name) for name in ("ttl", "threshold", "hash", "bytecode")}
+
+
+def _mapping(given: Json, attr: str) -> Json:
+    _check_inputs(given, attr)
+    if "filters" not in given:
+        return given
+    return given | {"filters": _filters(given["filters"], f"{attr}filters", mapped=False)}
+
+
+def _check_inputs(holder: Json, attr: str) -> None:
+    found = {f"inputs_schema__{place}": item for place, item in enumerate(holder.get("inputs_schema") or [])}
+    found |= {f"inputs__{key}": given for key, given in (holder.get("inputs") or {}).items() if given is not None}
+    for place, one in found.items():
+        chosen = one.get("templating", True)
+        if not isinstance(chosen, bool) and chosen not in TEMPLATING:
+            raise invalid(f"{attr}{place}__templating", "Not a valid choice.", "invalid_choice")
+
+
+def _filters(given: Json, attr: str, *, mapped: bool) -> Json:
+    """Filters as they are read back: their source is named, and what mappings or the source overrule is left out."""
+    if given.get("source", "events") not in _SOURCES:
+        raise invalid(f"{attr}__source", "Not a valid choice.", "invalid_choice")
+    kept = {"source": "events"} | given
+    if mapped or kept["source"] != "events":
+        kept = {name: value for name, value in kept.items() if name not in ("events", "actions")}
+    return kept
+
+
+SECRET = {"secret": True}
+"""What is kept and shown of a secret input."""
+
+
+def settle_inputs(
+    function: Json, before: Json | None, *, observed: bool, written: Collection[str] = frozenset()
+) -> None:
+    """Put the inputs of a record and of its mappings into the shape that is kept. Raises ApiError (400).
+
+    `written` names the fields that a request set: only what it wrote is held to the schema.
+    """
+    earlier = before or {}
+    schema = function.get("inputs_schema") or []
+    given, held = function.get("inputs") or {}, earlier.get("inputs") or {}
+    if observed and "inputs" in written:
+        given = _asked_for(schema, given, held, "inputs")
+    function["inputs"] = _settled(schema, given, held, "inputs", observed=observed)
+    mappings, old = function.get("mappings") or [], earlier.get("mappings") or []
+    if mappings:
+        function["mappings"] = [
+            _mapping_inputs(
+                one, old[place] if place < len(old) else {}, place, observed=observed, written="mappings" in written
+            )
+            for place, one in enumerate(mappings)
+        ]
+
+
+def _mapping_inputs(mapping: Json, before: Json, place: int, *, observed: bool, written: bool) -> Json:
+    if "inputs" not in mapping:
+        return mapping
+    attr = f"mappings__{place}__inputs"
+    schema, held = mapping.get("inputs_schema") or [], before.get("inputs") or {}
+    given = _asked_for(schema, mapping["inputs"], held, attr) if observed and written else mapping["inputs"]
+    return mapping | {"inputs": _settled(schema, given, held, attr, observed=observed)}
+
+
+def _asked_for(schema: list[Json], inputs: Json, before: Json, attr: str) -> Json:
+    """The inputs that a schema asks for. Raises ApiError (400) for a required one that is not there."""
+    found: Json = {}
+    for item in schema:
+        key = item.get("key")
+        if not isinstance(key, str):
+            continue
+        given = inputs.get(key) or {}
+        if item.get("secret") and (_is_marked(given) or not given):
+            if _is_marked(before.get(key)):
+                found[key] = dict(SECRET)
+                continue
+            if given:
+                raise invalid(f"{attr}__{key}", "No value is saved for this secret input. Enter the value again.")
+        if item.get("required") and given.get("value") in (None, ""):
+            raise invalid(f"{attr}__{key}", "This field is required.")
+        if "value" in given:
+            found[key] = given
+    return found
+
+
+def _settled(schema: list[Json], inputs: Json, before: Json, attr: str, *, observed: bool) -> Json:
+    items = {item["key"]: item for item in schema if isinstance(item.get("key"), str)}
+    kept: Json = {}
+    for key in items if observed else inputs:
+        given = inputs.get(key)
+        if given is None:
+            continue
+        if items.get(key, {}).get("secret"):
+            if _is_marked(given) and not _is_marked(before.get(key)):
+                raise invalid(f"{attr}__{key}", "No value is saved for this secret input. Enter the value again.")
+            kept[key] = dict(SECRET)
+        else:
+            kept[key] = given
+    return kept
+
+
+def _is_marked(given: Any) -> bool:
+    """Whether this is the mark of a secret that is there, and no value."""
+    return isinstance(given, dict) and given.get("secret") is True and "value" not in given

@@ -1,0 +1,63 @@
+"""The query endpoint: one read-only SELECT over what landed.
+
+`POST /api/projects/{id}/query/` with `{"query": {"kind": "HogQLQuery", "query": "select ..."}}` answers
+`{"columns", "types", "results"}`; `types` pairs each column's name with its type. Errors are the JSON
+envelope `{"type", "code", "detail", "attr"}` of the management API (service-behaviour 5.1). A query that needs too much
+time is 504 and one that needs too much memory 513, as in the source of the real service (`posthog/exceptions.py`).
+
+A query runs in a process of its own, with limits of time and memory; there it is judged on its syntax tree before it
+runs, over a locked database: no file access, no settings, a read-only transaction. Its rows and bytes are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import ClientDisconnect, Request
+
+from pipeline.local_service.management.requests import ApiError
+from pipeline.local_service.query.runner import Abandoned, MemoryExceeded, Queries
+from pipeline.local_service.settings import Settings
+from pipeline.local_service.store.database import BadQuery, SlowQuery
+
+
+async def answer(request: Request, body: bytes, project: int, queries: Queries, settings: Settings) -> bytes:
+    """The JSON answer to a request whose body is a query. Raises ApiError, Unavailable, ClientDisconnect."""
+    try:
+        return await queries.answer(_sql(body), project, _disconnected(request))
+    except BadQuery as error:
+        raise _invalid(str(error)) from None
+    except SlowQuery:
+        detail = f"The query took longer than {settings.query_seconds:g} seconds and was stopped."
+        raise ApiError(504, "server_error", "query_timeout", detail) from None
+    except MemoryExceeded as error:
+        detail = f"The query needs more memory than there is for one: {error}."
+        raise ApiError(513, "server_error", "clickhouse_memory_limit_exceeded", detail) from None
+    except Abandoned:
+        raise ClientDisconnect from None
+
+
+async def _disconnected(request: Request) -> None:
+    """Return when the client has disconnected."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _invalid(detail: str, attr: str | None = "query") -> ApiError:
+    return ApiError(400, "validation_error", "invalid_input", detail, attr)
+
+
+def _sql(body: bytes) -> str:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "validation_error", "parse_error", "JSON parse error") from None
+    query = given.get("query") if isinstance(given, dict) else None
+    if not isinstance(query, dict):
+        raise ApiError(400, "validation_error", "required", "This field is required.", "query")
+    if query.get("kind") != "HogQLQuery":
+        raise _invalid("the local service answers queries of kind HogQLQuery only", "query__kind")
+    sql = query.get("query")
+    if not isinstance(sql, str):
+        raise ApiError(400, "validation_error", "required", "This field is required.", "query__query")
+    return sql

@@ -1,0 +1,283 @@
+"""Queries, run one after another in a process of their own that is started for the first of them.
+
+The process is killed when a query's time is over, when its client disconnects, and when the service closes; the next
+query starts another one. Before each query the process is sent what its copy of the store lacks, so a query sees all
+that was accepted before it. Copying is not part of a query's time, and a client that disconnects does not undo it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Literal, TypeVar
+
+from pipeline.local_service.query import protocol
+from pipeline.local_service.query.protocol import (
+    Answered,
+    Failed,
+    Marks,
+    Needs,
+    Question,
+    Ready,
+    Reply,
+    Running,
+    read,
+    write,
+)
+from pipeline.local_service.settings import Settings
+from pipeline.local_service.store.database import CLOSING, BadQuery, SlowQuery, Store, Unavailable
+
+_START = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from pipeline.local_service.query.worker import main; main({folder!r}, {memory})"
+)
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
+"""Libraries reserve no memory ahead, since that would count as the query's."""
+
+Kind = TypeVar("Kind", bound=Reply)
+
+
+End = Literal["slow", "closing", "abandoned"]
+
+
+class MemoryExceeded(Exception):
+    """A query needed more memory than its process may have; the message is the database's, or how the process ended."""
+
+
+class Abandoned(Exception):
+    """The client disconnected before the answer."""
+
+
+class Queries:
+    """The queries over one store. It holds a thread and, from the first query on, a process until it is closed."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._worker = ThreadPoolExecutor(1, "service-query")
+        self._lock = threading.Lock()
+        self._closing = False
+        self._turn: _Turn | None = None
+        self._folder: Path | None = None
+        self._process: _Process | None = None
+
+    async def answer(self, sql: str, project: int, disconnected: Coroutine[Any, Any, None]) -> bytes:
+        """The JSON answer to a query over the views of a project, abandoned once `disconnected` returns.
+
+        Raises BadQuery, SlowQuery, MemoryExceeded, Abandoned, Unavailable.
+        """
+        turn = _Turn()
+        leaving: asyncio.Future[Any] = asyncio.ensure_future(disconnected)
+        loop = asyncio.get_running_loop()
+        work: asyncio.Future[Any] = loop.run_in_executor(self._worker, self._answered, sql, project, turn)
+        try:
+            await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                turn.end("abandoned")
+            found: bytes = await work
+            return found
+        finally:
+            turn.end("abandoned")
+            leaving.cancel()
+
+    def stop(self) -> None:
+        """End the query that runs; none begins any more."""
+        with self._lock:
+            self._closing = True
+            turn, process = self._turn, self._process
+        if turn is not None:
+            turn.end("closing")
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Let go of the thread, of the process and of its copy of the store."""
+        self.stop()
+        self._worker.shutdown()
+        self._drop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _answered(self, sql: str, project: int, turn: _Turn) -> bytes:
+        with self._lock:
+            if self._closing:
+                raise Unavailable(CLOSING)
+            if turn.ended is not None:
+                raise Abandoned
+            process = self._ready()
+            self._turn = turn
+        usable = False
+        try:
+            found = self._ask(process, sql, project, turn)
+            usable = True
+            return found
+        except _NoAnswer as error:
+            usable = not error.failed.last
+            raise _problem(error.failed) from None
+        except (EOFError, OSError):
+            raise self._why(process, turn) from None
+        finally:
+            with self._lock:
+                self._turn = None
+            if turn.killed or not usable:
+                self._drop()
+
+    def _ask(self, process: _Process, sql: str, project: int, turn: _Turn) -> bytes:
+        settings = self._settings
+        question = Question(
+            sql, project, settings.query_default_rows, settings.query_most_rows, settings.query_most_bytes
+        )
+        if process.have is None:
+            process.have = process.expect(Ready).have
+        with turn.limited(process, settings.query_seconds):
+            write(process.sink, question)
+            people = process.expect(Needs).people
+        with self._store.snapshot(people=people) as cursor, suppress(BrokenPipeError):  # its last message says why
+            process.have = protocol.send(cursor, process.have, process.sink, people=people)
+        process.expect(Running)
+        with turn.limited(process, settings.query_seconds):
+            return process.bytes(process.expect(Answered).length)
+
+    def _why(self, process: _Process, turn: _Turn) -> Exception:
+        """Why the process ended before it answered."""
+        process.close()
+        if self._closing:
+            return Unavailable(CLOSING)
+        if turn.ended is not None:
+            return SlowQuery() if turn.ended == "slow" else Abandoned()
+        if process.have is None:
+            return Unavailable(f"the process of queries cannot start: {process.ending()}")
+        return MemoryExceeded(f"its process ended ({process.ending()})")
+
+    def _ready(self) -> _Process:
+        """The process, another one where it has ended."""
+        if self._process is not None and self._process.has_ended():
+            self._drop()
+        if self._process is None:
+            try:
+                if self._folder is None:
+                    self._folder = Path(tempfile.mkdtemp(prefix="backcast-queries-"))
+                self._process = _Process(self._folder, self._settings.query_memory)
+            except OSError as error:
+                raise Unavailable(f"the process of queries cannot start: {error}") from None
+        return self._process
+
+    def _drop(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+class _NoAnswer(Exception):
+    """The process says why there is no answer."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.why)
+        self.failed = failed
+
+
+def _problem(failed: Failed) -> Exception:
+    kinds = {"refused": BadQuery, "memory": MemoryExceeded, "store": Unavailable}
+    return kinds[failed.why](failed.text)
+
+
+class _Turn:
+    """One query's use of the process; it may be ended from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self.ended: End | None = None
+        self.killed = False
+
+    def end(self, why: End) -> None:
+        """Kill the process, where the query is in it; it does not begin where it is not in it yet."""
+        with self._lock:
+            self.ended = self.ended or why
+            if self._process is not None:
+                self._process.kill()
+                self.killed = True
+
+    @contextmanager
+    def limited(self, process: _Process, seconds: float) -> Iterator[None]:
+        """Let the process work on the query for so long. Raises EOFError where the turn has been ended."""
+        with self._lock:
+            if self.ended is not None:
+                raise EOFError
+            self._process = process
+        timer = threading.Timer(seconds, self.end, ["slow"])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                self._process = None
+
+
+class _Process:
+    """The running process and the pipes to it. It ends by itself when this one does, however this one ends."""
+
+    def __init__(self, folder: Path, memory: int) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BACKCAST_")}
+        self._running = subprocess.Popen(
+            [sys.executable, "-c", _START.format(path=sys.path, folder=str(folder), memory=memory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment | _ENVIRONMENT,
+            start_new_session=True,  # Ctrl-C in a terminal is for the service
+        )
+        assert self._running.stdin is not None
+        assert self._running.stdout is not None
+        self.sink: IO[bytes] = self._running.stdin
+        self._source: IO[bytes] = self._running.stdout
+        self.have: Marks | None = None
+        """How much of the store it has, once it has said so."""
+
+    def expect(self, kind: type[Kind]) -> Kind:
+        """The next message, which has to be of this kind. Raises _NoAnswer, EOFError."""
+        reply = read(self._source, Reply)
+        if isinstance(reply, Failed):
+            raise _NoAnswer(reply)
+        assert isinstance(reply, kind)
+        return reply
+
+    def bytes(self, length: int) -> bytes:
+        """What follows a message. Raises EOFError where less follows."""
+        found = self._source.read(length)
+        if len(found) < length:
+            raise EOFError
+        return found
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self._running.kill()
+
+    def has_ended(self) -> bool:
+        """Whether it ended by itself."""
+        return self._running.poll() is not None
+
+    def ending(self) -> str:
+        """How it ended."""
+        code = self._running.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit {code}"
+
+    def close(self) -> None:
+        """End it and let go of it."""
+        self.kill()
+        self._running.wait()
+        for pipe in (self.sink, self._source):
+            with suppress(OSError):  # what the buffer still has cannot be sent
+                pipe.close()

@@ -1,0 +1,279 @@
+"""What landed, in a DuckDB database: in memory or a file, with at most 200 MB of memory.
+
+Instants are naive TIMESTAMPs in UTC, whole microseconds. Properties are the exact JSON text that came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from pipeline.local_service.ingestion_warnings import Notice
+from pipeline.local_service.people.processing import Closing, Fold
+from pipeline.local_service.settings import Settings
+from pipeline.local_service.store.columns import encoded, instants, numbers, table, texts
+from pipeline.local_service.store.json_values import exact, values
+from pipeline.local_service.store.schema import SETTINGS, TABLES, views
+from pipeline.local_service.store.syntax import needs_people
+
+_INSERT = """
+INSERT INTO accepted
+SELECT ?, receipt, uuid, event, distinct_id, "timestamp", properties, historical = 1, make_timestamp(?)
+FROM incoming
+"""
+
+
+CLOSING = "the service is closing"
+
+
+class BadStore(ValueError):
+    """The file is no database of this service, or somebody else has it open; the message says which file."""
+
+
+class Unavailable(Exception):
+    """The database cannot answer now: the disk is full, or the service is closing."""
+
+
+class BadQuery(Exception):
+    """A query that cannot be answered; the message is the database's own."""
+
+
+class SlowQuery(Exception):
+    """A query was stopped after its time."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The columns of one accepted request; `created_at` and `timestamp` are microseconds since 1970 (UTC)."""
+
+    created_at: int
+    uuid: list[str] = field(default_factory=list)
+    event: list[str] = field(default_factory=list)
+    distinct_id: list[str] = field(default_factory=list)
+    timestamp: list[int] = field(default_factory=list)
+    properties: list[bytes] = field(default_factory=list)
+    historical: list[bool] = field(default_factory=list)
+    notices: list[tuple[int, Notice]] = field(default_factory=list)
+    """Each with the place of its event in the columns."""
+
+
+class Store:
+    """One database, safe for many threads: one writer at a time, readers beside it."""
+
+    def __init__(self, path: Path | None = None, settings: Settings | None = None) -> None:
+        """Open or create the file at `path`; None is a database in memory, spilling to a private folder.
+
+        Raises BadStore.
+        """
+        self._spill = None if path is not None else Path(tempfile.mkdtemp(prefix="backcast-service-"))
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._reading: set[duckdb.DuckDBPyConnection] = set()
+        self._fold = Fold(settings or Settings(), self._closing)
+        try:
+            self._writer = duckdb.connect(":memory:" if path is None else str(path))
+            self._writer.execute(TABLES)
+            if self._spill is not None:
+                self._writer.execute(f"SET GLOBAL temp_directory = '{_quoted(self._spill)}'")
+            self._writer.execute(SETTINGS)
+        except duckdb.Error as error:
+            raise BadStore(f"the store {path} cannot be opened: {str(error).splitlines()[0]}") from None
+        self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
+        self.requests = 0
+
+    def interrupt(self) -> None:
+        """End every query that is under way, and the making of persons and groups; none begins any more."""
+        self._closing.set()
+        for cursor in tuple(self._reading):
+            with contextlib.suppress(duckdb.Error):  # it has ended by itself
+                cursor.interrupt()
+
+    def close(self) -> None:
+        """Write everything to the file and let go of it."""
+        with self._lock:
+            self._writer.close()
+        if self._spill is not None:
+            shutil.rmtree(self._spill, ignore_errors=True)
+
+    def append(self, project: int, rows: Rows) -> None:
+        """Store the rows of one request, all or none; durable in the file on return. Raises Unavailable."""
+        count = len(rows.uuid)
+        if not count:
+            return
+        with self._lock:
+            first = self._receipts + 1
+            incoming = table(
+                receipt=numbers(range(first, first + count)),
+                uuid=texts(rows.uuid),
+                event=texts(rows.event),
+                distinct_id=texts(rows.distinct_id),
+                timestamp=instants(rows.timestamp),
+                properties=encoded(rows.properties),
+                historical=numbers(rows.historical),
+            )
+            try:
+                self._writer.execute("BEGIN")
+                try:
+                    self._writer.register("incoming", incoming)
+                    self._writer.execute(_INSERT, [project, rows.created_at])
+                    self._notice(rows, first)
+                    self._writer.execute("COMMIT")
+                except duckdb.Error:
+                    self._writer.execute("ROLLBACK")
+                    raise
+                finally:
+                    self._writer.unregister("incoming")
+            except duckdb.Error as error:
+                raise Unavailable(str(error)) from None
+            self._receipts += count
+
+    def _notice(self, rows: Rows, first: int) -> None:
+        if rows.notices:
+            told = [(first + place, one.type, one.details, one.dropped) for place, one in rows.notices]
+            self._writer.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", told)
+
+    def reject(self, time: int, status: int, reason: str, payload: str) -> None:
+        """Remember a request that was turned away; `payload` must hold no key."""
+        with self._lock:
+            self._writer.execute(
+                "INSERT INTO refused VALUES (make_timestamp(?), ?, ?, ?)", [time, status, reason, payload]
+            )
+
+    def count(self) -> int:
+        """How many events are left after copies collapsed, in all projects."""
+        return self._number("SELECT count(*) FROM collapsed")
+
+    def raw_count(self) -> int:
+        """How many copies were accepted, in all projects."""
+        return self._number("SELECT count(*) FROM accepted")
+
+    def rejected_count(self) -> int:
+        """How many requests were turned away."""
+        return self._number("SELECT count(*) FROM refused")
+
+    def tally(self, expression: str) -> dict[str, int]:
+        """How many collapsed events there are for each value of an SQL expression of our own."""
+        rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
+        return {str(name): int(count) for name, count in rows}
+
+    def select(
+        self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one SELECT of our own over the views of a project, as JSON values. `people`: whether persons and
+        groups are worked out first; None: where the query may look at them. Raises BadQuery, SlowQuery, Unavailable."""
+        stopped = threading.Event()
+        try:
+            with self._cursor() as cursor:
+                if people is None:
+                    tree = cursor.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]).fetchall()[0][0]
+                    people = needs_people(json.loads(tree))
+                cursor.execute(views(project, self._group_types(cursor, project) if people else None))
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                with _timed(cursor, seconds, stopped):
+                    relation = cursor.sql(sql)
+                    kinds, found = relation.types, exact(relation).to_arrow_table()
+                columns = zip(found.columns, kinds, strict=True)
+                return list(
+                    zip(
+                        *([one for chunk in column.chunks for one in values(chunk, kind)] for column, kind in columns),
+                        strict=True,
+                    )
+                )
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow's own are OSErrors too
+            if stopped.is_set():
+                raise SlowQuery from None
+            if self._closing.is_set():
+                raise Unavailable(CLOSING) from None
+            raise BadQuery(str(error)) from None
+
+    @contextmanager
+    def snapshot(self, *, people: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that sees what was accepted until now, and with `people` the persons and groups of it.
+
+        Raises Unavailable.
+        """
+        try:
+            with self._cursor() as cursor:
+                if people:
+                    self._fold.refresh(cursor)
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                yield cursor
+        except duckdb.Error as error:
+            raise Unavailable(CLOSING if self._closing.is_set() else str(error)) from None
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection for reading, which `interrupt` ends. Raises Unavailable."""
+        cursor = self._writer.cursor()
+        self._reading.add(cursor)
+        try:
+            if self._closing.is_set():
+                raise Closing
+            yield cursor
+        except Closing:
+            raise Unavailable(CLOSING) from None
+        finally:
+            self._reading.discard(cursor)
+            cursor.close()
+
+    def _group_types(self, cursor: duckdb.DuckDBPyConnection, project: int) -> list[str]:
+        """Bring persons and groups up to what was accepted; the project's group types by index."""
+        self._fold.refresh(cursor)
+        found = cursor.execute('SELECT type FROM group_kinds WHERE project = ? ORDER BY "index"', [project]).fetchall()
+        return [name for (name,) in found]
+
+    @contextmanager
+    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection for state that others keep in tables of their own: all that is done in it, or nothing.
+
+        Raises Unavailable.
+        """
+        try:
+            with self._writer.cursor() as connection:
+                connection.begin()
+                yield connection
+                connection.commit()
+        except duckdb.Error as error:
+            raise Unavailable(str(error)) from None
+
+    def _number(self, sql: str) -> int:
+        return int(self._rows(sql)[0][0])
+
+    def _rows(self, sql: str) -> list[Any]:
+        with self.snapshot(people=False) as cursor:
+            return cursor.execute(sql).fetchall()
+
+
+@contextmanager
+def _timed(cursor: duckdb.DuckDBPyConnection, seconds: float | None, stopped: threading.Event) -> Iterator[None]:
+    """Interrupt the connection after so many seconds, and say so."""
+    if seconds is None:
+        yield
+        return
+
+    def stop() -> None:
+        stopped.set()
+        cursor.interrupt()
+
+    timer = threading.Timer(seconds, stop)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
