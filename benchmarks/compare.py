@@ -3,6 +3,7 @@
     python benchmarks/compare.py                       all inputs, one round: about eight minutes
     python benchmarks/compare.py --only csv --repeat 3
     python benchmarks/compare.py --memory              peak memory at one and at ten times the input
+    python benchmarks/compare.py --against OTHER       two versions: OTHER is the `backcast` command of another one
     python benchmarks/compare.py --json                the numbers as JSON on stdout, the table on stderr
 
 A round runs backcast's plan and apply and each peer one after the other, so that what else the machine does
@@ -61,6 +62,7 @@ class Bench:
     peer_python: str | None
     events: int
     peer_events: int
+    against: str | None = None
     besides: int = 0
     files: dict[tuple[str, int], Path] = field(default_factory=dict)
 
@@ -78,12 +80,15 @@ class Bench:
         for key in [key for key in self.files if key[0] == kind]:
             shutil.rmtree(self.files.pop(key).parent)
 
-    def plan_and_apply(self, kind: str, events: int, to: measure.Sink, *, fine: bool = False) -> dict[str, Result]:
-        """One plan and one apply, each measured as a whole command."""
-        assert self.backcast is not None
+    def plan_and_apply(
+        self, kind: str, events: int, to: measure.Sink, *, fine: bool = False, command: str | None = None
+    ) -> dict[str, Result]:
+        """One plan and one apply of our command, or of another version's, each measured as a whole command."""
+        command = command or self.backcast
+        assert command is not None
         path, plan = self.file(kind, events), self.work / "plan"
         shutil.rmtree(plan, ignore_errors=True)
-        common = [self.backcast]
+        common = [command]
         planned = measure.run(
             [*common, "plan", str(path), *MAPPINGS[kind], "-o", str(plan), "--quiet"], KEY, (to.pid,), fine=fine
         )
@@ -152,8 +157,14 @@ def rounds(bench: Bench, kind: str, repeat: int) -> list[dict[str, Result]]:
     with measure.sink() as to:
         for number in range(repeat):
             one: dict[str, Result] = {}
-            if bench.backcast:
+            if bench.backcast and not (bench.against and number % 2 == 0):
                 one |= bench.plan_and_apply(kind, bench.events, to)
+            if bench.against:
+                # Every other round begins with the other version, so that neither always has the warmer machine.
+                other = bench.plan_and_apply(kind, bench.events, to, command=bench.against)
+                if number % 2 == 0 and bench.backcast:
+                    one = bench.plan_and_apply(kind, bench.events, to)
+                one |= {f"{name} before": result for name, result in other.items()}
             if bench.peer_python:
                 one |= {name: bench.peer(name, kind, bench.peer_events, to) for name in PEERS}
             say(f"{kind} round {number + 1}: " + ", ".join(f"{n} {r['rate']:,.0f}/s" for n, r in one.items()))
@@ -172,6 +183,10 @@ def middle(made: list[dict[str, Result]]) -> dict[str, Result]:
             if other in made[0]:
                 ratios = [one[name]["rate"] / one[other]["rate"] for one in made]
                 found[name][f"to_{other}"] = statistics.median(ratios)
+        if (before := f"{name} before") in made[0]:
+            for key in ("rate", "cpu_us", "peak_mb"):
+                ratios = [one[name][key] / one[before][key] for one in made]
+                found[name][f"{key}_to_before"] = statistics.median(ratios)
     return found
 
 
@@ -190,13 +205,28 @@ def table(results: dict[str, dict[str, Result]]) -> str:
     ]
     lines = [head]
     names = {"plan": "backcast plan", "apply": "backcast apply", **PEERS}
+    names |= {f"{name} before": f"{names[name]} of --against" for name in ("plan", "apply")}
     for kind, contenders in results.items():
         for name, r in contenders.items():
             ratios = [f"{r[key]:.1f}" if key in r else "" for key in ("to_posthog", "to_pandas")]
             ratios.append(f"{r['to_apply']:.2f}" if "to_apply" in r and name == "plan" else "")
             rest = [f"{r['cpu_us']:.1f}", f"{r['peak_mb']:.0f}", f"{r['foreign']:.0%}"]
             lines.append([kind, names[name], f"{r['rate']:,.0f}", *ratios, *rest])
-    return aligned(lines)
+    return aligned(lines) + versions(results)
+
+
+def versions(results: dict[str, dict[str, Result]]) -> str:
+    """How this version stands to the one that it was measured against: above 1 is faster, dearer and larger."""
+    head = ["input", "what", "events/s", "CPU us/event", "peak MB"]
+    lines = [
+        [kind, name, *(f"{r[f'{key}_to_before']:.2f}" for key in ("rate", "cpu_us", "peak_mb"))]
+        for kind, contenders in results.items()
+        for name, r in contenders.items()
+        if "rate_to_before" in r
+    ]
+    return (
+        f"\n\nThis version divided by the other, the median of the rounds:\n{aligned([head, *lines])}" if lines else ""
+    )
 
 
 def aligned(lines: list[list[str]]) -> str:
@@ -243,6 +273,7 @@ def main() -> int:
     parser.add_argument("--memory", action="store_true", help="compare peak memory at one and ten times the input")
     parser.add_argument("--json", action="store_true", help="the numbers as JSON on stdout")
     parser.add_argument("--backcast", default=str(Path(sys.executable).with_name("backcast")), help="our command")
+    parser.add_argument("--against", help="another version's command, measured in the same rounds")
     parser.add_argument("--peer-python", help="the interpreter of the peers' environment; none: no peers")
     parser.add_argument("--folder", type=Path, help="where inputs and plans go for the time being")
     asked = parser.parse_args()
@@ -257,7 +288,7 @@ def main() -> int:
         # What is measured is what was installed: compiled, whatever this environment says, and not into the repository.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(work) / "bytecode")
-        bench = Bench(Path(work), backcast, asked.peer_python, events, asked.peer_events)
+        bench = Bench(Path(work), backcast, asked.peer_python, events, asked.peer_events, asked.against)
         if asked.memory:
             report["memory_mb"] = memory(bench, kinds)
             words = [["input", "", *next(iter(report["memory_mb"].values()))]]
