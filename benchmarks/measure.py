@@ -152,9 +152,10 @@ class Sink:
 
 
 @contextmanager
-def sink(*, open_bodies: bool = False) -> Iterator[Sink]:
-    """A running sink; it ends with the block, or with this process."""
+def sink(*, open_bodies: bool = False, keep: Path | None = None) -> Iterator[Sink]:
+    """A running sink; it ends with the block, or with this process. `keep`: where it writes the bodies it gets."""
     command = [sys.executable, str(Path(__file__).with_name("sink.py")), *(["--open"] if open_bodies else [])]
+    command += ["--keep", str(keep)] if keep is not None else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -1,6 +1,7 @@
 """A server that reads each request to its end and answers 200, and costs next to nothing.
 
 Prints its port on the first line; `GET /counts` tells what came; ends when its standard input does.
+With `--keep FOLDER` it writes each inflated body there, named by its sha256 and how many came before it.
 With `--open` it also inflates and parses every body and counts events and distinct uuids: too dear for a
 timed run, and therefore used in a pass of its own that proves the clients deliver what they say.
 """
@@ -10,10 +11,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
+import hashlib
 import json
 import os
 import sys
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 RECEIVE_BYTES = 1 << 20
 HEAD_END = b"\r\n\r\n"
@@ -24,6 +27,7 @@ class Counts:
     """What came: requests and their body bytes; events and uuids only where bodies are opened."""
 
     opens: bool = False
+    keep: Path | None = None
     requests: int = 0
     body_bytes: int = 0
     events: int = 0
@@ -31,7 +35,9 @@ class Counts:
 
     def answer(self) -> bytes:
         """The counts as JSON."""
-        return json.dumps(asdict(self) | {"uuids": len(self.uuids)}).encode()
+        return json.dumps(
+            {name: value for name, value in asdict(self).items() if name != "keep"} | {"uuids": len(self.uuids)}
+        ).encode()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -90,12 +96,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _body(self, piece: memoryview) -> None:
         self.left -= len(piece)
-        if self.counts.opens:
+        if self.counts.opens or self.counts.keep is not None:
             self.body += piece
         if not self.left:
-            if self.counts.opens:
+            if self.counts.opens or self.counts.keep is not None:
                 content = gzip.decompress(self.body) if self.packed else bytes(self.body)
                 self.body.clear()
+            if self.counts.keep is not None:
+                digest = hashlib.sha256(content).hexdigest()
+                (self.counts.keep / f"{digest}-{self.counts.requests}").write_bytes(content)
+            if self.counts.opens:
                 batch = json.loads(content)["batch"]
                 self.counts.events += len(batch)
                 self.counts.uuids.update(event["uuid"] for event in batch)
@@ -109,9 +119,9 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.write(head + body)
 
 
-async def serve(open_bodies: bool) -> None:
+async def serve(open_bodies: bool, keep: Path | None) -> None:
     """Listen on a free port of the loopback until standard input ends."""
-    loop, over, counts = asyncio.get_running_loop(), asyncio.Event(), Counts(open_bodies)
+    loop, over, counts = asyncio.get_running_loop(), asyncio.Event(), Counts(open_bodies, keep)
     server = await loop.create_server(lambda: Connection(counts), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     loop.add_reader(sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 64) else over.set())
@@ -122,4 +132,6 @@ async def serve(open_bodies: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--open", action="store_true", help="inflate and parse every body, and count its events")
-    asyncio.run(serve(parser.parse_args().open))
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write each inflated body into this folder")
+    asked = parser.parse_args()
+    asyncio.run(serve(asked.open, asked.keep))
