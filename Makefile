@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak differential sanitize lint format docs bench golden samples clean
+.PHONY: help demo test test-pythons soak differential sanitize lint format docs bench same-bytes golden samples clean
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
@@ -22,7 +22,10 @@ help:  ## list what can be asked for
 demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: the whole job, offline, no keys
 	$(VENV)/bin/backcast demo
 
-test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on each Python 3.11+ found here, the default one last and with the slow ones
+test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, with the slow ones, on the default Python
+	@$(VENV)/bin/python $(PYTEST)
+
+test-pythons: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, without the slow ones, on every other Python 3.11+ found here
 	@set -e; default=$$($(VENV)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	others=$$(.ci/pythons | awk -v default="$$default" '$$1 != default {print $$1}'); \
 	[ -z "$$others" ] || $(MAKE) -j2 $$(printf '$(VENV)-%s/.test ' $$others); \
@@ -30,8 +33,6 @@ test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on each Python 3.11+ found h
 	    echo "tests on Python $$version"; \
 	    $(VENV)-$$version/bin/python $(PYTEST) -m "not slow"; \
 	done
-	@echo "tests on the default Python"
-	@$(VENV)/bin/python $(PYTEST)
 
 soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids; up to an hour
 	@$(VENV)/bin/python -m pytest -s tests/soak/soak_crashes.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py
@@ -56,6 +57,9 @@ docs: $(VENV)/.dev  ## build the documentation into build/docs; a dead link or a
 
 bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
 	@$(VENV)/bin/python -B benchmarks/compare.py --peer-python .venv-bench/bin/python $(BENCH)
+
+same-bytes: $(VENV)/.dev  ## plan and send with another version, too, and compare; AGAINST=ITS/backcast ROWS=20000
+	@$(VENV)/bin/python -B benchmarks/same_bytes.py --against $(AGAINST) --rows $(or $(ROWS),20000)
 
 golden: $(VENV)/.dev  ## write the golden files again, to be read as a diff
 	$(VENV)/bin/python tests/golden/regenerate.py
