@@ -23,10 +23,11 @@ except ImportError:  # pragma: no cover - a platform without isa-l
 
 _GZIP_WINDOW = 31
 _LEVEL = 1
-"""ISA-L's level 1 packs ten times faster than zlib's default, for 14 % more bytes (performance 2)."""
+"""ISA-L's level 1 packs ten times faster than zlib's default, for 14 % more bytes (docs/know/performance.md#codecs)."""
 
 HARD_LIMIT = 9 * 1024 * 1024
-"""No request is larger, whatever the options: the service's edge refuses 10 MiB (service-behaviour 1.4)."""
+"""No request is larger, whatever the options: the service's edge refuses 10 MiB
+(docs/know/service.md#encodings-and-sizes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,9 @@ def pack(
 ) -> Iterator[Batch]:
     """Cut events into batches, each within `limits`; a single event larger than that goes alone.
 
-    Ranges that `ended` are left out; `doubtful` ones are made again just as they were begun (law 4), whatever the
-    limits are now. `most` is the largest request that the service was found to take, in bytes.
+    Ranges that `ended` are left out; `doubtful` ones are made again just as they were begun
+    (docs/know/promises.md#write-ahead), whatever the limits are now. `most` is the largest request that the service was
+    found to take, in bytes.
     """
     sizes = [len(event) for event in events]
     ranges = list(doubtful)

@@ -1,8 +1,9 @@
 """How far a clock stands from UTC, measured month by month from rows that also tell their true receive time.
 
 A tool that writes local clock readings as if they were UTC gives itself away: clock minus receive time is the
-zone's offset, less some seconds of latency (export-formats 2.3). The most frequent difference of a month is what
-the zone had; late mobile rows and wrong clocks are only tails. A survey shows it, a plan holds a zone against it.
+zone's offset, less some seconds of latency (docs/know/exports.md#mixpanel-time-zone). The most frequent difference of a
+month is what the zone had; late mobile rows and wrong clocks are only tails. A survey shows it, a plan holds a zone
+against it.
 """
 
 from __future__ import annotations

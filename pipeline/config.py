@@ -1,7 +1,7 @@
 """Settings from outside: keys and secrets, found in a file or the environment and never shown.
 
 A file that a flag names comes before the environment. A key never stands in argv, since every user of the machine can
-read that (law 9). What is wrong with a key is said without saying the key.
+read that (docs/know/promises.md#secrets). What is wrong with a key is said without saying the key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline.errors import UsageError
 PROJECT_KEY = "BACKCAST_PROJECT_KEY"
 PERSONAL_KEY = "BACKCAST_PERSONAL_KEY"
 LONGEST = 64
-"""Characters of a project key; capture refuses a longer one (service-behaviour 1.3)."""
+"""Characters of a project key; capture refuses a longer one (docs/know/service.md#event-fields)."""
 
 
 class Secret:
@@ -86,9 +86,9 @@ def checked_project_key(key: Secret, *, cloud: bool = False, warn: Callable[[str
 def project_key_fault(text: str, *, cloud: bool = False) -> KeyFault | None:
     """What is wrong with a capture key; None where nothing is. `cloud`: it is for one of the service's own regions.
 
-    Capture refuses most of these (service-behaviour 1.3). Quotes, and a text of any other shape, it takes for a key
-    that nobody has: the answer is 200 and the events are gone. A region's keys begin with phc_, but for those of its
-    oldest projects, which are 14 letters and digits or more. Other services may give keys of any shape.
+    Capture refuses most of these (docs/know/service.md#event-fields). Quotes, and a text of any other shape, it takes
+    for a key that nobody has: the answer is 200 and the events are gone. A region's keys begin with phc_, but for those
+    of its oldest projects, which are 14 letters and digits or more. Other services may give keys of any shape.
     """
     if not text:
         return KeyFault(

@@ -194,7 +194,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
     `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person), `merge` (the same,
     without order) or `person`: `other` is an id of the person that `distinct_id` numbers, behind the version of that
-    saying and SEPARATOR. The plan decides on links and dates them before the first event of either id (DESIGN 10).
+    saying and SEPARATOR. The plan decides on links and dates them before the first event of either id.
     """
 
     kind: str
@@ -221,7 +221,8 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a request may be (service-behaviour 1.4 says why: every known limit of the service holds)."""
+    """How large a request may be (docs/know/service.md#encodings-and-sizes says why: every known limit of the service
+    holds)."""
 
     batch_events: int = 5_000
     batch_bytes: int = 5 * 1024 * 1024

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pipeline.errors import UsageError
 
 REGIONS = {"us": "https://us.i.posthog.com", "eu": "https://eu.i.posthog.com"}
-"""Capture hosts (service-behaviour 1.1)."""
+"""Capture hosts (docs/know/service.md#routes-and-hosts)."""
 _NO_TARGET = "give us, eu or a URL such as http://127.0.0.1:8100"
 
 

@@ -26,7 +26,7 @@ DAY = 24 * HOUR
 
 MILLISECONDS_FROM = 10_000_000_000
 """Unit `auto`: a greater number is milliseconds, else seconds; the service's importer draws the line there
-(service-behaviour 2.3). In seconds it is the year 2286, in milliseconds April 1970."""
+(docs/know/service.md#own-importer-mixpanel). In seconds it is the year 2286, in milliseconds April 1970."""
 
 RECEIVED_TOLERANCE = 60 * SECOND
 """How far a sender's clock may run ahead of the receiver's when a repeated hour is told apart."""

@@ -4,7 +4,7 @@
 every event ever imported, so it needs a major version; `tests/test_uuids.py` holds its own copy.
 
 Why: the service collapses copies only by (uuid, event, distinct_id, UTC day), and a random uuid makes a
-re-run double history (service-behaviour 1.10; peers 5.5).
+re-run double history (docs/know/service.md#uuids-and-duplicates; docs/know/peers.md#same-uuid).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ ROOT = uuid.UUID("5c1c2ab2-3a0b-5d0e-9a4e-0f8f6f1d7b60")
 """The namespace of all backcast namespaces."""
 
 POSTHOG_MIXPANEL = uuid.UUID(bytes=b"posthog_mixpanel")
-"""The namespace that the service's own importer uses over Mixpanel's `$insert_id` (service-behaviour 2.3)."""
+"""The namespace that the service's own importer uses over Mixpanel's `$insert_id`
+(docs/know/service.md#own-importer-mixpanel)."""
 
 SEPARATOR = "\x1f"
 """Stands between the parts of a dedupe key: a unit separator, which no id of any tool holds."""
@@ -133,7 +134,8 @@ def session_uuid(start_ms: int, *parts: str) -> str:
     """A UUIDv7 for a session: its time is the session's start, its rest a hash of `parts`.
 
     The service leaves out of its session metrics any `$session_id` that is not a UUIDv7 whose time is at
-    or before the session's first event (export-formats 0.4). `start_ms` lies between 1970 and the year 10889.
+    or before the session's first event (docs/know/exports.md#session-ids). `start_ms` lies between 1970 and the year
+    10889.
     """
     rest = hashlib.sha256(SEPARATOR.join(parts).encode("utf-8", "surrogatepass")).digest()
     raw = bytearray(start_ms.to_bytes(6, "big") + rest[:10])

@@ -7,7 +7,8 @@ A value is what a reader found, kept exactly:
 * `int`, `float`, `bool`, `None`: Parquet scalars.
 
 Encoding a `dict[str, Value]` with `msgspec.json` writes Raw as it stands, so a value that nobody touches
-reaches the wire byte for byte: numpy-sized integers, `1.10`, `-0.0`, escapes, white space, key order (law 6).
+reaches the wire byte for byte: numpy-sized integers, `1.10`, `-0.0`, escapes, white space, key order
+(docs/know/promises.md#exactness).
 """
 
 from __future__ import annotations

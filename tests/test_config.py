@@ -79,7 +79,7 @@ def test_no_project_key_is_an_error_that_says_how_to_give_one() -> None:
 
 @pytest.mark.parametrize("text", ["phx_0123456789", "phc_" + "x" * 61, "phc_ä", "phc_a b", "phc_a\nphc_b", "phc_\0a"])
 def test_a_project_key_that_capture_would_refuse_is_refused_here_without_showing_it(text: str) -> None:
-    """Personal keys, over 64 characters, not ASCII, white space or NUL inside (service-behaviour 1.3)."""
+    """Personal keys, over 64 characters, not ASCII, white space or NUL inside (docs/know/service.md#event-fields)."""
     with pytest.raises(UsageError) as caught:
         project_key(None, {"BACKCAST_PROJECT_KEY": text})
     assert text not in str(caught.value) + caught.value.hint

@@ -1,4 +1,4 @@
-"""The laws of DESIGN 2 that a plan has to keep, over exports that hold every kind of row."""
+"""The invariants that a plan has to keep (docs/know/promises.md), over exports that hold every kind of row."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_row_ends_in_one_place_per_part(
 ) -> None:
     """Rows read = mapped + skipped + rejected, in each part and in all, with each code's count adding up."""
     files = cut(rows, places)
-    made = laid_out(tmp_path_factory.mktemp("laws"), files, collapse_identical=collapse)
+    made = laid_out(tmp_path_factory.mktemp("invariants"), files, collapse_identical=collapse)
     plan = made.plan
     assert [part.rows for part in plan.parts] == [len(file) for file in files if file]
     for part in plan.parts:
@@ -89,7 +89,7 @@ def test_every_row_with_a_time_ends_in_one_cell_of_its_day(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], collapse: bool
 ) -> None:
     """The cells of a UTC day add up to its rows, whatever became of them."""
-    made = laid_out(tmp_path_factory.mktemp("laws"), [rows], collapse_identical=collapse)
+    made = laid_out(tmp_path_factory.mktemp("invariants"), [rows], collapse_identical=collapse)
     found = Counter[str]()
     for (_, day, _), count in made.cells().items():
         assert count > 0
@@ -158,7 +158,7 @@ def test_no_order_of_rows_or_files_changes_what_is_sent(
     collapse: bool,
 ) -> None:
     """Shuffled, split, merged, compressed: the same uuids, names, ids and times, and the same merges."""
-    place = tmp_path_factory.mktemp("laws")
+    place = tmp_path_factory.mktemp("invariants")
     one = laid_out(place / "one", [rows], collapse_identical=collapse)
     shuffled = list(rows)
     Random(seed).shuffle(shuffled)
@@ -205,7 +205,7 @@ def test_an_apply_makes_exactly_the_events_that_were_planned(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
 ) -> None:
     """In number, by cell and block by block, each with a uuid that no other has."""
-    made = laid_out(tmp_path_factory.mktemp("laws"), cut(rows, places), collapse_identical=collapse)
+    made = laid_out(tmp_path_factory.mktemp("invariants"), cut(rows, places), collapse_identical=collapse)
     sent = made.sent()
     assert len(sent) == made.plan.events.phases["events"]
     assert len({event["uuid"] for event in sent}) == len(sent)
@@ -232,7 +232,7 @@ def test_every_rejected_row_is_kept_with_its_place_and_text(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
 ) -> None:
     """By its number and its byte offset the row is found again in the file."""
-    place = tmp_path_factory.mktemp("laws")
+    place = tmp_path_factory.mktemp("invariants")
     made = laid_out(place, [rows])
     content = (place / "0.jsonl").read_bytes()
     lines = content.decode().splitlines()

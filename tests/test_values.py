@@ -1,4 +1,5 @@
-"""Values are looked at without being changed; what nobody touches reaches the wire byte for byte (law 6)."""
+"""Values are looked at without being changed; what nobody touches reaches the wire byte for byte
+(docs/know/promises.md#exactness)."""
 
 from __future__ import annotations
 

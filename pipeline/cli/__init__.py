@@ -121,7 +121,7 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit with its code (DESIGN 4)."""
+    """Run a command and exit with its code."""
     code = run(arguments)
     if code == 130:
         # At once: Python would wait for requests in flight. The ledger was written ahead, so nothing is lost.

@@ -23,7 +23,7 @@ _json_field = "JSON|@FILE|-"
 
 
 def _writable(command: F) -> F:
-    """An option for each writable field (service-api 2.1), in its order."""
+    """An option for each writable field (docs/know/service.md#hog-functions), in its order."""
     made: Any = command
     for decoration in reversed(
         (

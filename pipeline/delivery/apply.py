@@ -171,8 +171,8 @@ class Apply:
     def _lines(self, phase: str) -> Iterator[_Block]:
         """The batches of a phase that is sealed line by line.
 
-        The first groups are one of each type, and the service numbers types as they come (service-behaviour 1.10): so
-        the first request of that phase goes alone, in halves one after the other where it is split.
+        The first groups are one of each type, and the service numbers types as they come (docs/know/service.md#groups):
+        so the first request of that phase goes alone, in halves one after the other where it is split.
         """
         mapper = self.recipe.compile(self.recipe.options)
         for number, events in phase_blocks(phase, self.plan, self.directory, mapper, self.recipe.options):

@@ -1,7 +1,8 @@
 """The capture endpoint over HTTP: `POST {ingest_url}/batch/`, JSON, gzip.
 
-What an answer means is decided here, in one pure function, by the table of DESIGN 7 (service-behaviour 1.5: error
-bodies are plain text; one bad event rejects its whole batch; a 200 can say that the quota dropped everything).
+What an answer means is decided here, in one pure function, by the table of docs/know/service.md#what-backcast-does
+(docs/know/service.md#answers: error bodies are plain text; one bad event rejects its whole batch; a 200 can say that
+the quota dropped everything).
 """
 
 from __future__ import annotations
@@ -217,13 +218,15 @@ def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = 
     if status == 400:
         return Receipt(Answer.POISON, status, text, taken=False)
     if status == 413:
-        # What stood before the large event may be stored already (service-behaviour 1.5); the halves have its uuids.
+        # What stood before the large event may be stored already (docs/know/service.md#answers); the halves have its
+        # uuids.
         return Receipt(Answer.TOO_LARGE, status, text)
     return Receipt(Answer.STOP, status, text or "no reason given", taken=not 400 <= status < 500)
 
 
 def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Receipt:
-    """What a 2xx means: settled only where its body says so in the plan's dialect, else in doubt (DESIGN 7)."""
+    """What a 2xx means: settled only where its body says so in the plan's dialect, else in doubt
+    (docs/know/service.md#what-backcast-does)."""
     if len(body) > MOST_ANSWER:
         return Receipt(Answer.DOUBT, status, f"an answer of more than {MOST_ANSWER:,} bytes: {text}")
     if not body.strip():
@@ -266,7 +269,8 @@ def _no_constant(text: str) -> None:
 
 
 def _names_error(name: str) -> bool:
-    """Whether a member describes an error: the service's own JSON errors have `detail` (service-behaviour 1.5)."""
+    """Whether a member describes an error: the service's own JSON errors have `detail`
+    (docs/know/service.md#answers)."""
     return name.casefold().startswith("error") or name.casefold() in ("detail", "exception")
 
 

@@ -110,7 +110,8 @@ class Counts(EventCounts):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent` (law 1).
+    """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent`
+    (docs/know/promises.md#balance).
 
     In a dry run there is what would be sent in the place of what was accepted.
 

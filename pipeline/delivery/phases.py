@@ -2,10 +2,10 @@
 
 A phase waits for those that it leans on. Events wait for merges and groups: a merge that comes after the events it
 joins leaves two people, and the first group types to arrive take the places there are; profiles wait for merges and
-events, because an event can overwrite what they say (service-behaviour 1.10). With the groups goes what is set once for
-persons before their events; it waits for the merges, which would prefer it to what an absorbed person has. None of that
-can be mended afterwards, so a phase asked for too early is refused, also when it was held on purpose: a history that
-shall go without its merges is planned without them.
+events, because an event can overwrite what they say (docs/know/service.md#persons). With the groups goes what is set
+once for persons before their events; it waits for the merges, which would prefer it to what an absorbed person has.
+None of that can be mended afterwards, so a phase asked for too early is refused, also when it was held on purpose: a
+history that shall go without its merges is planned without them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Answer(StrEnum):
-    """What a receipt asks us to do; the table of DESIGN 7.
+    """What a receipt asks us to do; the table of docs/know/service.md#what-backcast-does.
 
     `unreachable`: no connection stood (no such host, no route, refused, no TLS), so nothing left. `unsent`: the run was
     stopping, and nothing was asked.

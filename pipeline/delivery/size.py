@@ -1,8 +1,8 @@
 """How large a request the service takes, learned from its 413s and from nothing else.
 
-A 413 can mean that the request is too large or that one event in it is (service-behaviour 1.5). Only where both halves
-then settle unsplit was it the request; then later batches are cut before they are sent. The limit is in bytes before
-gzip.
+A 413 can mean that the request is too large or that one event in it is (docs/know/service.md#answers). Only where both
+halves then settle unsplit was it the request; then later batches are cut before they are sent. The limit is in bytes
+before gzip.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class Encoder:
     """Writes drafts as the service reads them, adding what every imported event carries.
 
     `$geoip_disable` unless the row says otherwise; `$ip` of the row, else the loopback address, because the service
-    would stamp the sender's on all of history (service-behaviour 1.7); the provenance that makes a bad import
-    findable later.
+    would stamp the sender's on all of history (docs/know/service.md#ids-and-text); the provenance that makes a bad
+    import findable later.
     """
 
     def __init__(self, tool: str, options: SealedOptions) -> None:

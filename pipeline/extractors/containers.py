@@ -1,7 +1,7 @@
 """Compressed streams: known by their first bytes, never by a name, and taken off without holding them whole.
 
 Names lie: Amplitude's `.json.gz` can be a zip, S3 may hand a `.gz` back already decompressed
-(export-formats 1.4, 3.1). Adding a codec is one row in `CODECS`.
+(docs/know/exports.md#containers, #amplitude). Adding a codec is one row in `CODECS`.
 """
 
 from __future__ import annotations

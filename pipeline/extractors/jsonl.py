@@ -7,14 +7,14 @@ not JSON, NaN, Infinity, a bare value    reject `bad_json`
 invalid UTF-8                            reject `bad_utf8`
 more than 64 levels of nesting           reject `too_deep`
 a lone surrogate escape, a number that   reject `bad_value`: one such value makes the service refuse
-no double holds (1E400, 400 digits)      the whole batch (performance 4, `pipeline.json_limits`)
+no double holds (1E400, 400 digits)      the whole batch (docs/know/performance.md#exact-values, `pipeline.json_limits`)
 a key written twice                      the last value wins, warning `duplicate_key`
 an integer beyond 2^53                   kept exactly, warning `unsafe_integer`
 blank line                               not a row
 =======================================  ==========================================================
 
 Warnings are of rows that are read; a rejected row has none. A duplicate key
-*inside* a value that the mapping does not open travels on untouched, as law 6 asks.
+*inside* a value that the mapping does not open travels on untouched, as docs/know/promises.md#exactness asks.
 """
 
 from __future__ import annotations

@@ -9,5 +9,6 @@
     resolve     the steps in their order
     outcome     what came of it: the table, the links, the summary for a report
 
-A merge cannot be undone, so in doubt nothing is merged (peers, lesson 11). Nothing depends on the order of rows.
+A merge cannot be undone, so in doubt nothing is merged (docs/know/peers.md#merges-and-ids). Nothing depends on the
+order of rows.
 """

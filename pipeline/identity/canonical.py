@@ -1,7 +1,7 @@
 """The id that each person keeps: all others of the person are linked straight to it, as a star.
 
-The service refuses a chain at its second link (service-behaviour 1.10), so every link goes to one id. It is, in this
-order: the one that earlier plans kept; a user's id over any other; the one that the tool's records keep and never
+The service refuses a chain at its second link (docs/know/service.md#merges), so every link goes to one id. It is, in
+this order: the one that earlier plans kept; a user's id over any other; the one that the tool's records keep and never
 absorb; one that they do not absorb; the one whose first event is the earliest; the least by its text.
 """
 

@@ -209,7 +209,8 @@ class Identities:
     # -- for people ----------------------------------------------------------------------------------
 
     def write(self, path: Path, parts: Sequence[str], named: str = "") -> int:
-        """Write the table, sorted by (anonymous_id, user_id); how many rows. DESIGN 10 names the columns.
+        """Write the table, sorted by (anonymous_id, user_id); how many rows. The columns:
+        docs/change/architecture.md#plan-directory.
 
         `parts` are the paths of the source's parts, `named` that of the operator's file. Times are empty where the
         rows of a pair have none. A pair that only an earlier plan knows is left out.

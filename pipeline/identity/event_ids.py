@@ -2,7 +2,7 @@
 
 They are known by the 64-bit hash of the distinct_id. Each process folds those of its rows (`events.gathering`); here
 what they hand over is folded once more. What is too much for memory is spread over files by the first bits of the
-hash, so memory does not grow with the people of an export (law 8).
+hash, so memory does not grow with the people of an export (docs/know/promises.md#constant-memory).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The types of groups, in an order that the plan fixes and shows.
 
 The service knows five types, numbers them in the order in which they first arrive, for good, and ignores a sixth
-without a word (service-behaviour 1.10).
+without a word (docs/know/service.md#groups).
 """
 
 from __future__ import annotations

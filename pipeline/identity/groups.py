@@ -24,9 +24,9 @@ from pipeline.validator.placeholder_ids import is_junk
 from pipeline.validator.rules import MAX_ID
 
 MAX_KEY = 400
-"""The service keeps so many characters of a type or key (service-behaviour 1.10)."""
+"""The service keeps so many characters of a type or key (docs/know/service.md#groups)."""
 EVENTS = {"contract": "$group_identify", "posthog": "$groupidentify"}
-"""By dialect: the event that makes a group (DESIGN 8)."""
+"""By dialect: the event that makes a group (docs/know/service.md#two-spellings)."""
 _encode = msgspec.json.encode
 
 

@@ -1,8 +1,8 @@
 """Ids with more events than the service takes of one id in a minute.
 
 Above about 5,000 events a minute of one distinct_id the service takes an event all the same, but leaves its person
-alone and does not keep the order (service-behaviour 1.5). A sending is so much faster than the history was that the
-whole of an id can arrive within a minute; `apply --rate` slows it down.
+alone and does not keep the order (docs/know/service.md#answers). A sending is so much faster than the history was that
+the whole of an id can arrive within a minute; `apply --rate` slows it down.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipeline.identity.aggregate import PLACE_SHIFT
 from pipeline.identity.event_ids import EventIds
 
 A_MINUTE = 5_000
-"""Events of one id a minute that are processed whole (service-behaviour 1.5: roughly so many)."""
+"""Events of one id a minute that are processed whole (docs/know/service.md#answers: roughly so many)."""
 
 
 class HotIds(NamedTuple):

@@ -1,9 +1,9 @@
 """What an export says of persons and groups over the years, folded to what holds in the end.
 
-The service keeps whatever arrives last, however old it is (service-behaviour 1.10; peers, lesson 12). So the plan
-finds the last value of each property over the whole source, and it is sent once; then neither the order of rows nor
-that of requests matters. Values are kept byte for byte. Everything said lies in the scratch database until it is
-sorted there, so memory does not grow.
+The service keeps whatever arrives last, however old it is (docs/know/service.md#persons; docs/know/peers.md#profiles).
+So the plan finds the last value of each property over the whole source, and it is sent once; then neither the order of
+rows nor that of requests matters. Values are kept byte for byte. Everything said lies in the scratch database until it
+is sorted there, so memory does not grow.
 """
 
 from __future__ import annotations

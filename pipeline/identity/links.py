@@ -2,7 +2,7 @@
 
 A merge cannot be undone, so a link is made once, with a uuid of its own made of (kind, ids). It is dated 1 ms before
 the earliest event of either id, because a merge that arrives after the events it joins leaves two people
-(service-behaviour 1.10). `pipeline.identity` decides which there are.
+(docs/know/service.md#merges). `pipeline.identity` decides which there are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SealedLink(msgspec.Struct, frozen=True):
 def encode_link(link: SealedLink, encoder: Encoder) -> bytes:
     """The event of one merge: `$identify` with `$anon_distinct_id`, or `$create_alias` with `alias`.
 
-    The surviving id is the event's distinct_id (service-behaviour 1.10).
+    The surviving id is the event's distinct_id (docs/know/service.md#merges).
     """
     name, member = ("$identify", "$anon_distinct_id") if link.kind == "identify" else ("$create_alias", "alias")
     other = msgspec.Raw(msgspec.json.encode(link.other))

@@ -1,7 +1,7 @@
 """Pairs of ids as they are met: what a row, a stated merge or the operator says of two ids.
 
 Pairs go to the scratch database as they come, a block's worth at a time, and are folded there, so memory does not
-grow with the people of an export (law 8).
+grow with the people of an export (docs/know/promises.md#constant-memory).
 """
 
 from __future__ import annotations

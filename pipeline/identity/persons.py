@@ -1,4 +1,5 @@
-"""The final profile of each person: one event that says what a whole export says of them (DESIGN 8, 10).
+"""The final profile of each person: one event that says what a whole export says of them
+(docs/know/service.md#two-spellings).
 
 A live profile is younger than any export, so by default nothing in it is overwritten: `fill-only` writes every
 property as `$set_once`. `overwrite` writes what was set as `$set`, and what was only ever set once as `$set_once`.
@@ -105,7 +106,7 @@ def initial_persons(
 
 
 def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
-    """The event that writes one profile, in the target's dialect (DESIGN 8)."""
+    """The event that writes one profile, in the target's dialect (docs/know/service.md#two-spellings)."""
     members = {"$set": person.set, "$set_once": person.set_once}
     properties = {name: value for name, value in members.items() if value != EMPTY}
     body, _ = encoder.encode(UnvalidatedEvent(EVENTS[dialect], person.distinct_id, person.time, properties))
@@ -207,7 +208,7 @@ def _after_events(
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """The same with what events promote: set before what is written here, and in the way of what is set once.
 
-    To be set once, a null is as good as nothing (service-behaviour 1.10).
+    To be set once, a null is as good as nothing (docs/know/service.md#persons).
     """
     promoted = {name: once.get(name, value) if value == _NULL else value for name, value in added.set.items()}
     taken = promoted.keys() | added.set_once.keys()

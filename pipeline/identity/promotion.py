@@ -1,8 +1,8 @@
 """Event properties that the service copies to the person by itself, on every event of a person with a profile.
 
-Each goes to the person under its own name, overwriting, and once as `$initial_…` (service-behaviour 1.10; the list is
-that of the service's source, `nodejs/src/worker/ingestion/persons/person-update.ts` with its campaign parameters).
-Backcast cannot keep it from doing so, other than by `--persons identified`, so a plan counts them. Under
+Each goes to the person under its own name, overwriting, and once as `$initial_…` (docs/know/service.md#persons; the
+list is that of the service's source, `nodejs/src/worker/ingestion/persons/person-update.ts` with its campaign
+parameters). Backcast cannot keep it from doing so, other than by `--persons identified`, so a plan counts them. Under
 `--promoted-properties final` it also finds out what they come to where events arrive in the order of time
 (`Promoting`), since the service heeds the order of arrival alone.
 """
@@ -42,7 +42,7 @@ _INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
 _NAMED = PROMOTED | frozenset(_INITIAL.values())
 _NOT_PROMOTING = frozenset(("$snapshot", "$performance_event"))
 _NOT_PERSONS = frozenset(("$exception", "$$heatmap"))
-"""Events that promote nothing, and those that never change a person (service-behaviour 1.10)."""
+"""Events that promote nothing, and those that never change a person (docs/know/service.md#persons)."""
 _FALSE, _NULL = Raw(b"false"), Raw(b"null")
 _Values = dict[str, Raw]
 

@@ -1,7 +1,8 @@
 """Which pairs may count at all, and the words for what became of each.
 
 The operator's own pairs and those that an earlier plan settled pass every rule but the service's own.
-Sources: export-formats 0.2, 1 (6), 2.5, 3.4, 4.5; service-behaviour 1.7; peers, lesson 11.
+Sources: docs/know/exports.md#identity-in-exports, #placeholder-values; docs/know/service.md#ids-and-text;
+docs/know/peers.md#merges-and-ids.
 """
 
 from __future__ import annotations

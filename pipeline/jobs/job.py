@@ -49,8 +49,9 @@ class Job:
     def as_of(self, window: Window) -> int:
         """The instant of a window's plans, in µs UTC: when it fell due.
 
-        Not the clock, so that a window planned late, or planned again, gives the same events (law 2). It never lies
-        ahead of the clock, so an event that is old enough for it is old enough when it is sent.
+        Not the clock, so that a window planned late, or planned again, gives the same events
+        (docs/know/promises.md#purity). It never lies ahead of the clock, so an event that is old enough for it is old
+        enough when it is sent.
         """
         return window.end + self.lag
 

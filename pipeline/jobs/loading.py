@@ -1,6 +1,6 @@
 """Reads a job file: strict YAML in, `Job` out, or a JobError at file:line:column.
 
-The keys are a stable contract (DESIGN 12). Every value is checked here, so that a job that starts fails for nothing
+The keys are a stable contract. Every value is checked here, so that a job that starts fails for nothing
 that its file could have told.
 """
 
@@ -53,7 +53,7 @@ NOT_PROMOTED = (
     "plan the whole export at once with --promoted-properties final, or leave what the service promotes",
 )
 LEAST_LAG = 48 * HOUR
-"""The service bills younger events as live ones (DESIGN 9, `recent_timestamp`): all of them would be rejected."""
+"""The service bills younger events as live ones (docs/know/service.md#historical-migration): all would be rejected."""
 
 
 def load_job(file: str | Path) -> Job:

@@ -1,6 +1,7 @@
 """One index of the uuids that a job's windows settled: what is in it is never sent again.
 
-A table of SQLite, so memory does not grow with it (law 8), and a window is recorded and indexed in one step.
+A table of SQLite, so memory does not grow with it (docs/know/promises.md#constant-memory), and a window is recorded and
+indexed in one step.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class Windows:
         stops = [gate.detail for gate in plan.gates if gate.level == "stop"]
         events = plan.events.phases.get("events", 0)
         if self.job.person_properties == "final" and events:
-            # The oldest word would win: fill-only is never corrected by a later window (DESIGN 12).
+            # The oldest word would win: fill-only is never corrected by a later window.
             stops.append(f"it holds {events} events, and `persons: {{properties: final}}` is for profiles alone")
         if stops:
             self.gated(attempt, plan, place, "; ".join(stops))

@@ -1,9 +1,9 @@
 """What we remember of sending: SQLite, one file in the plan directory, written ahead of every request.
 
-The protocol (law 4): `begin` is durable before a byte leaves, and comes only when a connection may send the batch;
-`settle` records its answer when it comes. At no commit are more batches begun and not settled than requests may be in
-flight (`--max-concurrency`), so that many are *in doubt* after a crash at most. They are sent again, before all others,
-with the same events and uuids.
+The protocol (docs/know/promises.md#write-ahead): `begin` is durable before a byte leaves, and comes only when a
+connection may send the batch; `settle` records its answer when it comes. At no commit are more batches begun and not
+settled than requests may be in flight (`--max-concurrency`), so that many are *in doubt* after a crash at most. They
+are sent again, before all others, with the same events and uuids.
 
 Its owner may read it, also while a run is going: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
 

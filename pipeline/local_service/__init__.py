@@ -2,7 +2,7 @@
 
 It speaks the capture endpoint and the query endpoint of the real service, on 127.0.0.1 only, with a DuckDB
 database behind them. It is the judge of the rest of this package, so it imports nothing of it: it decodes,
-validates, stores and collapses by code of its own, written from the facts (service-behaviour 1.1 to 1.10).
+validates, stores and collapses by code of its own, written from docs/know/service.md.
 
     with LocalService() as service:
         httpx.post(f"{service.url}/batch/", json={"api_key": service.capture_key, "batch": [...]})

@@ -1,6 +1,6 @@
 """The web application of the local service: routes, bodies, answers; no rule of its own.
 
-Routes (service-behaviour 1.1): the batch and event routes with and without a final slash, the readiness
+Routes (docs/know/service.md#routes-and-hosts): the batch and event routes with and without a final slash, the readiness
 texts, the management API with the query endpoint, the OpenAPI document with a page of it, and two looks at what
 landed: `/` for people and `/_stats` for programs.
 Capture requests are judged one after another, in the order their bodies end; the others run beside them.
@@ -169,7 +169,7 @@ async def _in(worker: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
 
 
 def _shared(request: Request, response: Response) -> Response:
-    """Headers for browsers: any origin, mirrored, with credentials (service-behaviour 1.1)."""
+    """Headers for browsers: any origin, mirrored, with credentials (docs/know/service.md#routes-and-hosts)."""
     origin = request.headers.get("origin")
     if origin is not None:
         response.headers["access-control-allow-origin"] = origin

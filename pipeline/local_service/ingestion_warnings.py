@@ -1,7 +1,7 @@
 """What the service does in silence: a note for each event that was dropped, shortened or obeyed only in part.
 
 The types that the real service shows as ingestion warnings have its names; the others are ours, for what it does
-without a word (service-behaviour 1.5 to 1.10).
+without a word (docs/know/service.md).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Keyring:
 
 
 def allows(scopes: frozenset[str], scope: str) -> bool:
-    """Whether scopes open one: `*` opens all, and `x:write` implies `x:read` (service-behaviour 5.1)."""
+    """Whether scopes open one: `*` opens all, and `x:write` implies `x:read` (docs/know/service.md#management-api)."""
     return "*" in scopes or scope in scopes or scope.replace(":read", ":write") in scopes
 
 

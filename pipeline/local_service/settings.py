@@ -1,6 +1,6 @@
-"""What can be set of the local service: points where the facts are unsettled, and the limits.
+"""What can be set of the local service: points on which the service's behaviour is not known, and the limits.
 
-A point the facts call open is a named setting here, never a guess (service-behaviour 7).
+A point that is not known is a named setting here, never a guess (docs/know/service.md#unknown).
 """
 
 from __future__ import annotations
@@ -30,48 +30,50 @@ class Settings:
 
     broadcast: Literal["removed", "success"] = "removed"
     """Under `observed`, the broadcast of a hog function: `removed` is 404, `success` answers as an older version did
-    (service-behaviour 5.2)."""
+    (docs/know/service.md#hog-functions)."""
 
     icons: Literal["closed", "open"] = "closed"
     """Under `observed`, whether personal keys may ask for icons: the source names no scope for them, which refuses
-    them, 403 (service-behaviour 5.1, 5.2)."""
+    them, 403 (docs/know/service.md#management-api, #hog-functions)."""
 
     management_rates: Literal["off", "on"] = "off"
-    """Whether calls of the management API are limited by the minute and the hour, with 429 (service-behaviour 5.1)."""
+    """Whether calls of the management API are limited by the minute and the hour, with 429
+    (docs/know/service.md#management-api)."""
 
     management_body_limit: int = 20 * MIB
     """The body of a request to the management API."""
 
     token_validation: Literal["off", "enforce"] = "off"
     """A well-shaped capture key that no project owns: `off` answers 200, stores nothing and counts the
-    request as rejected; `enforce` answers 401 (service-behaviour 1.5, 7.3)."""
+    request as rejected; `enforce` answers 401 (docs/know/service.md#answers, #unknown)."""
 
     oversize_event: Literal["reject", "keep_earlier"] = "reject"
     """One event too large for the queue answers 413. `reject` stores nothing of its batch; `keep_earlier`
-    stores the events that stood before it, as the real service is thought to do (service-behaviour 1.5)."""
+    stores the events that stood before it, as the real service is thought to do (docs/know/service.md#answers)."""
 
     batch_wire_limit: int = 20 * MIB
-    """The body of `/batch` as it travels (service-behaviour 1.4)."""
+    """The body of `/batch` as it travels (docs/know/service.md#encodings-and-sizes)."""
 
     event_wire_limit: int = 2 * MIB
-    """The body of the other event routes as it travels (service-behaviour 1.4)."""
+    """The body of the other event routes as it travels (docs/know/service.md#encodings-and-sizes)."""
 
     decoded_limit: int = 100 * MIB
-    """The body after decompression (service-behaviour 1.4)."""
+    """The body after decompression (docs/know/service.md#encodings-and-sizes)."""
 
     stored_event_limit: int = 1_000_000
-    """One event as it is queued: its JSON encoded once more inside JSON (service-behaviour 1.4)."""
+    """One event as it is queued: its JSON encoded once more inside JSON (docs/know/service.md#encodings-and-sizes)."""
 
     content_type: Literal["any", "json"] = "any"
     """What `POST /batch/` takes besides application/json and forms: `any` takes everything and leaves a warning,
     `json` answers 415 (the contract asks for application/json and states no answer)."""
 
     promote_properties: Literal["off", "on"] = "off"
-    """Whether browser, address and campaign properties of events are copied to the person (service-behaviour 1.10)."""
+    """Whether browser, address and campaign properties of events are copied to the person
+    (docs/know/service.md#persons)."""
 
     promoted_changes: Literal["written", "skipped"] = "written"
     """New values of such properties alone, on an event that is not about the person, which the real service may skip
-    (service-behaviour 1.10)."""
+    (docs/know/service.md#persons)."""
 
     group_events: Literal["both", "observed"] = "both"
     """`both` takes `$groupidentify` and the contract's `$group_identify`, `observed` the first alone."""
@@ -80,7 +82,8 @@ class Settings:
     """An `$anon_distinct_id` or `alias` that is no text: `any` takes it as text, `text` drops the event."""
 
     drop_events_older_than: int | None = None
-    """Seconds: the project setting that drops older events after the 200 (service-behaviour 1.6)."""
+    """Seconds: the project setting that drops older events after the 200
+    (docs/know/service.md#historical-migration)."""
 
     query_default_rows: int | None = None
     """Rows of the answer to a query, where it has more; the real service answers 100 to a query without a LIMIT."""
@@ -109,7 +112,7 @@ _OBSERVED: dict[str, Any] = {
     "query_default_rows": 100,
 }
 _APART = ("clock", "behaviour")
-_SOURCE = re.compile(r" \(service-behaviour [^)]*\)")
+_SOURCE = re.compile(r"\s\(docs/know/[^)]*\)")
 
 
 class BadSwitch(ValueError):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipeline.management.session_recordings import SessionRecordings
 
 REGIONS = {"us": "https://us.posthog.com", "eu": "https://eu.posthog.com"}
-"""Hosts of the private API (service-behaviour 1.1)."""
+"""Hosts of the private API (docs/know/service.md#routes-and-hosts)."""
 _SHOWN = 300
 _BLOTTED = 4
 """Characters of the shortest input value that is blotted out; shorter ones would blot out half of a sentence."""
@@ -131,21 +131,21 @@ class ManagementClient:
 
     @cached_property
     def hog_functions(self) -> HogFunctions:
-        """Hog functions of the project (service-api 4.1)."""
+        """Hog functions of the project (docs/know/service.md#hog-functions)."""
         from pipeline.management.hog_functions import HogFunctions
 
         return HogFunctions(self)
 
     @cached_property
     def session_recordings(self) -> SessionRecordings:
-        """Session recordings of the project (service-api 4.2)."""
+        """Session recordings of the project (docs/know/service.md#session-recordings)."""
         from pipeline.management.session_recordings import SessionRecordings
 
         return SessionRecordings(self)
 
     @cached_property
     def projects(self) -> Projects:
-        """Projects that the key reaches (service-api 4)."""
+        """Projects that the key reaches (docs/know/service.md#management-api)."""
         from pipeline.management.projects import Projects
 
         return Projects(self)

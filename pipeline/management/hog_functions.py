@@ -1,4 +1,4 @@
-"""Hog functions: one method an operation (service-api 4.1, and service-behaviour 5.2 where that shows more)."""
+"""Hog functions: one method an operation (docs/know/service.md#hog-functions)."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class HogFunctions:
     def invoke(self, id: str, body: Written | None = None) -> Any:
         """Run it once, on the event the body gives. The answer as JSON; None where it is empty. Sent once.
 
-        The body holds writable fields, or `configuration`, `globals`, `mock_async_functions`, … (service-behaviour
-        5.2); the service itself mocks calls to the outside unless told not to.
+        The body holds writable fields, or `configuration`, `globals`, `mock_async_functions`, …
+        (docs/know/service.md#hog-functions); the service itself mocks calls to the outside unless told not to.
         """
         return self._client.call(operations.INVOKE, _id(id), body={} if body is None else body).json()
 

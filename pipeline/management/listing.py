@@ -1,4 +1,4 @@
-"""Lists of the service, page by page (service-api 2.5 and 8)."""
+"""Lists of the service, page by page (docs/know/service.md#pagination)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Listing(Generic[Item]):
     def pages(self) -> Iterator[Page[Item]]:
         """Every page, following `next` until it is null. Raises UnexpectedAnswer when it leads away or in a circle.
 
-        Where the service says `has_next` instead of `next` (service-behaviour 5.3), the offset moves on.
+        Where the service says `has_next` instead of `next` (docs/know/service.md#session-recordings), the offset moves
+        on.
         """
         answer = self._client.call(self._operation, query=self._query)
         seen = {answer.url}

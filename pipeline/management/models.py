@@ -1,9 +1,9 @@
-"""The objects of the service's contract (service-api 2), with its names, nesting and nullability.
+"""The objects of the service's contract (docs/know/service.md#management-api), with its names, nesting and nullability.
 
 Every field may be absent, since the contract says of few objects which fields are required; an absent field reads as
 None and is told from null by `model_fields_set`. Null is taken only where the contract shows it, and for `masking`,
-which the service gives as null where it is not set (service-behaviour 5.2). Nothing is coerced and instants stay the
-texts they were, so `Model.read(value).plain() == value`, unknown fields included.
+which the service gives as null where it is not set (docs/know/service.md#hog-functions). Nothing is coerced and
+instants stay the texts they were, so `Model.read(value).plain() == value`, unknown fields included.
 
     HogFunction.model_validate(value)     by the contract; raises pydantic.ValidationError, which shows no value
     HogFunction.read(value)               tolerant: a value of another type is kept as it came
@@ -151,7 +151,8 @@ class InputSchemaItem(ServiceObject):
 class InputValue(ServiceObject):
     """What an input holds (2.1.3).
 
-    The contract says that `value` is a string; the service takes and gives any JSON there (service-behaviour 1.9).
+    The contract says that `value` is a string; the service takes and gives any JSON there
+    (docs/know/service.md#hog-functions).
     """
 
     value: Any = None
@@ -173,7 +174,8 @@ class Filters(ServiceObject):
 
 
 class Masking(ServiceObject):
-    """How often a hog function may fire for one hash (2.1.5). `ttl` is in seconds (service-behaviour 5.2)."""
+    """How often a hog function may fire for one hash. `ttl` is in seconds
+    (docs/know/service.md#hog-functions)."""
 
     ttl: Maybe[int] = None
     threshold: Maybe[int] = None

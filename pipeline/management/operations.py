@@ -1,8 +1,10 @@
-"""The operations of the management API: method, path and the key scope of each (service-api 4.1, 4.2 and 5).
+"""The operations of the management API: method, path and the key scope of each (docs/know/service.md#hog-functions,
+#session-recordings, #key-scopes).
 
-The contract leaves open the scopes of eight operations; theirs are those of the service's source (service-behaviour
-5.2), which names none for broadcast, icon and icons: there it is the scope of the nearest operation. PUT and the
-refreshing of a sharing configuration are the service's alone (service-behaviour 1.9).
+The contract leaves open the scopes of eight operations; theirs are those of the service's source
+(docs/know/service.md#hog-functions), which names none for broadcast, icon and icons: there it is the scope of the
+nearest operation. PUT and the refreshing of a sharing configuration are the service's alone
+(docs/know/service.md#hog-functions).
 """
 
 from __future__ import annotations

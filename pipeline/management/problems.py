@@ -94,7 +94,8 @@ class Told(NamedTuple):
 def told(body: str, blot: Callable[[str], str]) -> Told:
     """Read an error body: the envelope, bare field errors as some operations give them, `{"error": …}`, or plain text.
 
-    `blot` takes secrets out of a text. (service-behaviour 5.1 and 5.2; the contract shows no shape.)
+    `blot` takes secrets out of a text. (docs/know/service.md#management-api, #hog-functions; the contract shows no
+    shape.)
     """
 
     def text(value: object) -> str:

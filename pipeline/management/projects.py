@@ -1,4 +1,4 @@
-"""Projects that a key reaches: where project ids come from (service-api 4)."""
+"""Projects that a key reaches: where project ids come from (docs/know/service.md#projects)."""
 
 from __future__ import annotations
 

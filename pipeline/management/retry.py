@@ -1,7 +1,7 @@
 """Ask again, where asking again is safe: a few tries, back-off with jitter, Retry-After as a floor.
 
 Shorter than the patience of delivery: a person waits for the answer, and the service counts calls by the minute
-(service-behaviour 5.1), so a wait longer than one minute is told instead of waited for.
+(docs/know/service.md#management-api), so a wait longer than one minute is told instead of waited for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Session recordings: one method an operation (service-api 4.2)."""
+"""Session recordings: one method an operation (docs/know/service.md#session-recordings)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class SessionRecordings:
     def update(
         self, id: str, body: SessionRecordingWrite | Mapping[str, object] | bytes, *, put: bool = False
     ) -> SessionRecording:
-        """Set `person`; the service itself takes `viewed` and `analyzed` too, by PUT as well (service-behaviour 5.3).
+        """Set `person`; the service itself takes `viewed` and `analyzed` too, by PUT as well
+        (docs/know/service.md#session-recordings).
 
         What it answers: the recording, or `{"success": true}` as an object without any known field.
         """

@@ -1,4 +1,5 @@
-"""The decoder for warehouse tables of the Segment model, which RudderStack keeps too (export-formats 4.3, 5).
+"""The decoder for warehouse tables of the Segment model, which RudderStack keeps too
+(docs/know/exports.md#segment-tables, #rudderstack).
 
 A row of such a table does not say which table it is of, and its custom columns stand among the model's own. The
 decoder gives, of one row, one row with

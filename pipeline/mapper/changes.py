@@ -45,8 +45,9 @@ RESERVED = (
     "analytics_source",
     "import_name",
 )
-"""Property names that the service, or an import's provenance, gives a meaning of its own (export-formats 2.6,
-service-behaviour 1.3, 1.7, 1.10): a source's own become TOOL_name, so a row cannot do by accident what they do."""
+"""Property names that the service, or an import's provenance, gives a meaning of its own
+(docs/know/exports.md#mixpanel-traps, docs/know/service.md#event-fields, #ids-and-text, #persons): a source's own become
+TOOL_name, so a row cannot do by accident what they do."""
 
 STRAIGHT = 12
 """Up to this many properties are asked for by name; more go through the one test."""

@@ -21,8 +21,8 @@ END_OF_TIME = 253_402_300_800 * SECOND
 def write_clocks(code: Code, mapping: Mapping) -> None:
     """Write `received`, `time` and `wall`.
 
-    `time` may be a RejectReason, as it is outside the years 1 to 9999; `received` that cannot be read, or lies outside the
-    years 1970 to 9999, is absent: it proves nothing, and no event is lost for it.
+    `time` may be a RejectReason, as it is outside the years 1 to 9999; `received` that cannot be read, or lies outside
+    the years 1970 to 9999, is absent: it proves nothing, and no event is lost for it.
     """
     _write(code, "received", mapping.received)
     if mapping.received:

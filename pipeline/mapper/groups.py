@@ -1,7 +1,7 @@
 """What a row says of groups: those of its event, and the state of one.
 
 The service takes one key of each type, numbers types as they arrive, for good, and has five of them
-(service-behaviour 1.10).
+(docs/know/service.md#groups).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline.values import Value
 def own_groups(properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
     """`add_groups` of what the row itself has as `$groups`, which stays as it stands where nothing in it changes.
 
-    What is no object is left alone, as the service does with it (service-behaviour 1.10).
+    What is no object is left alone, as the service does with it (docs/know/service.md#groups).
     """
     found = members_of(properties.get("$groups"))
     if all(_is_key(value) and (not chosen or kind in chosen) for kind, value in found.items()):

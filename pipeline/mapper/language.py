@@ -89,7 +89,8 @@ class Ids:
 class Key:
     """What makes a row one event of the tool; without one of `needs` the row has no source key.
 
-    `posthog` is what the service's own importer hashes, for `--set uuid=posthog` (service-behaviour 2.3).
+    `posthog` is what the service's own importer hashes, for `--set uuid=posthog`
+    (docs/know/service.md#own-importer-mixpanel).
     """
 
     of: tuple[Call, ...]
@@ -188,7 +189,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Persons:
-    """What becomes of all that is said of persons, unless the command line says otherwise (DESIGN 10)."""
+    """What becomes of all that is said of persons, unless the command line says otherwise."""
 
     properties: str = ""
     policy: str = ""

@@ -29,7 +29,8 @@ TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were left 
 LONGEST_VERSION = 18
 """Digits of the version of a row about a person: it is counted in 64 bits."""
 LONGEST_ID = 200
-"""Characters of a distinct_id: the service cuts a longer one (service-behaviour 1.7), so it is never sent."""
+"""Characters of a distinct_id: the service cuts a longer one (docs/know/service.md#ids-and-text), so it is never
+sent."""
 
 encode = msgspec.json.Encoder().encode
 

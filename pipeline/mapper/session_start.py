@@ -1,8 +1,8 @@
 """The verb that finds a session's start in an id that is one: seconds or milliseconds since 1970.
 
 The service leaves a `$session_id` out of its metrics whose time is after the session's first event or more than a
-day before its last (export-formats 0.4). So a start is one only for rows of the day after it; an id that someone
-made up is none.
+day before its last (docs/know/exports.md#session-ids). So a start is one only for rows of the day after it; an id that
+someone made up is none.
 """
 
 from __future__ import annotations

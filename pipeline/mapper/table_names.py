@@ -2,8 +2,9 @@
 
 Warehouses write a table into a folder, or a file, of its name: `prod/identifies/000.parquet`, `identifies.csv.gz`,
 `segment.identifies_2024-01.csv`, `rudder-datalake/main/identifies/2023/04/20/21/part-0.parquet`. A part of a path names
-a table where all of it but these says so: a schema before it (`segment.`, `table=`), `_view` (export-formats 4.3),
-a number or a date after it, and the endings of files. So `pages_viewed.csv` is no table of pages.
+a table where all of it but these says so: a schema before it (`segment.`, `table=`), `_view`
+(docs/know/exports.md#segment-tables), a number or a date after it, and the endings of files. So `pages_viewed.csv` is
+no table of pages.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ BROWSERS = {
     "Mobile Safari UI/WKWebView": "Mobile Safari",
     "Opera Mobile": "Opera",
 }
-"""ua-parser's names to the service's (export-formats 0.4); any other stays."""
+"""ua-parser's names to the service's (docs/know/exports.md#session-ids); any other stays."""
 
 DESKTOPS = frozenset(("Windows", "Mac OS X", "Linux", "Chrome OS"))
 _LINUXES = frozenset(

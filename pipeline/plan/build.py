@@ -1,7 +1,7 @@
 """Make a plan: walk everything once, send nothing, seal what was found.
 
 The only effects are the files of the plan directory. Memory does not grow with the input: key records, cells and
-rejects go to disk as they come (law 8).
+rejects go to disk as they come (docs/know/promises.md#constant-memory).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-bui
 
 
 SAME_FILE = "same_file"
-"""The one notice of the reader's that is a warning: somebody gave the same bytes twice (DESIGN 4)."""
+"""The one notice of the reader's that is a warning: somebody gave the same bytes twice."""
 
 
 Progress = Callable[[int, int], None]

@@ -3,7 +3,7 @@
 Each event of the source leaves one key record (`pipeline.transform.block.KEY`), which `plan.key_records` gives back
 sorted by uuid. Nothing is hashed down: two records are copies only if all 128 bits agree.
 
-What becomes of copies (DESIGN 6):
+What becomes of copies (docs/change/architecture.md#uuids):
 
 * rows with one source key are one event: the latest receive time wins, then the latest time, then the greatest
   content digest. The others are skips: `duplicate_event` when their content is the winner's, else `superseded`.

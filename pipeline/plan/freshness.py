@@ -117,7 +117,8 @@ def check_fresh(plan: Plan, recipe: Recipe) -> list[str]:
 
 
 def dialect_of(target: str) -> str:
-    """`posthog` for the service's own regions, by name or URL, else `contract` (DESIGN 8). Raises UsageError."""
+    """`posthog` for the service's own regions, by name or URL, else `contract` (docs/know/service.md#two-spellings).
+    Raises UsageError."""
     if not target:
         return "contract"
     from pipeline.targets import region_of

@@ -60,7 +60,7 @@ class PartSeal(msgspec.Struct, frozen=True):
 
 
 class RowCounts(msgspec.Struct, frozen=True):
-    """Law 1: `read` is the sum of the others."""
+    """`read` is the sum of the others (docs/know/promises.md#balance)."""
 
     read: int
     mapped: int

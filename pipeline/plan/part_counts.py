@@ -1,4 +1,4 @@
-"""What became of the rows of one part: each is counted once, or nothing is sealed (law 1)."""
+"""What became of the rows of one part: each is counted once, or nothing is sealed (docs/know/promises.md#balance)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Ids, groups and persons of a plan being made: what blocks say of them, decided and sealed once everything is read.
 
-What grows with the people of an export lies in a scratch database (law 8). Nothing depends on the order of rows.
+What grows with the people of an export lies in a scratch database (docs/know/promises.md#constant-memory). Nothing
+depends on the order of rows.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Merges come first, because one that arrives after the events it joins leaves two people; groups next, because the
 first five types take the places there are, and with them what `--promoted-properties final` sets once for persons
-before their events can; profiles last, because an event can overwrite what they say (service-behaviour 1.10). The lines
-of a sealed file are cut into blocks by one rule, so a place in the ledger always names the same events.
+before their events can; profiles last, because an event can overwrite what they say (docs/know/service.md#persons). The
+lines of a sealed file are cut into blocks by one rule, so a place in the ledger always names the same events.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Is the declared zone the one the data were written in? Held against what the rows show, month by month.
 
 A tool that exports local clock readings as if they were UTC shifts years of history by hours when believed
-(export-formats 2.3; peers 5.10). `pipeline.clock_offsets` measures how far the clock of the rows stands from UTC; the
-most frequent offset of a month must be one that the declared zone had in that month.
+(docs/know/exports.md#mixpanel-time-zone; docs/know/peers.md#time-zones). `pipeline.clock_offsets` measures how far the
+clock of the rows stands from UTC; the most frequent offset of a month must be one that the declared zone had in that
+month.
 """
 
 from __future__ import annotations

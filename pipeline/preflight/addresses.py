@@ -1,7 +1,7 @@
 """Whether capture and management are addressed rightly, and whether capture answers.
 
 The capture host is asked with a batch that holds no event and no key. Such a batch is refused before its key is
-looked at (service-behaviour 1.5), and whoever takes it has taken nothing.
+looked at (docs/know/service.md#answers), and whoever takes it has taken nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline.targets import address_of, region_of
 NAME = "address"
 REACH = "capture_host"
 _APPLICATION = {"app.posthog.com": "us", "us.posthog.com": "us", "eu.posthog.com": "eu"}
-"""Hosts of the application, which take no events, and their regions (service-behaviour 1.1)."""
+"""Hosts of the application, which take no events, and their regions (docs/know/service.md#routes-and-hosts)."""
 _NO_EVENT = gzip.compress(b'{"api_key":"","historical_migration":true,"batch":[]}', mtime=0)
 
 

@@ -1,7 +1,7 @@
 """The capture key: its shape, and whose it is.
 
-An unknown capture key of a good shape is answered 200, and its events are gone (service-behaviour 1.5). So a shape
-proves nothing; the project's own `api_token`, or reading back what was sent, does.
+An unknown capture key of a good shape is answered 200, and its events are gone (docs/know/service.md#answers). So a
+shape proves nothing; the project's own `api_token`, or reading back what was sent, does.
 """
 
 from __future__ import annotations

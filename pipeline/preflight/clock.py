@@ -1,7 +1,7 @@
 """This machine's clock against the service's.
 
-Age decides whether an event is historical: under 48 hours it may be billed (service-behaviour 1.6), and a plan reads
-the age off this machine's clock.
+Age decides whether an event is historical: under 48 hours it may be billed (docs/know/service.md#historical-migration),
+and a plan reads the age off this machine's clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ NAME = "clock"
 CLOSE = 60
 """Seconds that do not matter: a `Date` is written in whole seconds and an answer takes a while."""
 MOST = 24 * 3600
-"""Seconds beyond which no age holds: capture's own window for history is 24 hours (service-behaviour 1.6)."""
+"""Seconds beyond which no age holds: capture's own window for history is 24 hours
+(docs/know/service.md#historical-migration)."""
 
 
 def moment_of(date: str) -> datetime | None:

@@ -1,7 +1,8 @@
 """Whether a hog function would fire on events of these names, judged by its filters alone.
 
-Imported events are matched, run and metered like live ones: nothing looks at `historical_migration` (service-behaviour
-1.6). Names are matched; what actions, property filters and test accounts come to is not known here, and may fire.
+Imported events are matched, run and metered like live ones: nothing looks at `historical_migration`
+(docs/know/service.md#historical-migration). Names are matched; what actions, property filters and test accounts come to
+is not known here, and may fire.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from typing import Any, Literal
 
 Verdict = Literal["would", "may", "no"]
 _HANDED = frozenset(("destination", "transformation", ""))
-"""Types that are handed events of the project; the contract shows the first alone (service-api 2.1)."""
+"""Types that are handed events of the project; the contract shows the first alone
+(docs/know/service.md#hog-functions)."""
 _ELSEWHERE = frozenset(
     ("site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook")
 )
-"""Types that live in a browser, on a webhook or on events of the service itself (service-behaviour 5.2)."""
+"""Types that live in a browser, on a webhook or on events of the service itself
+(docs/know/service.md#hog-functions)."""
 _PERSONS = "person-updates"
 _DISABLED_BY_SERVICE = 3
-"""`status.state` of a function that the service itself has stopped (service-behaviour 5.2)."""
+"""`status.state` of a function that the service itself has stopped (docs/know/service.md#hog-functions)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Enabled hog functions that an import would set off: destinations, which tell others, and transformations, which
 change or drop what is being imported.
 
-The list leaves out the mappings of a function (service-api 2.1), so each one that its list item does not rule out is
-retrieved. One that somebody changed in between is judged as it is now, and named.
+The list leaves out the mappings of a function (docs/know/service.md#hog-functions), so each one that its list item does
+not rule out is retrieved. One that somebody changed in between is judged as it is now, and named.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _WIDE = 60
 
 
 def check_workflows() -> Check:
-    """Workflows match imported events, too (service-behaviour 1.6), and no operation of the contract lists them."""
+    """Workflows match imported events, too (docs/know/service.md#historical-migration), and no operation of the
+    contract lists them."""
     detail = "workflows fire on imported events as functions do, and the management API does not show them"
     return Check("workflows", "unknown", detail, "look at the project's workflows, and turn off those that would fire")
 

@@ -1,7 +1,7 @@
 """Rules of age and size: what is dropped after the 200, and what may cost money.
 
 A project's `drop_events_older_than_seconds` drops older events without a word to the sender, historical ones too; an
-event younger than 48 hours may be billed whatever its flag (service-behaviour 1.6).
+event younger than 48 hours may be billed whatever its flag (docs/know/service.md#historical-migration).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SETTING = "drop_events_older_than_seconds"
 HISTORICAL = timedelta(hours=48)
 MOST_EVENTS = 200_000_000
 MOST_BYTES = 100_000_000_000
-"""Above these the service asks to be told first (service-behaviour 3.1)."""
+"""Above these the service asks to be told first (docs/know/service.md#before-an-import)."""
 
 
 def check_dropped(project: Mapping[str, Any], planned: Planned | None, now: datetime) -> Check:

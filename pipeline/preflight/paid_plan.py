@@ -1,6 +1,6 @@
-"""A paid plan for product analytics, which an import needs (service-api 4.3, rule 1).
+"""A paid plan for product analytics, which an import needs (docs/know/service.md#before-an-import, rule 1).
 
-The contract and the facts show no way to ask. The service's source has one, `GET /api/billing/` with the scope
+The contract shows no way to ask. The service's source has one, `GET /api/billing/` with the scope
 billing:read (PostHog/posthog, ee/api/billing.py), which speaks of the organization that the key's user looked at last:
 its answer counts only where that is the project's own. Whatever it does not say is unknown.
 """

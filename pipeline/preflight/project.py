@@ -1,6 +1,7 @@
 """Which project it is, and what it shows of itself.
 
-The contract shows only that `/api/projects/` gives the ids (service-api 4); one project is asked for below it.
+The contract shows only that `/api/projects/` gives the ids (docs/know/service.md#projects); one project is asked for
+below it.
 """
 
 from __future__ import annotations

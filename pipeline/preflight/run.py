@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PLAN = "plan"
 DIALECT = "dialect"
 _MERGES = {"identify": "$identify", "alias": "$create_alias"}
-"""By the kind of a link: the event that it is sent as (DESIGN 10)."""
+"""By the kind of a link: the event that it is sent as (docs/know/service.md#merges)."""
 
 
 @dataclass(frozen=True, slots=True)

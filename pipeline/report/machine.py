@@ -1,4 +1,4 @@
-"""What programs read: the documented, versioned objects of DESIGN 9, and the files report.json and report.html."""
+"""What programs read: the documented, versioned objects of `--json`, and the files report.json and report.html."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def preflight_line(check: Check) -> str:
 def key_line(found: Preflight) -> str:
     """Whose the capture key is, or that it could not be proved; an unknown one is answered 200.
 
-    (service-behaviour 1.5)
+    (docs/know/service.md#answers)
     """
     check = next(one for one in found.checks if one.name == "capture_key_project")
     if check.level == "ok":

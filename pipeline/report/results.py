@@ -1,4 +1,4 @@
-"""What happened after the plan, in the shapes of the machine contract (DESIGN 9): apply, status, verify.
+"""What happened after the plan, in the shapes of the machine contract: apply, status, verify.
 
 Delivery and verification fill these; the terminal, report.json and report.html all show them.
 """
@@ -31,7 +31,8 @@ class BatchCounts(msgspec.Struct, frozen=True):
 
 
 class SentCounts(msgspec.Struct, frozen=True):
-    """Events of a run. `made` is the sum of the next four; with `unsent` it is what was planned (law 1).
+    """Events of a run. `made` is the sum of the next four; with `unsent` it is what was planned
+    (docs/know/promises.md#balance).
 
     In a dry run, `would_send` is what was packed and is left to send; there it is part of `made`.
     """

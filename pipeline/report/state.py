@@ -1,4 +1,5 @@
-"""The one state of a plan (DESIGN 3 and 9), derived here alone, from the plan, its ledger and what was read back."""
+"""The one state of a plan (docs/change/architecture.md#states), derived here alone, from the plan, its ledger and what
+was read back."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def decided_because(reason: str, plan: Plan) -> str:
 
 
 def policy_meaning(policy: str) -> str:
-    """How final properties meet those of a live profile (DESIGN 10), in words."""
+    """How final properties meet those of a live profile, in words."""
     name, _, prefix = policy.partition("=")
     return POLICIES.get(name, name).format(prefix=printable(prefix))
 

@@ -1,8 +1,8 @@
 """Guess, from the first rows of a part, which field is the event's name, its time, its person and its uuid.
 
-Names come first, in the order in which the tools' own fields are trusted (export-formats 2.2, 3.2, 4.2, 8.2, 15);
-a name counts only where its values fit. Where no name is known, the values decide. A guess is shown to a person
-and starts a mapping; nothing is ever sent by it.
+Names come first, in the order in which the tools' own fields are trusted (docs/know/exports.md#mixpanel-rows,
+#amplitude-rows, #segment-messages, #ga4-rows, #posthog-export); a name counts only where its values fit. Where no name
+is known, the values decide. A guess is shown to a person and starts a mapping; nothing is ever sent by it.
 """
 
 from __future__ import annotations

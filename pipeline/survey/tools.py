@@ -25,7 +25,7 @@ def _has(*names: str) -> Callable[[Record], bool]:
 
 
 def _is_mixpanel(record: Record) -> bool:
-    """export-formats 2.2."""
+    """See docs/know/exports.md#mixpanel-rows."""
     if "event" not in record or "properties" not in record or "uuid" in record:
         return False
     inside = _inside(record, "properties")
@@ -39,7 +39,8 @@ _SIGNS: dict[str, Callable[[Record], bool]] = {
     "ga4": _has("event_name", "event_timestamp", "event_params"),
     "posthog": _has("uuid", "event", "distinct_id", "timestamp", "properties"),
 }
-"""What tells a tool where no shipped mapping does (export-formats 2.2, 3.2, 4.2, 8.2, 15)."""
+"""What tells a tool where no shipped mapping does (docs/know/exports.md#mixpanel-rows, #amplitude-rows,
+#segment-messages, #ga4-rows, #posthog-export)."""
 
 
 def tools_of(records: Sequence[Record], known: Callable[[Record], list[str]] = recognise) -> list[str]:

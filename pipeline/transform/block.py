@@ -1,7 +1,8 @@
 """What a worker does with one block: `observe_block` for a plan, `make_batches` for an apply.
 
-Both call `make_events` once on the same rows, so plan and apply cannot drift apart (law 5). Everything here is
-pure: it depends on the block and on the `Recipe`, which is sealed in the plan.
+Both call `make_events` once on the same rows, so plan and apply cannot drift apart
+(docs/know/promises.md#plan-equals-apply). Everything here is pure: it depends on the block and on the `Recipe`, which
+is sealed in the plan.
 """
 
 from __future__ import annotations

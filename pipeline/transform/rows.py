@@ -393,6 +393,6 @@ def make_events(
     `first_row` is the number of the block's first row in its part, from 1. `limit` reads only so many rows.
     `observe` also takes the notes that a plan needs and a sender does not; the events are the same. `gathering` then
     hears what the rows say beside their events, and `looking` looks at the names that they have.
-    Every row ends in exactly one of mapped, skipped and rejected (law 1).
+    Every row ends in exactly one of mapped, skipped and rejected (docs/know/promises.md#balance).
     """
     return RowTransformer(rows, part, first_row, mapper, encoder, rules, observe, gathering, looking).run(limit)

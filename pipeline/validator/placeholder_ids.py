@@ -1,7 +1,8 @@
 """Ids that name nobody: words that trackers write where an id is missing.
 
 The service accepts an event with such an id and refuses every merge of it, and one person would collect
-thousands of strangers (service-behaviour 1.7). So such an id is passed over for the next one a mapping names.
+thousands of strangers (docs/know/service.md#ids-and-text). So such an id is passed over for the next one a mapping
+names.
 """
 
 from __future__ import annotations

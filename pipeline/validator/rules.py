@@ -7,7 +7,7 @@ Nearly every row keeps every rule, and to ask them one by one costs more than al
 may declare what is true only of rows that it lets pass (`usual`), and `usual_test` makes one quick test of all these.
 A rule that declares nothing is asked of every row: it is enough to add it to RULES.
 
-Sources: service-behaviour 1.3-1.8 (limits, ids, times), 6 (events under 48 hours are billed).
+Sources: docs/know/service.md#event-fields, #ids-and-text, #timestamps, #historical-migration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The mark by which a project's own events are told from those of an import (DESIGN 7)."""
+"""The mark by which a project's own events are told from those of an import
+(docs/know/service.md#what-backcast-does)."""
 
 from __future__ import annotations
 

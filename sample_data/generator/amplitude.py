@@ -1,7 +1,8 @@
 """Amplitude's Export API: a zip of hours, each a gzip of JSON lines, named by the hour of *upload* in UTC.
 
 A row of the web, of iOS and of Android means different things by `os_name` and `device_type`; `EMPTY` stands
-for nothing; session −1 is no session; an event may stand in a far later hour than its own (export-formats 3).
+for nothing; session −1 is no session; an event may stand in a far later hour than its own
+(docs/know/exports.md#amplitude).
 """
 
 from __future__ import annotations

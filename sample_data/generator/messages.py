@@ -1,7 +1,8 @@
 """Calls of the Segment model: what three browsers, an app and a server sent, and the same as rows of a warehouse.
 
 Two users sign in on one browser without a reset between; the server makes up an anonymousId for each request; one
-call was sent twice; a junk user id, a bot and a group call without a group are among them (export-formats 4.5).
+call was sent twice; a junk user id, a bot and a group call without a group are among them
+(docs/know/exports.md#segment-traps).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A Mixpanel raw export of an old project: `time` is New York's wall clock written as if it were UTC.
 
 Two responses of the export API, the second over the night of 7 November 2021, when the clock read 01:00 to
-02:00 twice; a few rows of 14 March 2021, when it never read 02:00 to 03:00 (export-formats 2.3). The receive
-times (`$mp_api_timestamp_ms`, `mp_processing_time_ms`) are true UTC. The project uses original ID merge, so
-`distinct_id` is a cluster's label and `$user_id` the person (export-formats 2.5).
+02:00 twice; a few rows of 14 March 2021, when it never read 02:00 to 03:00 (docs/know/exports.md#mixpanel-time-zone).
+The receive times (`$mp_api_timestamp_ms`, `mp_processing_time_ms`) are true UTC. The project uses original ID merge, so
+`distinct_id` is a cluster's label and `$user_id` the person (docs/know/exports.md#mixpanel-identity).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The people of the same Mixpanel project as the Engage API gives them: pages of profiles, without a time of their own.
 
 A profile stands under the label of its cluster, which is not always the id that the person's events are sent under; a
-placeholder has one too, since anything that was ever sent as an id has (export-formats 2.1, 2.5, 2.6).
+placeholder has one too, since anything that was ever sent as an id has (docs/know/exports.md#mixpanel,
+#mixpanel-identity, #mixpanel-traps).
 """
 
 from __future__ import annotations

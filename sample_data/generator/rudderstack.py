@@ -1,7 +1,7 @@
 """RudderStack: raw calls from object storage, a warehouse's staging lines, and Parquet tables of the data lake.
 
 Times carry the gateway's +05:30; the data lake counts microseconds and calls one column `_timestamp`; a staging line
-names its table, and a value that did not fit its column stands in `rudder_discards` (export-formats 5).
+names its table, and a value that did not fit its column stands in `rudder_discards` (docs/know/exports.md#rudderstack).
 """
 
 from __future__ import annotations

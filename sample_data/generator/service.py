@@ -1,7 +1,7 @@
 """The service's own batch export: one file of JSON lines (objects) and one Parquet file (JSON text).
 
 Batches are delivered at least once, so both files hold some of the same rows; properties of old rows can be
-an empty text; a `$session_id` can be something else than a UUIDv7 (export-formats 15).
+an empty text; a `$session_id` can be something else than a UUIDv7 (docs/know/exports.md#posthog-export).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def persons(seed: int = 15) -> list[dict[str, Any]]:
     """The persons of the same project: a row for each id of each, and one more for each later version.
 
     Ada's person took in an id through the API alone; the second one was renamed; an id went from the third person to
-    the fourth; one person was deleted; one never did anything (export-formats 15).
+    the fourth; one person was deleted; one never did anything (docs/know/exports.md#posthog-export).
     """
     anonymous, uuids = _who(Random(seed))
     made = [

@@ -219,7 +219,7 @@ def test_json_says_numbers_and_texts_as_the_service_did(call: Any) -> None:
     ],
 )
 def test_answers_that_the_contract_leaves_open_are_shown(call: Any, command: str, answer: Any, shown: str) -> None:
-    """As the service gives them (service-behaviour 5.2), or that there is none."""
+    """As the service gives them (docs/know/service.md#hog-functions), or that there is none."""
     said = Said(200) if answer is None else Said(200, answer)
     with answering(always(said)) as service:
         words = ["hog-functions", command, ID, "--to", service.url, "--project", "7"]

@@ -56,7 +56,7 @@ def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path
 def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None:
     """The service keeps the beginning of a request that it then finds too large; verify knows that it may.
 
-    (service-behaviour 1.5)
+    (docs/know/service.md#answers)
     """
     directory = planned(tmp_path, 20, files=1, batch=20)
     with LocalService() as service:

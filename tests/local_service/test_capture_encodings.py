@@ -1,4 +1,4 @@
-"""The local service reads a body packed in every way that the real one reads (service-behaviour 1.3)."""
+"""The local service reads a body packed in every way that the real one reads (docs/know/service.md#event-fields)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ def service() -> Iterator[LocalService]:
 
 
 def test_default_limits_are_the_services() -> None:
-    """The limits are those of the facts: 20 MiB and 2 MiB as sent, 100 MiB decoded, 1,000,000 bytes queued."""
+    """The limits are those of docs/know/service.md#encodings-and-sizes: 20 MiB and 2 MiB as sent, 100 MiB decoded,
+    1,000,000 bytes queued."""
     limits = Settings()
     assert limits.batch_wire_limit == 20 * 1024 * 1024
     assert limits.event_wire_limit == 2 * 1024 * 1024

@@ -1,4 +1,5 @@
-"""The local service takes every shape of body that the real one takes, and refuses others (service-behaviour 1.2)."""
+"""The local service takes every shape of body that the real one takes, and refuses others
+(docs/know/service.md#body-shapes)."""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ def test_an_operation_answers_as_its_row_says(asked: Asking, name: str, spelling
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_takes_a_key_with_its_scope_alone(asked: Asking, name: str) -> None:
-    """The scope of section 5 opens it, every other, and all others together, are 403 with its name in the detail."""
+    """The scope of docs/know/service.md#key-scopes opens it, every other, and all others together, are 403 with its
+    name in the detail."""
     row, id = OPERATIONS[name], asked.made(name="one")["id"]
     wrong = [key_with(scope) for scope in SCOPES if scope not in opening(row.scope)]
     for key in (key_without(row.scope), "phx_test_none", *wrong):

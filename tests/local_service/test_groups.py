@@ -1,4 +1,4 @@
-"""The local service keeps group types and groups as the real one does (service-behaviour 1.10)."""
+"""The local service keeps group types and groups as the real one does (docs/know/service.md#groups)."""
 
 from __future__ import annotations
 

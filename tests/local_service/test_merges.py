@@ -1,4 +1,5 @@
-"""The local service merges persons, and refuses to, as the real one does (service-behaviour 1.7, 1.10)."""
+"""The local service merges persons, and refuses to, as the real one does (docs/know/service.md#ids-and-text,
+#merges)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The local service makes persons of accepted events, with the properties of the real one (service-behaviour 1.10)."""
+"""The local service makes persons of accepted events, with the properties of the real one
+(docs/know/service.md#persons)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def test_a_project_that_would_lead_elsewhere_is_refused(project: str) -> None:
     ],
 )
 def test_the_management_api_has_hosts_of_its_own(target: str, api: str | None, address: str) -> None:
-    """A capture host stands for its region; `api` names what a target does not tell (service-behaviour 1.1)."""
+    """A capture host stands for its region; `api` names what a target does not tell
+    (docs/know/service.md#routes-and-hosts)."""
     assert management_address(target, api) == address
 
 

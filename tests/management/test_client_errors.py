@@ -70,7 +70,7 @@ def test_each_status_is_an_error_of_its_own_with_the_words_of_the_service(
     ],
 )  # fmt: skip
 def test_error_bodies_of_every_shape_are_read(body: Any, detail: str, attr: str) -> None:
-    """The envelope, bare fields, `error`, text, nothing (service-behaviour 5)."""
+    """The envelope, bare fields, `error`, text, nothing (docs/know/service.md#management-api)."""
     with (
         answering(lambda call: Said(400, body)) as service,
         service.client() as client,

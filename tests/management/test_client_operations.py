@@ -87,7 +87,7 @@ def test_a_rearrangement_gives_the_functions_that_are_shown() -> None:
 
 
 def test_parameters_that_only_the_service_shows_are_sent_too() -> None:
-    """Logs, metrics, icons: their filters (service-behaviour 5.2)."""
+    """Logs, metrics, icons: their filters (docs/know/service.md#hog-functions)."""
     with answering(lambda call: Said(200, {"totals": {}})) as service, service.client() as client:
         client.hog_functions.logs(ID, limit=2, after="a", before="b", level="ERROR", search="s", instance_id="i")
         client.hog_functions.metrics(ID, after="-7d", interval="day", breakdown_by="kind", name=["x", "y"], kind="k")

@@ -43,7 +43,7 @@ def test_iterating_follows_next_to_the_end() -> None:
 
 
 def test_where_the_service_has_no_next_the_offset_moves_on() -> None:
-    """Recordings say `has_next` (service-behaviour 5.3)."""
+    """Recordings say `has_next` (docs/know/service.md#session-recordings)."""
 
     def answer(call: Asked) -> Said:
         at = int(call.query.get("offset", 0))

@@ -96,7 +96,7 @@ def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_there_any_more
 
 
 def test_a_change_with_a_precondition_is_sent_once() -> None:
-    """`base_updated_at` holds the first time only (service-behaviour 5.2)."""
+    """`base_updated_at` holds the first time only (docs/know/service.md#hog-functions)."""
     with (
         answering(scripted(Said(503), Said(200, {}))) as service,
         service.client() as client,

@@ -338,7 +338,8 @@ CHANGED: dict[str, tuple[Do, str]] = {
     ),
     "delete recording": (lambda c, id: c.session_recordings.delete("rec-3"), "recordings delete rec-3 --yes"),
 }
-"""What the real service asks for, where that is not what the contract shows (service-behaviour 5.2, 5.3)."""
+"""What the real service asks for, where that is not what the contract shows (docs/know/service.md#hog-functions,
+#session-recordings)."""
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

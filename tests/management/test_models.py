@@ -60,7 +60,7 @@ FIELDS = {
     "CapturedEvent": "event properties timestamp",
     "CaptureBatch": "api_key historical_migration batch",
 }
-"""The fields of service-api 2, in its order."""
+"""The fields of the contract's objects, in its order (docs/know/service.md#hog-functions, #session-recordings)."""
 NULL = {
     "HogFunction": "bytecode masking",
     "HogFunctionListItem": "filters masking",

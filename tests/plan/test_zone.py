@@ -19,7 +19,8 @@ from pipeline.plan.zone import judge
 from tests.support.tiny_tool import AS_OF
 
 PST = [-28_813, -28_840, -28_829, -28_819, -28_820, -28_805, -28_841]
-"""Clock minus receipt of real rows of a project in Pacific time, December 2020 (export-formats 2.3)."""
+"""Clock minus receipt of real rows of a project in Pacific time, December 2020
+(docs/know/exports.md#mixpanel-time-zone)."""
 IST = [19_762, 19_777, 19_738, 19_798, 19_762]
 """The same of a project in India, October 2022."""
 DECEMBER_2020 = datetime(2020, 12, 10, 12, tzinfo=UTC)

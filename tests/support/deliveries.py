@@ -135,7 +135,7 @@ def in_ledger(directory: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def balances(outcome: Outcome, plan: Plan) -> bool:
-    """Law 1, in numbers."""
+    """The balance of a run (docs/know/promises.md#balance)."""
     counts = outcome.counts
     made = counts.accepted + counts.refused + counts.in_doubt + counts.already_settled
     return counts.made == made and made + outcome.unsent == plan.events.made and outcome.unsent >= 0

@@ -125,7 +125,7 @@ def resolved(
 
 
 class MergingService:
-    """How the service merges (service-behaviour 1.10), and what it refuses."""
+    """How the service merges (docs/know/service.md#merges), and what it refuses."""
 
     def __init__(self) -> None:
         self.person: dict[str, set[str]] = {}

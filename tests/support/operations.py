@@ -48,7 +48,8 @@ OPERATIONS: dict[str, tuple[Do, str, str, Said]] = {
     ),
     "list projects": (lambda c: list(c.projects.list()), "GET", "/api/projects/", PAGE),
 }  # fmt: skip
-"""Each operation of service-api 4, and the three that the service alone has (service-behaviour 1.9).
+"""Each operation of the contract (docs/know/service.md#management-api), and the three that the service alone has
+(docs/know/service.md#hog-functions).
 
 How the client does it, its method and path, an answer of the contract.
 """

@@ -14,7 +14,7 @@ from isal import isal_zlib
 
 
 class Refusal(Exception):
-    """A request that is turned away as a whole (service-behaviour 1.5: error bodies are plain text)."""
+    """A request that is turned away as a whole (docs/know/service.md#answers: error bodies are plain text)."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)

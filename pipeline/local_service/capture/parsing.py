@@ -1,4 +1,5 @@
-"""The shapes a capture body may have, told apart as the real service does (service-behaviour 1.2, 1.3).
+"""The shapes a capture body may have, told apart as the real service does (docs/know/service.md#body-shapes,
+#event-fields).
 
 It tries, in this order: a list of events, a batch, one event, an engage object. What fits none is a parse
 error; what fits only the last, on a route that is not `/engage`, is the hydration error that names neither

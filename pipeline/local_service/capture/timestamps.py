@@ -1,4 +1,4 @@
-"""When an event happened, as the real service decides it (service-behaviour 1.8).
+"""When an event happened, as the real service decides it (docs/know/service.md#timestamps).
 
 All instants are whole microseconds since 1970 (UTC); finer fractions are cut off. Nothing here fails: what
 cannot be read becomes the service's own present, which is exactly why a migration must never send it.
@@ -100,7 +100,7 @@ def parse(text: str, now: int) -> int | None:
 
 
 def parse_sent_at(text: str) -> int | None:
-    """`sent_at` of a batch: ISO 8601 with a zone; anything else is ignored (service-behaviour 1.8)."""
+    """`sent_at` of a batch: ISO 8601 with a zone; anything else is ignored (docs/know/service.md#timestamps)."""
     for form in _FORMS[:1]:
         found = form(text)
         if found is not None and found["zone"] is not None:

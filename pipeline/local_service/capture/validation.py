@@ -1,4 +1,5 @@
-"""Events that are answered with 200 and then thrown away, decided by the event alone (service-behaviour 1.6, 1.10)."""
+"""Events that are answered with 200 and then thrown away, decided by the event alone
+(docs/know/service.md#historical-migration, #persons)."""
 
 from __future__ import annotations
 
@@ -62,13 +63,14 @@ def _bad_group(properties: dict[str, Any]) -> Notice | None:
 
 OK = '{"status":"Ok"}'
 LONGEST_ID = 200
-"""Characters of a distinct_id that are kept (service-behaviour 1.7)."""
+"""Characters of a distinct_id that are kept (docs/know/service.md#ids-and-text)."""
 LONGEST_NAME = 200
-"""UTF-16 units of an event's name that are kept (service-behaviour 1.7)."""
+"""UTF-16 units of an event's name that are kept (docs/know/service.md#ids-and-text)."""
 LONGEST_TOKEN = 64
 
 _NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
-"""Events that keep out of the historical lane even when the batch asks for it (service-behaviour 1.6)."""
+"""Events that keep out of the historical lane even when the batch asks for it
+(docs/know/service.md#historical-migration)."""
 _WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _SUSPECT = 200_000
 """Bytes of an event above which its queued size is reckoned exactly; no shorter one comes near the limit."""
@@ -121,12 +123,12 @@ def received(
 
 
 def _is_json(headers: Mapping[str, str]) -> bool:
-    """Whether the body is said to be JSON, as the contract asks (section 4.3), or a form."""
+    """Whether the body is said to be JSON, as the contract asks (docs/know/service.md#routes-and-hosts), or a form."""
     return headers.get("content-type", "").partition(";")[0].strip().lower() in ("application/json", FORM)
 
 
 def _leave_out_performance_events(parsed: Parsed) -> None:
-    """`$performance_event` is filtered in silence, before the key is looked at (service-behaviour 1.5)."""
+    """`$performance_event` is filtered in silence, before the key is looked at (docs/know/service.md#answers)."""
     if any(event.event == "$performance_event" for event in parsed.events):
         kept = [place for place, event in enumerate(parsed.events) if event.event != "$performance_event"]
         parsed.events = [parsed.events[place] for place in kept]
@@ -136,7 +138,7 @@ def _leave_out_performance_events(parsed: Parsed) -> None:
 
 
 def _token(parsed: Parsed) -> str:
-    """The capture key: the batch's own, else the one that all events share (service-behaviour 1.3)."""
+    """The capture key: the batch's own, else the one that all events share (docs/know/service.md#event-fields)."""
     token = parsed.token
     if token is None:
         found = {_event_token(*pair) for pair in zip(parsed.events, parsed.properties, strict=True)} - {None}

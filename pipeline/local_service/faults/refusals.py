@@ -1,6 +1,6 @@
 """Faults that say no: before or after taking the events, for a while, or because of what is in them.
 
-Bodies are plain text, as the real service's errors are (service-behaviour 1.5).
+Bodies are plain text, as the real service's errors are (docs/know/service.md#answers).
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class Quota(Fault, example="quota:10000"):
         return ending
 
     def _limited(self) -> Reply:
-        """Both spellings of a quota that is used up (service-behaviour 1.5)."""
+        """Both spellings of a quota that is used up (docs/know/service.md#answers)."""
         if self.form == 402:
             return refusal(402)
         return Reply(200, b'{"status":"Ok","quota_limited":["events"]}', ((b"content-type", b"application/json"),))

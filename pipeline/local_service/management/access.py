@@ -1,4 +1,5 @@
-"""Who calls, and what they may do: the personal key, its project, its scopes (service-api 5, service-behaviour 5.1)."""
+"""Who calls, and what they may do: the personal key, its project, its scopes (docs/know/service.md#key-scopes,
+#management-api)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Caller:
 
     @property
     def user(self) -> dict[str, Any]:
-        """The user object (service-api 2.1.1). Every personal key belongs to a user of its own."""
+        """The user object (docs/know/service.md#hog-functions). Every personal key belongs to a user of its own."""
         name = str(self.number)
         return {
             "id": self.number,

@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 Firing = Literal["yes", "may", "no"]
 _ON_EVENTS = frozenset({"destination", "transformation", ""})
-"""Types that are handed events of the project (service-behaviour 5.2)."""
+"""Types that are handed events of the project (docs/know/service.md#hog-functions)."""
 _ELSEWHERE = frozenset(
     {"site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook"}
 )
-"""Types that run in a browser, on a webhook or on events of the service itself (service-behaviour 5.2)."""
+"""Types that run in a browser, on a webhook or on events of the service itself (docs/know/service.md#hog-functions)."""
 _DISABLED = 3
-"""`status.state` of a function that the service has disabled itself (service-behaviour 5.2); a seed may bring it."""
+"""`status.state` of a function that the service has disabled itself (docs/know/service.md#hog-functions); a seed may
+bring it."""
 
 
 def would_fire(function: Mapping[str, Any], event: str) -> Firing:

@@ -1,8 +1,8 @@
 """The writable fields of a hog function: which there are, and what each may hold.
 
-Under `contract` a field holds what the contract's types say (service-api 2.1); `observed` adds what the real service
-is known to refuse, and takes null where it does (service-behaviour 5.2). The value of an input is any JSON in both
-(service-behaviour 1.9). Unknown and read-only fields are ignored.
+Under `contract` a field holds what the contract's types say (docs/know/service.md#hog-functions); `observed` adds what
+the real service is known to refuse, and takes null where it does (docs/know/service.md#hog-functions). The value of an
+input is any JSON in both (docs/know/service.md#hog-functions). Unknown and read-only fields are ignored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ TYPES = (
     "transformation",
     "transformation_log",
 )
-"""Values of `type` (service-behaviour 5.2; the contract shows only `destination`)."""
+"""Values of `type` (docs/know/service.md#hog-functions; the contract shows only `destination`)."""
 LONGEST_HOG = 100 * 1024
 LONGEST_NAME = 400
 TEMPLATING = ("hog", "liquid")
-"""Values of `templating` beside true and false, of an input and of its schema (service-behaviour 1.9)."""
+"""Values of `templating` beside true and false, of an input and of its schema (docs/know/service.md#hog-functions)."""
 SHORTEST_MASK, LONGEST_MASK = 60, 86400
 """Seconds of `masking.ttl`."""
 NULLABLE = frozenset({"name", "icon_url", "inputs_schema", "masking", "mappings", "template_id", "execution_order"})

@@ -34,14 +34,16 @@ _LABELS = {
     "day": (timedelta(days=1), len("2023-01-31"), ""),
     "week": (timedelta(weeks=1), len("2023-01-31"), ""),
 }
-"""The step of each interval, and its label: how much of ISO 8601, and what follows (service-behaviour 5.2)."""
+"""The step of each interval, and its label: how much of ISO 8601, and what follows
+(docs/know/service.md#hog-functions)."""
 NOT_RUN = "The local service runs no hog function: this one did not run."
 _MOST_LABELS = 10_000
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def broadcast(state: State, call: Call) -> Reply:
-    """200 for a function that exists. The source that was read has no such operation (service-behaviour 5.2)."""
+    """200 for a function that exists. The source that was read has no such operation
+    (docs/know/service.md#hog-functions)."""
     if state.observed and state.settings.broadcast == "removed":
         raise not_found()
     find(state, call)
@@ -52,7 +54,8 @@ def broadcast(state: State, call: Call) -> Reply:
 
 
 def invoke(state: State, call: Call) -> Reply:
-    """One run. Under `observed` the id may be that of no function, and problems are bare (service-behaviour 5.2)."""
+    """One run. Under `observed` the id may be that of no function, and problems are bare
+    (docs/know/service.md#hog-functions)."""
     if not state.observed:
         find(state, call)
         written(call.body, observed=False)

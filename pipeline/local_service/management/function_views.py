@@ -124,7 +124,7 @@ def _without(given: Any, before: Any, names: Collection[str]) -> Any:
 
 
 LAST = 32767
-"""The execution order of a function without one (service-api 2.1 shows the value)."""
+"""The execution order of a function without one (docs/know/service.md#hog-functions shows the value)."""
 
 _WHOLE = (
     "id", "type", "kind", "name", "description", "created_at", "created_by", "updated_at", "enabled", "deleted", "hog",
@@ -134,7 +134,7 @@ _WHOLE = (
 _OMITTED = (
     "deleted", "bytecode", "transpiled", "inputs_schema", "inputs", "mappings", "template_id", "_create_in_folder",
 )  # fmt: skip
-"""What a list item leaves out (service-api 2.1)."""
+"""What a list item leaves out (docs/know/service.md#hog-functions)."""
 _EMPTY: Json = {
     "type": "destination", "kind": "", "name": "", "description": "", "enabled": False, "deleted": False, "hog": "",
     "bytecode": None, "transpiled": "", "inputs_schema": [], "inputs": {}, "filters": {}, "masking": None,

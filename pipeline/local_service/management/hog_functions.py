@@ -1,4 +1,5 @@
-"""The filters of the list of hog functions (service-api 4.1), and the further ones of the source under `observed`.
+"""The filters of the list of hog functions (docs/know/service.md#hog-functions), and the further ones of the source
+under `observed`.
 
 A function is listed when every given filter takes it. A filter without a value filters nothing.
 """
@@ -114,7 +115,7 @@ def _holds(whole: Any, part: Any) -> bool:
 
 
 MOST_ENABLED = {"transformation": 20, "transformation_log": 5}
-"""Enabled functions of a type that a project may have (service-behaviour 5.2)."""
+"""Enabled functions of a type that a project may have (docs/know/service.md#hog-functions)."""
 
 
 def list_functions(state: State, call: Call) -> Reply:
@@ -238,7 +239,7 @@ def _from_template(fields: Json) -> Json:
 
 
 def _check_change(body: Json, fields: Json, before: Json) -> None:
-    """What the real service refuses to change (service-behaviour 5.2)."""
+    """What the real service refuses to change (docs/know/service.md#hog-functions)."""
     if "type" in fields and fields["type"] != before.get("type"):
         raise invalid("type", "Cannot change the type of an existing function")
     base = body.get("base_updated_at")

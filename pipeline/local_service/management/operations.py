@@ -1,8 +1,9 @@
-"""Every operation of the service: name, method, path, scope and statuses, listed once (service-api 4 and 5).
+"""Every operation of the service: name, method, path, scope and statuses, listed once
+(docs/know/service.md#management-api, #key-scopes).
 
 Routes, scope checks and the OpenAPI document are made from this table. `listed` says whether the contract itself
-states the scope; the others are those of the service's source where it has one (service-behaviour 5.2), else that of
-the nearest operation.
+states the scope; the others are those of the service's source where it has one (docs/know/service.md#hog-functions),
+else that of the nearest operation.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class Operation(NamedTuple):
     summary: str
     listed: bool = True
     analytics: bool = False
-    """Counts against the lower of the two rates (service-behaviour 5.1)."""
+    """Counts against the lower of the two rates (docs/know/service.md#management-api)."""
     observed: bool = False
-    """There under `observed` alone: the service has it, the contract does not (service-behaviour 1.9)."""
+    """There under `observed` alone: the service has it, the contract does not (docs/know/service.md#hog-functions)."""
 
     @property
     def area(self) -> Area:

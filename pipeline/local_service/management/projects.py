@@ -1,4 +1,5 @@
-"""Projects: where the ids of all other paths come from (service-api 4). Their shape is not shown by the contract."""
+"""Projects: where the ids of all other paths come from (docs/know/service.md#projects). Their shape is not shown by the
+contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session recordings: list, retrieve, update, delete, sharing (service-api 4.2, service-behaviour 5.3).
+"""Session recordings: list, retrieve, update, delete, sharing (docs/know/service.md#session-recordings).
 
 The contract has no way to make one; they come from a seed.
 """
@@ -35,7 +35,8 @@ _PARAMETERS = frozenset({
     "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
     "person_uuid", "distinct_ids", "as_query", "version", "hogql_filtering", "add_events_to_property_queries",
 })  # fmt: skip
-"""Query parameters that the real service knows, as far as the facts go; any other is a 400."""
+"""Query parameters that the real service knows, as far as is known (docs/know/service.md#session-recordings); any other
+is a 400."""
 
 
 def list_recordings(state: State, call: Call) -> Reply:
@@ -82,7 +83,8 @@ def update(state: State, call: Call) -> Reply:
 
 
 def delete(state: State, call: Call) -> Reply:
-    """204. The real service does not look whether there is such a recording (service-behaviour 5.3)."""
+    """204. The real service does not look whether there is such a recording
+    (docs/know/service.md#session-recordings)."""
     id = call.ids["id"]
     if state.documents.get(KIND, call.project_id, id) is not None:
         state.documents.remove(KIND, call.project_id, id)

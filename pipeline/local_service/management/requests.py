@@ -1,4 +1,5 @@
-"""Answers other than success: the JSON envelope of the management API (service-behaviour 5.1; the contract shows none).
+"""Answers other than success: the JSON envelope of the management API (docs/know/service.md#management-api; the
+contract shows none).
 
 One problem an answer; the name of a nested field is joined by `__`. No text here repeats a value that was sent, since
 a value may be a secret.
@@ -134,7 +135,7 @@ class Reply:
 
 
 EMPTY = Reply()
-"""200 without a body: what the contract states for several operations (service-api 4.1)."""
+"""200 without a body: what the contract states for several operations (docs/know/service.md#hog-functions)."""
 
 
 DEEPEST = 100
@@ -242,7 +243,7 @@ def uuid_of(text: str) -> str | None:
 
 
 PAGE_SIZE = 100
-"""Results of a page where no limit is given; there is no greatest one (service-behaviour 5.1)."""
+"""Results of a page where no limit is given; there is no greatest one (docs/know/service.md#management-api)."""
 
 
 def page(call: Call, found: Sequence[Any], *, strict: bool) -> tuple[Json, Sequence[Any]]:

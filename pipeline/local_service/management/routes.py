@@ -71,7 +71,7 @@ HANDLERS: dict[str, Work] = {
 }
 """Every operation but the query, which runs beside the others."""
 ALIAS = "/api/environments"
-"""Another name of `/api/projects` (service-behaviour 5.1)."""
+"""Another name of `/api/projects` (docs/know/service.md#management-api)."""
 QUERY_LIMIT = 1024 * 1024
 """Bytes of the body of a query."""
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")

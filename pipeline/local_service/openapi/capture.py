@@ -1,4 +1,4 @@
-"""The capture endpoint, and the looks at the service itself, in the OpenAPI document (service-behaviour 1.1 to 1.5)."""
+"""The capture endpoint, and the looks at the service itself, in the OpenAPI document (docs/know/service.md)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def capture_paths(settings: Settings) -> dict[str, Json]:
 
 
 def capture_schemas() -> dict[str, Json]:
-    """The objects that a capture request holds (service-api 2.4 and 4.3)."""
+    """The objects that a capture request holds (docs/know/service.md#event-fields, #body-shapes)."""
     event: Json = {
         "type": "object",
         "required": ["event", "properties"],

@@ -320,7 +320,7 @@ def _schemas(observed: bool) -> dict[str, Json]:
 
 
 def _observe_write(schemas: dict[str, Json]) -> None:
-    """What the source takes and refuses beyond the contract's types (service-behaviour 5.2)."""
+    """What the source takes and refuses beyond the contract's types (docs/know/service.md#hog-functions)."""
     write = schemas["HogFunctionWrite"]["properties"]
     write["type"] = {"anyOf": [{"type": "string", "enum": list(TYPES)}, {"type": "null"}]}
     write["name"] |= {"maxLength": LONGEST_NAME}

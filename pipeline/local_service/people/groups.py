@@ -1,4 +1,4 @@
-"""Group types and groups (service-behaviour 1.10).
+"""Group types and groups (docs/know/service.md#groups).
 
 A project has at most five group types, numbered in the order in which they are first named, by `$groups` of any event
 or by a group event. A further one is passed over without a word: here it leaves a notice.

@@ -1,4 +1,4 @@
-"""Ids that no merge may touch (service-behaviour 1.7).
+"""Ids that no merge may touch (docs/know/service.md#ids-and-text).
 
 An event under such an id is taken and makes a person like any other; only a merge that names it is refused, or all
 visitors whose id was not set would become one person.

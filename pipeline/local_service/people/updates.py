@@ -1,4 +1,4 @@
-"""Names of events that do more than land (service-behaviour 1.10)."""
+"""Names of events that do more than land (docs/know/service.md#persons)."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def _object(raw: Raw) -> dict[str, Raw] | None:
 
 
 def _clean(value: Raw) -> Raw:
-    """A value as it is kept: NUL characters replaced (service-behaviour 1.7)."""
+    """A value as it is kept: NUL characters replaced (docs/know/service.md#ids-and-text)."""
     text = bytes(value)
     if b"\\u0000" in text:
         return Raw(msgspec.json.encode(_without_nul(_value(text))))

@@ -2,8 +2,9 @@
 
 `POST /api/projects/{id}/query/` with `{"query": {"kind": "HogQLQuery", "query": "select ..."}}` answers
 `{"columns", "types", "results"}`; `types` pairs each column's name with its type. Errors are the JSON
-envelope `{"type", "code", "detail", "attr"}` of the management API (service-behaviour 5.1). A query that needs too much
-time is 504 and one that needs too much memory 513, as in the source of the real service (`posthog/exceptions.py`).
+envelope `{"type", "code", "detail", "attr"}` of the management API (docs/know/service.md#management-api). A query that
+needs too much time is 504 and one that needs too much memory 513, as in the source of the real service
+(`posthog/exceptions.py`).
 
 A query runs in a process of its own, with limits of time and memory; there it is judged on its syntax tree before it
 runs, over a locked database: no file access, no settings, a read-only transaction. Its rows and bytes are bounded.

@@ -2,7 +2,8 @@
 
 Every accepted copy is a row of `accepted`, numbered in the order of receipt. Copies collapse in a view, as the real
 service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day, the last
-received wins (service-behaviour 1.10). Events that were dropped after their 200 are in `accepted` alone.
+received wins (docs/know/service.md#uuids-and-duplicates). Events that were dropped after their 200 are in `accepted`
+alone.
 
 `people`, `people_ids`, `group_types` and `group_records` are made from `accepted` when somebody asks for them;
 `folded` says up to which receipt, and by which rules.
