@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipeline.delivery.phases import choose_phases
     from pipeline.plan.export import PlanRequest, plan_export
-    from pipeline.plan.freshness import check_applicable, check_fresh, dialect_of, differences, load_plan, recipe_for
+    from pipeline.plan.freshness import (
+        check_applicable,
+        check_fresh,
+        dialect_of,
+        differences,
+        load_plan,
+        transform_config_for,
+    )
     from pipeline.preflight.run import Preflight, PreflightRequest, check_target
     from pipeline.report.rejects import count_refused, refusal, rejected
     from pipeline.sending import (
@@ -48,12 +55,12 @@ __all__ = [
     "load_plan",
     "no_rows",
     "plan_export",
-    "recipe_for",
     "refusal",
     "rehearse",
     "rejected",
     "starting_mapping",
     "status",
+    "transform_config_for",
     "verify_plan",
 ]
 
@@ -77,7 +84,7 @@ _HOMES = {
     "load_plan": "plan.freshness",
     "no_rows": "survey.recognition",
     "plan_export": "plan.export",
-    "recipe_for": "plan.freshness",
+    "transform_config_for": "plan.freshness",
     "refusal": "report.rejects",
     "rehearse": "sending",
     "rejected": "report.rejects",

@@ -159,7 +159,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     uuid: str | None = None
     received: int | None = None
     wall: int | None = None
-    junk_id: bool = False
+    placeholder_id: bool = False
     warnings: tuple[tuple[str, str], ...] = ()
     note: Note | None = None
 
@@ -174,7 +174,7 @@ class PersonUpdate(msgspec.Struct, gc=False):
     time: int | RejectReason | None
     note: Note | None = None
     received: int | None = None
-    junk_id: bool = False
+    placeholder_id: bool = False
     warnings: tuple[tuple[str, str], ...] = ()
 
 
@@ -203,7 +203,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     time: int | None = None
 
 
-Outcome: TypeAlias = UnvalidatedEvent | PersonUpdate | GroupUpdate | Link | Skip | RejectReason
+MapperResult: TypeAlias = UnvalidatedEvent | PersonUpdate | GroupUpdate | Link | Skip | RejectReason
 """What the mapper makes of one row; a list of them where one row gives several."""
 
 

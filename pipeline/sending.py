@@ -17,7 +17,7 @@ from pipeline.errors import UsageError
 from pipeline.files import private
 from pipeline.ledger import Ledger, hold, read_totals, release
 from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import EXCLUDED, check_applicable, check_fresh, recipe_for, workers_for
+from pipeline.plan.freshness import EXCLUDED, check_applicable, check_fresh, transform_config_for, workers_for
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
 
@@ -125,8 +125,8 @@ def _run(
     from pipeline.transform.workers import Workers
 
     address = address_of(request.to)
-    recipe = recipe_for(plan, directory, request.source_root)
-    for line in check_fresh(plan, recipe):
+    transform_config = transform_config_for(plan, directory, request.source_root)
+    for line in check_fresh(plan, transform_config):
         warn(line)
     pace = request.pace or Pace()
     sink: Sink
@@ -150,11 +150,11 @@ def _run(
         run = Apply(
             plan,
             directory,
-            recipe,
+            transform_config,
             sink,
             ledger,
             project_key=request.project_key.reveal(),
-            workers=workers or Workers(workers_for(request.workers, recipe.parts)),
+            workers=workers or Workers(workers_for(request.workers, transform_config.parts)),
             pace=pace,
             phases=request.phases,
             dry_run=request.dry_run,
@@ -249,9 +249,11 @@ def verify_plan(
         if not is_loopback(address_of(to)):
             raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
         project_id = "1"
-    recipe = recipe_for(plan, directory, source_root)
+    transform_config = transform_config_for(plan, directory, source_root)
     with ManagementClient(to, personal_key, project_id) as client:
-        return verify(plan, directory, recipe, client, workers=workers_for(workers, recipe.parts), whole=whole)
+        return verify(
+            plan, directory, transform_config, client, workers=workers_for(workers, transform_config.parts), whole=whole
+        )
 
 
 def status(plan: Plan, directory: Directory) -> Standing:

@@ -19,7 +19,7 @@ _VOWELS = "aeiou"
 _HISSING = ("s", "x", "ch", "sh")
 
 
-def counted(count: int, what: str) -> str:
+def pluralize(count: int, what: str) -> str:
     """A number and its noun, which is given in the singular."""
     return f"{count:,} {what if count == 1 else plural(what)}"
 

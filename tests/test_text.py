@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import api
-from pipeline.text import are, counted
+from pipeline.text import are, pluralize
 from tests.support.deliveries import planned
 
 
@@ -21,7 +21,7 @@ from tests.support.deliveries import planned
 )  # fmt: skip
 def test_a_count_and_its_noun(count: int, what: str, said: str) -> None:
     """One is one, everything else is many, thousands have commas."""
-    assert counted(count, what) == said
+    assert pluralize(count, what) == said
     assert are(count) == ("is" if count == 1 else "are")
 
 

@@ -9,7 +9,7 @@ import click
 
 from pipeline.cli import completing
 from pipeline.errors import UsageError
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 if TYPE_CHECKING:
     from pipeline.local_service.faults import Tally
@@ -48,4 +48,4 @@ def check(texts: Sequence[str]) -> None:
 
 def told(tallies: Iterable[Tally]) -> list[str]:
     """What the faults did, a line each."""
-    return [f"Fault {tally.fault}: {tally.acted:,} of {counted(tally.met, 'request')}" for tally in tallies]
+    return [f"Fault {tally.fault}: {tally.acted:,} of {pluralize(tally.met, 'request')}" for tally in tallies]

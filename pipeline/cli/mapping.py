@@ -9,7 +9,7 @@ import click
 
 from pipeline.cli import completing, options
 from pipeline.errors import UsageError
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 
 @click.group(epilog="Example: backcast mapping test mappings/mine.yaml")
@@ -60,7 +60,7 @@ def check(names: tuple[str, ...]) -> int:
     for name in names:
         found = load(name)
         check_mapping(found)
-        click.echo(f"{name}: good ({counted(len(found.cases), 'case')})")
+        click.echo(f"{name}: good ({pluralize(len(found.cases), 'case')})")
     return 0
 
 
@@ -91,7 +91,7 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         options.emit({"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "results": results})
     else:
-        click.echo(f"{counted(total - failed, 'case')} passed, {failed} failed")
+        click.echo(f"{pluralize(total - failed, 'case')} passed, {failed} failed")
     return 7 if failed else 0
 
 

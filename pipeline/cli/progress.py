@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import is_terminal
-from pipeline.text import counted, printable
+from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -104,7 +104,7 @@ class Reading(_Line):
         return self
 
     def __call__(self, rows: int, length: int) -> None:
-        self.show(length, lambda: f"{counted(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
+        self.show(length, lambda: f"{pluralize(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
 
 
 class Sending(_Line):

@@ -27,7 +27,7 @@ from pipeline.plan.contents import Planned, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
-from pipeline.transform.block import Recipe, Task, make_batches
+from pipeline.transform.block import Task, TransformConfig, make_batches
 from pipeline.transform.workers import Workers
 
 __all__ = ["Apply", "Counts", "Outcome", "Pace"]
@@ -53,7 +53,7 @@ class Apply:
         self,
         plan: Plan,
         directory: Directory,
-        recipe: Recipe,
+        config: TransformConfig,
         sink: Sink,
         ledger: Ledger,
         *,
@@ -68,7 +68,7 @@ class Apply:
     ) -> None:
         self.plan = plan
         self.directory = directory
-        self.recipe = recipe
+        self.config = config
         self.sink = sink
         self.ledger = ledger
         self.project_key = project_key
@@ -154,7 +154,7 @@ class Apply:
         self.counts.phase = phase
         if phase == EVENTS:
             with self.workers as workers:
-                workers.brief(self.recipe, self.project_key)
+                workers.brief(self.config, self.project_key)
                 self._send(phase, self._rows(workers))
                 self._drain()  # before the workers end, which takes a while
         else:
@@ -164,7 +164,7 @@ class Apply:
 
     def _rows(self, workers: Workers) -> Iterator[_Block]:
         begun = self.ledger.blocks_begun(EVENTS)
-        work = tasks(self.plan, self.directory, self.recipe.parts, self._chooser(begun))
+        work = tasks(self.plan, self.directory, self.config.parts, self._chooser(begun))
         for task, made in workers.walk(make_batches, work):
             yield task.number, made.batches, task.doubtful
 
@@ -174,10 +174,10 @@ class Apply:
         The first groups are one of each type, and the service numbers types as they come (docs/know/service.md#groups):
         so the first request of that phase goes alone, in halves one after the other where it is split.
         """
-        mapper = self.recipe.compile(self.recipe.options)
-        for number, events in phase_blocks(phase, self.plan, self.directory, mapper, self.recipe.options):
+        mapper = self.config.compile(self.config.options)
+        for number, events in phase_blocks(phase, self.plan, self.directory, mapper, self.config.options):
             ended, again = self._known(phase, number)
-            batches = list(pack(events, self._envelope, self.recipe.limits, ended, again, most=self._size.learned))
+            batches = list(pack(events, self._envelope, self.config.limits, ended, again, most=self._size.learned))
             if phase == "groups" and number == 0:
                 self._senders.in_order = True
                 yield number, batches[:1], again

@@ -12,7 +12,7 @@ from pipeline.delivery.sink import Answer, Receipt
 from pipeline.errors import BackcastError, Refused, Unfinished
 from pipeline.ledger import PhaseTotals, Totals
 from pipeline.plan.phases import PHASES
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Outcome:
 def too_many_refused(refused: int, receipt: Receipt) -> Refused:
     """More events were refused than was allowed."""
     return Refused(
-        f"the service refused {counted(refused, 'event')}; the last: {receipt.status} {receipt.detail}",
+        f"the service refused {pluralize(refused, 'event')}; the last: {receipt.status} {receipt.detail}",
         status=receipt.status,
         hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
     )
@@ -166,7 +166,7 @@ def turned_away(address: str, receipt: Receipt) -> Refused:
 
 def unanswered(address: str, sent: Sent, patience: Patience) -> Unfinished:
     """Patience is at its end."""
-    receipt, tries = sent.receipt, counted(sent.tries, "try")
+    receipt, tries = sent.receipt, pluralize(sent.tries, "try")
     last = f"the last answer was {receipt.status or 'none'}: {receipt.detail}"
     if receipt.answer is Answer.UNREACHABLE:
         return Unfinished(

@@ -18,7 +18,7 @@ from pipeline.ledger import read_totals
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
-from pipeline.text import are, counted
+from pipeline.text import are, pluralize
 
 NEEDS = {"events": ("identities", "groups"), "persons": ("identities", "events")}
 """By phase: those that must be in, or be sent before it in the same run."""
@@ -46,7 +46,7 @@ def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> Non
                 continue
             left = _left(plan, directory, needed)
             raise UnsafePlan(
-                f"the phase {phase} needs the phase {needed}, of which {counted(left, 'event')} {are(left)} not"
+                f"the phase {phase} needs the phase {needed}, of which {pluralize(left, 'event')} {are(left)} not"
                 " settled; nothing was sent",
                 hint=f"send it first, or with it: --phases {','.join(choose_phases([needed, *phases]))}",
             )
@@ -65,11 +65,11 @@ def check_merges(
         if loopback or not merges or "identities" not in phases or _is_over(plan, directory, "identities"):
             return
         them = "it" if merges == 1 else "them"
-        told = f"the plan sends {counted(merges, 'merge')}, which cannot be undone, and nobody approved {them}"
+        told = f"the plan sends {pluralize(merges, 'merge')}, which cannot be undone, and nobody approved {them}"
     elif approved == merges:
         return
     else:
-        told = f"--approve-merges says {approved:,}, and the plan sends {counted(merges, 'merge')}"
+        told = f"--approve-merges says {approved:,}, and the plan sends {pluralize(merges, 'merge')}"
     hint = f"look at {directory.report_html} and {directory.pairs.name} beside it; then give --approve-merges {merges}"
     raise UnsafePlan(f"{told}; nothing was sent", hint=hint if merges else "leave --approve-merges out")
 

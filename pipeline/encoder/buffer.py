@@ -28,7 +28,7 @@ ENDING = {length: b"?" * length + _AFTER_TIME + _UUID_ROOM + _END for length in 
 SECONDS, MILLISECONDS, MICROSECONDS = ENDING[20], ENDING[24], ENDING[27]
 
 
-class Texts:
+class EventBuffer:
     """Events as text, each followed by a comma, in runs.
 
     While a run is open its events stand in `open`, up to their time and with one of the ENDINGs as room for the rest;
@@ -116,7 +116,7 @@ class Texts:
         return raw
 
 
-def cut(runs: list[bytes], sizes: NDArray[np.int64]) -> list[bytes]:
+def split_events(runs: list[bytes], sizes: NDArray[np.int64]) -> list[bytes]:
     """Each event by itself."""
     whole = b"".join(runs)
     ends = np.cumsum(sizes + 1).tolist()

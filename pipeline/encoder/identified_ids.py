@@ -23,7 +23,7 @@ _BEFORE_ID = b',"properties":{' + _DISTINCT_ID
 _NO_PROFILE = b'"$process_person_profile":false,'
 
 
-class Identified:
+class IdentifiedIds:
     """The table at `path`, which `pipeline.identity.person_counts` writes."""
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class Identified:
         return np.asarray(self._sorted[where] == hashed)
 
 
-def without_profiles(events: Sequence[bytes], identified: Identified) -> list[bytes]:
+def without_profiles(events: Sequence[bytes], identified: IdentifiedIds) -> list[bytes]:
     """Encoded events, those of other ids marked so that the service makes no person of them."""
     cuts = [event.index(_BEFORE_ID) + len(_BEFORE_ID) for event in events]
     ids = [_id(event, cut) for event, cut in zip(events, cuts, strict=True)]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.errors import UnreadableExport
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -144,7 +144,7 @@ class _Streams(io.RawIOBase):
             self._input += piece
         here = self._taken - len(self._input)
         if zeros and zeros % self._padding:
-            raise Damaged(f"{counted(zeros, 'zero byte')} before byte {here:,} cannot be padding of {self._name}")
+            raise Damaged(f"{pluralize(zeros, 'zero byte')} before byte {here:,} cannot be padding of {self._name}")
         if not self._input:
             return False
         if codec_of(self._input) != self._name:

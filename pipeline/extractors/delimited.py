@@ -30,7 +30,7 @@ from pipeline.extractors.csv_records import is_blank, parser, records
 from pipeline.extractors.line_index import LinePlaces
 from pipeline.extractors.stream import WIDE
 from pipeline.models import BrokenRow, Dialect
-from pipeline.text import counted
+from pipeline.text import pluralize
 from pipeline.values import Record, canonical
 
 
@@ -111,7 +111,7 @@ class DelimitedRows:
             if is_blank(cells):
                 return None
             over = f" over {lines:,} lines" if lines > 1 else ""
-            broken = BrokenRow("bad_csv_row", f"{counted(len(cells), 'cell')}{over}; the header has {len(header)}")
+            broken = BrokenRow("bad_csv_row", f"{pluralize(len(cells), 'cell')}{over}; the header has {len(header)}")
             return (_undecodable(cells) if self._suspect else None) or broken
         if self._suspect and (problem := _undecodable(cells)):
             return problem

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pipeline.extractors.rows import Rows
 from pipeline.extractors.stream import is_plain, read_range
 from pipeline.models import Block, Dialect, Format, Part
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 
 def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
@@ -63,7 +63,7 @@ def describe(part: Part) -> str:
     dialect = part.dialect
     words = [_NAMES[part.format]]
     if part.format is Format.CSV:
-        words.append(counted(len(dialect.header), "column"))
+        words.append(pluralize(len(dialect.header), "column"))
         words.extend(unusual(dialect))
     elif dialect.encoding != "utf-8":
         words.append(dialect.encoding)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pipeline.errors import UsageError
 from pipeline.models import Finding
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 MOST_TYPES = 5
 
@@ -42,7 +42,7 @@ def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> Types:
 def group_types_gate(types: Types, found: Counter[str], *, named: bool) -> Finding | None:
     """More types than the service keeps stop a plan until `--group-types` chooses; what a choice leaves out warns."""
     if len(types.chosen) > MOST_TYPES:
-        shown = ", ".join(f"{one} ({counted(found[one], 'row')})" for one in types.chosen)
+        shown = ", ".join(f"{one} ({pluralize(found[one], 'row')})" for one in types.chosen)
         return Finding(
             "group_types",
             "stop",
@@ -50,6 +50,6 @@ def group_types_gate(types: Types, found: Counter[str], *, named: bool) -> Findi
             " Choose them, in their order, with --group-types",
         )
     if named and types.left_out:
-        shown = ", ".join(f"{one} ({counted(found[one], 'row')})" for one in types.left_out)
+        shown = ", ".join(f"{one} ({pluralize(found[one], 'row')})" for one in types.left_out)
         return Finding("group_types", "warning", f"--group-types leaves out {shown}")
     return None

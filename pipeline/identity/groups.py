@@ -20,7 +20,7 @@ from pipeline.identity.group_types import Types
 from pipeline.identity.last_values import Final, Sayings
 from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
-from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 MAX_KEY = 400
@@ -107,7 +107,7 @@ def _names(group: Final) -> tuple[str, str]:
 
 
 def _refusal(type_: str, key: str) -> str:
-    if is_junk(key) or not type_.strip():
+    if is_placeholder(key) or not type_.strip():
         return "junk_group"
     if max(len(type_), len(key)) > MAX_KEY or len(_distinct_id(type_, key)) > MAX_ID or "\0" in type_ + key:
         return "long_group"

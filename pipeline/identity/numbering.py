@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pipeline.identity.database import Database
 from pipeline.uuids import SEPARATOR
-from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 T = TypeVar("T", bound=np.generic)
@@ -42,7 +42,7 @@ def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
 def signs(ids: Sequence[str]) -> list[int]:
     """What the text of each id says: JUNK, LONG, EMAIL, added up."""
     return [
-        (JUNK if is_junk(one) else 0)
+        (JUNK if is_placeholder(one) else 0)
         | (LONG if len(one) > MAX_ID or "\0" in one else 0)
         | (EMAIL if "@" in one and _EMAIL.fullmatch(one.strip()) else 0)
         | (NUMBER if one.startswith(SEPARATOR) else 0)

@@ -19,7 +19,7 @@ from pipeline.errors import UsageError
 from pipeline.identity.database import ROWS_AT_ONCE, numbers, texts
 from pipeline.identity.folds import NEVER
 from pipeline.identity.observed import NAMED, NAMED_PART, PART_SHIFT, Observed
-from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 _FORM = "write anonymous_id,user_id as the first line and one pair a line below, or one JSON object a line"
@@ -122,7 +122,7 @@ def _csv_pairs(path: Path, file: BinaryIO) -> Generator[tuple[int, str, str], No
 
 def _problem(anonymous: str, user: str) -> str:
     for one in (anonymous, user):
-        if is_junk(one):
+        if is_placeholder(one):
             return f"{one!r} names nobody, and the service never merges it"
         if len(one) > MAX_ID or "\0" in one:
             return f"an id of {len(one)} characters, or with a NUL, is not kept by the service as it is"

@@ -24,7 +24,7 @@ class ProfileCounts(NamedTuple):
 
 
 def seal_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> ProfileCounts:
-    """Write the table of identified ids (`pipeline.encoder.identified_ids.Identified`), sorted, and count.
+    """Write the table of identified ids (`pipeline.encoder.identified_ids.IdentifiedIds`), sorted, and count.
 
     `joined` are the hashes that `Identities.identified` gives; they are sorted in their place.
     """

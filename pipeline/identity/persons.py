@@ -32,7 +32,7 @@ from pipeline.identity.profile_policy import Policy
 from pipeline.identity.property_updates import ABSENT
 from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
-from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 EVENTS = {"contract": "$identify", "posthog": "$set"}
@@ -160,7 +160,7 @@ def _written_first(promoted: Iterator[Final], counts: PersonCounts, wanted: Want
 def _refusals(owners: list[str], wanted: Wanted | None) -> list[str]:
     """Why each of them gets no profile; "" for those that do."""
     found = [
-        "junk_person" if is_junk(owner) else "long_person" if len(owner) > MAX_ID or "\0" in owner else ""
+        "junk_person" if is_placeholder(owner) else "long_person" if len(owner) > MAX_ID or "\0" in owner else ""
         for owner in owners
     ]
     if wanted is None:

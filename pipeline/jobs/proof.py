@@ -13,7 +13,7 @@ from pathlib import Path
 from pipeline.config import Secret
 from pipeline.errors import Differences, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.jobs import Attempt, Job, State, plan_directory
-from pipeline.plan.freshness import load_plan, recipe_for, workers_for
+from pipeline.plan.freshness import load_plan, transform_config_for, workers_for
 from pipeline.preflight.run import PreflightRequest, check_target
 from pipeline.targets import address_of
 from pipeline.timestamps import HOUR
@@ -64,7 +64,7 @@ def prove(
 
     try:
         plan, _ = load_plan(place.path)
-        recipe = recipe_for(plan, place)
+        config = transform_config_for(plan, place)
     except (UsageError, UnsafePlan, UnreadableExport) as error:
         return told("unknown", f"{_NO_MORE}: {error.message}")
     with ManagementClient(job.to, personal_key) as client:
@@ -72,7 +72,7 @@ def prove(
         if not project.known:
             return told("pending", project.check.detail)
         try:
-            found = verify(plan, place, recipe, client, workers=workers_for(workers, recipe.parts), among_others=True)
+            found = verify(plan, place, config, client, workers=workers_for(workers, config.parts), among_others=True)
         except (StalePlan, UnreadableExport) as error:
             return told("unknown", f"{_NO_MORE}: {error.message}")
     counts = found.events

@@ -16,8 +16,7 @@ from msgspec import Raw
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Case, Mapping
 from pipeline.mapper.table_names import SETTING, table_of
-from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
-from pipeline.models import Outcome as Made
+from pipeline.models import GroupUpdate, Link, MapperResult, Note, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
 from pipeline.options import SealedOptions
 from pipeline.timestamps import format_utc
 from pipeline.uuids import SEPARATOR
@@ -29,7 +28,7 @@ _AS_OF = 4_102_444_800_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseResult:
     """What a case came to: `differences` are lines a person reads, none when it passed."""
 
     case: Case
@@ -40,13 +39,13 @@ class Outcome:
         return not self.differences
 
 
-def run_cases(mapping: Mapping) -> list[Outcome]:
+def run_cases(mapping: Mapping) -> list[CaseResult]:
     """Run every case of a mapping, each compiled for the settings, zones and dialect it names."""
     compiled: dict[str, Mapper] = {}
     return [run_case(mapping, case, compiled) for case in mapping.cases]
 
 
-def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> Outcome:
+def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> CaseResult:
     """Run one case. `compiled` keeps the mapping by its options. Raises UsageError when settings do not fit it."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = SealedOptions(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
@@ -66,7 +65,7 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
             differences.append(f"- {dict(wanted[number])}")
         else:
             differences += _compare(wanted[number], outcomes[number])
-    return Outcome(case, tuple(differences))
+    return CaseResult(case, tuple(differences))
 
 
 def row_of(mapping: Mapping, json: str, form: str) -> Record:
@@ -78,7 +77,7 @@ def row_of(mapping: Mapping, json: str, form: str) -> Record:
     return {name: cell for name, cell in cells.items() if cell or (cell is not None and mapping.blanks.in_cells)}
 
 
-def describe(outcome: Made) -> dict[str, Any]:
+def describe(outcome: MapperResult) -> dict[str, Any]:
     """An outcome in the words of a case's `gives`, properties as JSON text."""
     if isinstance(outcome, Skip):
         return {"skip": outcome.code, **({"warnings": [outcome.code]} if outcome.detail else {})}
@@ -89,7 +88,9 @@ def describe(outcome: Made) -> dict[str, Any]:
     if isinstance(outcome, GroupUpdate):
         return {"group": [outcome.type, outcome.key], "set": bytes(_object(outcome.set)).decode()}
     if isinstance(outcome, PersonUpdate):
-        fault = _lack(UnvalidatedEvent("$set", outcome.distinct_id, outcome.time or 0, {}, junk_id=outcome.junk_id))
+        fault = _lack(
+            UnvalidatedEvent("$set", outcome.distinct_id, outcome.time or 0, {}, placeholder_id=outcome.placeholder_id)
+        )
         if fault or outcome.note is None:
             return {"reject": fault} if fault else {"skip": "empty_person_update"}
         return {"person": outcome.distinct_id, **_note(outcome.note), **_warnings(outcome)}
@@ -126,7 +127,7 @@ def _lack(draft: UnvalidatedEvent) -> str:
     if not (draft.event or "").strip():
         return "missing_event"
     if not (draft.distinct_id or "").strip():
-        return "junk_distinct_id" if draft.junk_id else "missing_distinct_id"
+        return "junk_distinct_id" if draft.placeholder_id else "missing_distinct_id"
     if isinstance(draft.time, RejectReason):
         return draft.time.code
     return "missing_timestamp" if draft.time is None else ""
@@ -136,7 +137,7 @@ def _object(properties: Map[str, Value]) -> Raw:
     return Raw(b"{" + b",".join(bytes(raw(name)) + b":" + bytes(raw(held)) for name, held in properties.items()) + b"}")
 
 
-def _compare(wanted: Map[str, Any], outcome: Made) -> list[str]:
+def _compare(wanted: Map[str, Any], outcome: MapperResult) -> list[str]:
     found = describe(outcome)
     telling = found.keys() & {"event", "person", "skip"}
     expected = {**({"warnings": ()} if telling else {}), **wanted}
@@ -160,7 +161,7 @@ def _compare(wanted: Map[str, Any], outcome: Made) -> list[str]:
     return differences
 
 
-def _compare_properties(name: str, wanted: Any, outcome: Made) -> list[str]:
+def _compare_properties(name: str, wanted: Any, outcome: MapperResult) -> list[str]:
     if not isinstance(outcome, UnvalidatedEvent):
         return [f"- {name}: {wanted}", f"+ {describe(outcome)}"]
     held = {key: bytes(raw(value)) for key, value in outcome.properties.items()}

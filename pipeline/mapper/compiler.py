@@ -27,14 +27,14 @@ from pipeline.mapper.code import Code
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.members_code import MembersCode
-from pipeline.models import Outcome
+from pipeline.models import MapperResult
 from pipeline.native import AVAILABLE, native
 from pipeline.options import SealedOptions
 from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso
-from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.values import Record
 
-MapRow = Callable[[Record], "Outcome | list[Outcome]"]
+MapRow = Callable[[Record], "MapperResult | list[MapperResult]"]
 
 _ALWAYS_KNOWN = ("source", "header")
 
@@ -212,7 +212,7 @@ _NAMES: dict[str, Any] = {
     "group_updates": groups.group_updates,
     "incomplete": runtime.incomplete,
     "incomplete_list": runtime.incomplete_list,
-    "is_junk": is_junk,
+    "is_placeholder": is_placeholder,
     "item_of": runtime.item_of,
     "links_of": runtime.links_of,
     "members_of": runtime.members_of,
@@ -253,14 +253,14 @@ def _as_importer(mapping: Mapping, options: SealedOptions) -> bool:
 
 
 def _decoded(decode: Callable[[Record], list[Record]], map_row: MapRow) -> MapRow:
-    def map_rows(row: Record) -> Outcome | list[Outcome]:
+    def map_rows(row: Record) -> MapperResult | list[MapperResult]:
         try:
             records = decode(row)
         except (values.BadValue, msgspec.MsgspecError) as error:
             return models.RejectReason("bad_value", str(error))
         if not records:
             return models.Skip("empty_row")
-        outcomes: list[Outcome] = []
+        outcomes: list[MapperResult] = []
         for record in records:
             made = map_row(record)
             if isinstance(made, list):

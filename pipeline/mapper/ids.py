@@ -11,7 +11,7 @@ from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
 
 def write_who(code: Code, mapping: Mapping) -> None:
     extra = frozenset(word.lower() for word in mapping.distinct_id.junk)
-    bad = "who is None or is_junk(who)"
+    bad = "who is None or is_placeholder(who)"
     if extra:
         bad += f" or who.lower() in {code.const(extra)}"
     code.line("junk = False")
@@ -61,11 +61,11 @@ def _links(code: Code, rule: LinkRule) -> _Links:
     if rule.kind == "person":
         version = code.text(rule.version).name if rule.version is not None else "None"
         into = f"person_number({into}, {version})"
-        sound = f"{other} and not is_junk({other})"
+        sound = f"{other} and not is_placeholder({other})"
         code.line(f"{name} = [Link('person', {into}, {other}, {time})] if {sound} and {into} else None")
         return _Links(name, lack)
-    sound = "" if into == "who" else f" and ({into} == who or not is_junk({into}))"
-    test = f"{into} and {other} and {into} != {other}{sound} and not is_junk({other})"
+    sound = "" if into == "who" else f" and ({into} == who or not is_placeholder({into}))"
+    test = f"{into} and {other} and {into} != {other}{sound} and not is_placeholder({other})"
     code.line(f"{name} = [Link({rule.kind!r}, {into}, {other}, {time})] if {test} else None")
     return _Links(name, lack)
 
@@ -83,7 +83,7 @@ def _first_sound(code: Code, candidates: Sequence[Call], beside: str = "") -> st
 def _write_sound(code: Code, name: str, candidates: Sequence[Call], more: str) -> None:
     code.line(f"{name} = {code.text(candidates[0]).name}")
     if len(candidates) > 1:
-        with code.block(f"if not {name} or is_junk({name}){more}:"):
+        with code.block(f"if not {name} or is_placeholder({name}){more}:"):
             _write_sound(code, name, candidates[1:], more)
 
 

@@ -19,7 +19,7 @@ from pipeline import uuids, values
 from pipeline.mapper.timeformat import TimeFormat
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
-from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.values import NULL, BadValue, Record, Value
 
 Warnings: TypeAlias = tuple[tuple[str, str], ...]
@@ -301,19 +301,19 @@ def can_be_sent(who: str | None) -> bool:
     """Whether an id names somebody, and is no longer than the service takes nor changed by it."""
     if not who:
         return False
-    return not is_junk(who) and len(who) <= LONGEST_ID and "\0" not in who
+    return not is_placeholder(who) and len(who) <= LONGEST_ID and "\0" not in who
 
 
 def links_of(kind: str, value: Value, time: int | None) -> list[Link]:
     """The first id of a list joined to each of the others; none where there are not two. Raises BadValue."""
-    ids = list(dict.fromkeys(one for one in map(text_of, values.items(value) or ()) if one and not is_junk(one)))
+    ids = list(dict.fromkeys(one for one in map(text_of, values.items(value) or ()) if one and not is_placeholder(one)))
     return [Link(kind, ids[0], other, time) for other in ids[1:]]
 
 
 def incomplete(*ids: str | None) -> Skip:
     """A row that states a merge, and does not name the two ids: the skip, which says in a warning what it names."""
     named = [one for one in ids if one and not one.isspace()]
-    junk = next(filter(is_junk, named), None)
+    junk = next(filter(is_placeholder, named), None)
     if junk is not None:
         detail = f"{junk[:60]!r} names nobody"
     elif len(named) < 2:
@@ -375,7 +375,7 @@ class Profiles:
     ) -> PersonUpdate:
         who = text_of(id)
         held = self._spread(properties)
-        junk = bool(who) and is_junk(who)  # type: ignore[arg-type]
+        junk = bool(who) and is_placeholder(who)  # type: ignore[arg-type]
         return PersonUpdate(None if junk else who, time, Note(set=held) if held else None, received, junk)
 
 

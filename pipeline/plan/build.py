@@ -42,12 +42,12 @@ from pipeline.transform.block import (
     KEY,
     KEYLESS,
     NAME,
-    BlockNotes,
+    BlockStats,
     Task,
-    hand_over,
-    hear_promoted,
     observe_block,
-    rest_promoted,
+    observe_promoted,
+    take_aggregate,
+    take_promoted,
 )
 from pipeline.transform.workers import Workers
 
@@ -83,10 +83,10 @@ class _Builder:
         self.request = request
         self.progress = progress
         self.directory = request.directory
-        self.recipe = request.recipe
-        self.options = request.recipe.options
-        self.mapper = self.recipe.compile(self.options)
-        self.counts = [PartCount() for _ in self.recipe.parts]
+        self.config = request.config
+        self.options = request.config.options
+        self.mapper = self.config.compile(self.options)
+        self.counts = [PartCount() for _ in self.config.parts]
         self.skips: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
         self.remedies: Counter[str] = Counter()
@@ -98,7 +98,7 @@ class _Builder:
         self.part_of: list[int] = []
         self.events = 0
         self.keyless = 0
-        self.unmatched = Unmatched(self.recipe.wanted)
+        self.unmatched = Unmatched(self.config.wanted)
         self.clashes = 0
         self.clashing: list[Clash] = []
         self.event_bytes = 0
@@ -109,13 +109,13 @@ class _Builder:
         self.ids = IdFold(self.directory.scratch / "ids-of-events")
         self.cells = Cells(self.directory.scratch)
         self.files: dict[str, str] = {}
-        self.examples_of = Examples(self.directory, [part.path for part in self.recipe.parts])
+        self.examples_of = Examples(self.directory, [part.path for part in self.config.parts])
         self.people = People(
             self.directory,
             self.mapper,
             self.options,
-            self.recipe.limits,
-            [part.path for part in self.recipe.parts],
+            self.config.limits,
+            [part.path for part in self.config.parts],
             request.given,
             request.series,
         )
@@ -126,7 +126,7 @@ class _Builder:
         self.people.close()
 
     def run(self) -> Plan:
-        with Digests(self.recipe.parts) as digests:
+        with Digests(self.config.parts) as digests:
             self.walk()
             ids = self.ids.folded()
             self.warn_of_hot_ids(ids)
@@ -135,7 +135,7 @@ class _Builder:
             found = digests.of_unchanged()
             parts = [
                 count.seal(part, digest)
-                for count, part, digest in zip(self.counts, self.recipe.parts, found, strict=True)
+                for count, part, digest in zip(self.counts, self.config.parts, found, strict=True)
             ]
         return self.finish(parts, people)
 
@@ -176,7 +176,7 @@ class _Builder:
                         break
                     for _, notes in workers.walk(observe_block, [task._replace(limit=left)]):
                         self.take(task, notes, blocks, rejects)
-            for gathered in workers.ask_each(hand_over):
+            for gathered in workers.ask_each(take_aggregate):
                 self.gather(gathered)
             self.files["blocks.jsonl"] = blocks.close()
             self.files["rejects.jsonl"] = rejects.close()
@@ -184,11 +184,11 @@ class _Builder:
     def promoted(self) -> Iterator[list[tuple[str, list[Said]]]]:
         """What the events that are sent promote to persons. Of copies only one is sent: so they are decided first."""
         self.write_copies()
-        with Workers(self.request.workers.count, self.recipe) as workers:
-            for _, said in workers.walk(hear_promoted, self.tasks_again()):
+        with Workers(self.request.workers.count, self.config) as workers:
+            for _, said in workers.walk(observe_promoted, self.tasks_again()):
                 if said is not None:
                     yield said
-            yield from workers.ask_each(rest_promoted)
+            yield from workers.ask_each(take_promoted)
 
     def tasks_again(self) -> Iterator[Task]:
         limited = self.options.limit is not None
@@ -199,15 +199,15 @@ class _Builder:
 
     def tasks(self) -> Iterator[Task]:
         number = 0
-        for part in self.recipe.parts:
+        for part in self.config.parts:
             for block in read_blocks(part):
                 yield Task(number, block)
                 number += 1
 
-    def take(self, task: Task, notes: BlockNotes, blocks: LinesWriter, rejects: LinesWriter) -> None:
+    def take(self, task: Task, notes: BlockStats, blocks: LinesWriter, rejects: LinesWriter) -> None:
         block = task.block
         count = self.counts[block.part]
-        path = self.recipe.parts[block.part].path
+        path = self.config.parts[block.part].path
         first_row = count.rows + 1
         blocks.write(
             SealedBlock(
@@ -245,7 +245,7 @@ class _Builder:
         self.ids.add(gathered.ids)
         self.people.gather(gathered)
 
-    def take_keys(self, notes: BlockNotes) -> None:
+    def take_keys(self, notes: BlockStats) -> None:
         keys = np.frombuffer(bytearray(notes.keys), KEY)
         if not len(keys):
             return
@@ -361,7 +361,7 @@ class _Builder:
             zone_evidence=evidence_of(verdict),
             mapping=self.request.mapping,
             options=self.options,
-            limits=self.recipe.limits,
+            limits=self.config.limits,
             target=self.request.target,
             version=importlib.metadata.version("backcast"),
             libraries={name: importlib.metadata.version(name) for name in SEALING_LIBRARIES},

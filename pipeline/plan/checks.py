@@ -16,7 +16,7 @@ from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.manifest import ProfilesSeal
 from pipeline.plan.zone import ZoneVerdict
-from pipeline.text import are, counted
+from pipeline.text import are, pluralize
 from pipeline.timestamps import WITHOUT_OFFSET
 
 KEY_NOT_UNIQUE = "key_not_unique"
@@ -67,7 +67,7 @@ def rejects_gate(rejected: int, read: int, allowed: Allowed, remedies: Mapping[s
     """
     if rejected == 0:
         return None
-    told = f"{rejected:,} of {counted(read, 'row')} ({rejected / read:.2%}) cannot be sent; {allowed} may be"
+    told = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) cannot be sent; {allowed} may be"
     remedy, rows = max(remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     if rows * 3 >= rejected:
         told += f". Of these {rows:,} can be helped: {remedy}"
@@ -91,7 +91,7 @@ def zone_gate(verdict: ZoneVerdict, *, named: bool) -> Finding | None:
             "zone",
             "stop",
             f"the data contradict {verdict.zone}: in {worst.month} the clock stands at {offset_name(worst.offset)}"
-            f" in {worst.rows:,} of {counted(worst.of, 'row')}; {verdict.zone} is"
+            f" in {worst.rows:,} of {pluralize(worst.of, 'row')}; {verdict.zone} is"
             f" {' or '.join(map(offset_name, worst.expected))} then;"
             f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
             " Name the project's zone with --timezone",
@@ -110,7 +110,9 @@ def keyless_gate(rows: int) -> Finding | None:
     if not rows:
         return None
     return Finding(
-        "keyless", "stop", f"{counted(rows, 'event')} without a source key, so windows cannot tell identical ones apart"
+        "keyless",
+        "stop",
+        f"{pluralize(rows, 'event')} without a source key, so windows cannot tell identical ones apart",
     )
 
 
@@ -118,7 +120,7 @@ def merges_gate(links: int, most: int | None) -> Finding | None:
     """More merges than were allowed; they cannot be undone."""
     if most is None or links <= most:
         return None
-    return Finding("merges", "stop", f"{counted(links, 'merge')} would be sent; {most:,} may")
+    return Finding("merges", "stop", f"{pluralize(links, 'merge')} would be sent; {most:,} may")
 
 
 def profiles_gate(profiles: ProfilesSeal, *, identified: bool) -> Finding | None:
@@ -128,8 +130,9 @@ def profiles_gate(profiles: ProfilesSeal, *, identified: bool) -> Finding | None
     return Finding(
         "persons",
         "warning",
-        f"no profile for {counted(profiles.anonymous_ids, 'id')} with {counted(profiles.anonymous_events, 'event')},"
-        f" one for {counted(profiles.identified_ids, 'id')} with {counted(profiles.identified_events, 'event')};"
+        f"no profile for {pluralize(profiles.anonymous_ids, 'id')}"
+        f" with {pluralize(profiles.anonymous_events, 'event')}, one for {pluralize(profiles.identified_ids, 'id')}"
+        f" with {pluralize(profiles.identified_events, 'event')};"
         " merges and groups need one",
     )
 
@@ -141,7 +144,7 @@ def duplicates_gate(duplicates: int, events: int) -> Finding | None:
     return Finding(
         "duplicates",
         "warning",
-        f"{counted(duplicates, 'copy')} of events {are(duplicates)} left out; {counted(events, 'event')} to send",
+        f"{pluralize(duplicates, 'copy')} of events {are(duplicates)} left out; {pluralize(events, 'event')} to send",
     )
 
 
@@ -155,7 +158,7 @@ def keys_gate(rows: int, pairs: Sequence[str], *, accepted: bool) -> Finding | N
     return Finding(
         KEY_NOT_UNIQUE,
         "warning" if accepted else "stop",
-        f"{counted(rows, 'row')} {are(rows)} left out for another of the same key that is a different event:"
+        f"{pluralize(rows, 'row')} {are(rows)} left out for another of the same key that is a different event:"
         f" {'; '.join(pairs)}{'; …' if rows > len(pairs) else ''}",
     )
 

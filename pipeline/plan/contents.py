@@ -1,4 +1,4 @@
-"""Read a sealed plan back as work: its recipe, its blocks with their tables, its links."""
+"""Read a sealed plan back as work: its config, its blocks with their tables, its links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.plan.directory import Directory, digest_file, read_lines
 from pipeline.plan.filenames import as_name
 from pipeline.plan.manifest import Plan, SealedBlock
 from pipeline.text import printable
-from pipeline.transform.block import Copy, Recipe, Task
+from pipeline.transform.block import DuplicateDecision, Task, TransformConfig
 from pipeline.transform.events import Mapper
 
 
@@ -27,7 +27,7 @@ class Planned:
     """One block as it was sealed, with its share of the tables. `events` is what is left after them."""
 
     sealed: SealedBlock
-    copies: tuple[Copy, ...]
+    copies: tuple[DuplicateDecision, ...]
 
     @property
     def events(self) -> int:
@@ -79,9 +79,9 @@ def planned_blocks(directory: Directory) -> Iterator[Planned]:
     tables = groupby(read_lines(directory.copies, tuple[int, int, int, int, str]), key=itemgetter(0))
     pending = next(tables, None)
     for sealed in read_lines(directory.blocks, SealedBlock):
-        copies: tuple[Copy, ...] = ()
+        copies: tuple[DuplicateDecision, ...] = ()
         if pending is not None and pending[0] == sealed.number:
-            copies = tuple(Copy(*line[1:]) for line in pending[1])
+            copies = tuple(DuplicateDecision(*line[1:]) for line in pending[1])
             pending = next(tables, None)
         yield Planned(sealed, copies)
 
@@ -142,13 +142,13 @@ def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
     return differences
 
 
-def recipe_of(
+def config_of(
     plan: Plan,
     parts: tuple[Part, ...],
     compile_: Callable[[SealedOptions], Mapper],
     excluded: frozenset[str],
     directory: Directory,
-) -> Recipe:
-    """The recipe that the plan was made with, and its table of identified persons."""
+) -> TransformConfig:
+    """The config that the plan was made with, and its table of identified persons."""
     identified = directory.identified if plan.options.persons == "identified" else None
-    return Recipe(compile_, plan.options, plan.limits, parts, excluded, identified)
+    return TransformConfig(compile_, plan.options, plan.limits, parts, excluded, identified)

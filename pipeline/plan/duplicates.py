@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from pipeline.plan.key_records import MOST_RECORDS, Keys, chunks_of
 from pipeline.timestamps import DAY
-from pipeline.transform.block import KEYLESS, NAME, Copy
+from pipeline.transform.block import KEYLESS, NAME, DuplicateDecision
 
 BUCKET_BLOCKS = 64
 """Decisions are gathered in files of this many blocks, each small enough to sort in memory."""
@@ -134,10 +134,10 @@ class Decisions:
             yield from zip(numbers.tolist(), np.split(found, starts[1:]), strict=True)
 
 
-def copies_of(found: NDArray[np.void]) -> Iterator[Copy]:
+def copies_of(found: NDArray[np.void]) -> Iterator[DuplicateDecision]:
     """One block's decisions as what a sender is told."""
     for _, row, nth, _, kind, ordinal in found.tolist():
-        yield Copy(row, nth, ordinal, CODES.get(kind, ""))
+        yield DuplicateDecision(row, nth, ordinal, CODES.get(kind, ""))
 
 
 def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:

@@ -125,7 +125,7 @@ def _plan_source(
 ) -> Plan:
     """The same once the source is open and processes are starting."""
     from pipeline.identity.profile_policy import parse_policy
-    from pipeline.transform.block import Recipe
+    from pipeline.transform.block import TransformConfig
 
     name = request.mapping or guess_mapping(source)
     mapping = load_mapping(name)
@@ -158,8 +158,10 @@ def _plan_source(
         options, notices = found_settings(source.parts, mapping, options)
     parts = look_first(source.parts, mapping, options)
     wanted = wanted_references(mapping, options, of_tool(mapping.tool))
-    recipe = Recipe(Compile(mapping.file, mapping.text), options, request.limits, parts, excluded, wanted=wanted)
-    workers.brief(recipe)  # they make themselves ready while this process loads what decides
+    config = TransformConfig(
+        Compile(mapping.file, mapping.text), options, request.limits, parts, excluded, wanted=wanted
+    )
+    workers.brief(config)  # they make themselves ready while this process loads what decides
     from pipeline.plan.build import build
     from pipeline.plan.earlier import earlier_links, plans_beside
     from pipeline.plan.people import Given
@@ -170,7 +172,7 @@ def _plan_source(
     return build(
         Request(
             source,
-            recipe,
+            config,
             seal,
             work,
             workers,

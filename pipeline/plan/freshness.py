@@ -18,7 +18,7 @@ from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.manifest import Plan, load
 
 if TYPE_CHECKING:
-    from pipeline.transform.block import Recipe
+    from pipeline.transform.block import TransformConfig
 
 
 EXCLUDED = Directory(Path()).excluded.name
@@ -43,9 +43,9 @@ def load_plan(path: str | Path) -> tuple[Plan, Directory]:
     return load(directory), directory
 
 
-def recipe_for(plan: Plan, directory: Directory, source_root: Path | None = None) -> Recipe:
-    """The plan's recipe on this machine, after everything it needs was found. Raises UnreadableExport, StalePlan."""
-    from pipeline.plan.contents import check_tables, find_parts, recipe_of
+def transform_config_for(plan: Plan, directory: Directory, source_root: Path | None = None) -> TransformConfig:
+    """The plan's config on this machine, after everything it needs was found. Raises UnreadableExport, StalePlan."""
+    from pipeline.plan.contents import check_tables, config_of, find_parts
 
     check_tables(plan, directory)
     excluded: frozenset[str] = frozenset()
@@ -58,7 +58,7 @@ def recipe_for(plan: Plan, directory: Directory, source_root: Path | None = None
             )  # fmt: skip
         excluded = read_ids(path)
     parts = find_parts(_with_spooled(plan, directory), source_root)
-    return recipe_of(plan, parts, Compile(plan.mapping.name, plan.mapping.text), excluded, directory)
+    return config_of(plan, parts, Compile(plan.mapping.name, plan.mapping.text), excluded, directory)
 
 
 def _with_spooled(plan: Plan, directory: Directory) -> Plan:
@@ -70,11 +70,11 @@ def _with_spooled(plan: Plan, directory: Directory) -> Plan:
     return msgspec.structs.replace(plan, parts=parts)
 
 
-def differences(plan: Plan, recipe: Recipe) -> tuple[list[str], list[str]]:
+def differences(plan: Plan, config: TransformConfig) -> tuple[list[str], list[str]]:
     """What changed since the plan was sealed: reasons to refuse, and mere warnings; a line each."""
     from pipeline.plan.contents import stale_parts
 
-    stale = stale_parts(plan, recipe.parts)
+    stale = stale_parts(plan, config.parts)
     stale.extend(_mapping_differences(plan))
     warnings = []
     version = importlib.metadata.version("backcast")
@@ -106,9 +106,9 @@ def _mapping_differences(plan: Plan) -> list[str]:
     return [f"mapping {plan.mapping.name}: line ends differ"]
 
 
-def check_fresh(plan: Plan, recipe: Recipe) -> list[str]:
+def check_fresh(plan: Plan, config: TransformConfig) -> list[str]:
     """Raise StalePlan, naming each difference, if what would be sent is not what was sealed. Returns warnings."""
-    stale, warnings = differences(plan, recipe)
+    stale, warnings = differences(plan, config)
     if stale:
         raise StalePlan(
             f"the plan is stale: {'; '.join(stale)}", differences=stale, hint="plan again, then apply the new plan"

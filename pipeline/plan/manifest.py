@@ -17,7 +17,7 @@ from pipeline.options import SealedOptions
 from pipeline.plan.commit import settle
 from pipeline.plan.directory import Directory
 from pipeline.plan.filenames import as_name
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 FORMAT = "backcast.plan/1"
 
@@ -266,7 +266,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """What the plan would do, in one counted line."""
         rows, events = self.rows, self.events
         others = [
-            counted(count, what)
+            pluralize(count, what)
             for count, what in (
                 (events.phases.get("identities", 0), "merge"),
                 (events.phases.get("groups", 0) - self.people.initials, "group"),
@@ -276,8 +276,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             if count
         ]
         merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
-        sent = counted(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
-        read = f"from {rows.mapped:,} of {counted(rows.read, 'row')} in {counted(len(self.parts), 'part')}"
+        sent = pluralize(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
+        read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'part')}"
         return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected."
 
 

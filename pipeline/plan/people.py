@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.identified_ids import Identified
+from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.identity.aggregate import Gathered
 from pipeline.identity.database import Database
 from pipeline.identity.decisions import Identities
@@ -55,9 +55,9 @@ from pipeline.plan.manifest import (
 )
 from pipeline.plan.series import Series, new_links, unsettled
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_seen
-from pipeline.transform.block import BlockNotes
+from pipeline.transform.block import BlockStats
 from pipeline.transform.events import Mapper
-from pipeline.validator.rules import Rules, check_size
+from pipeline.validator.rules import ValidationContext, check_size
 
 SURELY_SMALL = 100_000
 """A profile or group of fewer bytes keeps every rule of size, however it is encoded."""
@@ -91,7 +91,7 @@ class People:
         self._directory = directory
         self._mapper = mapper
         self._options = options
-        self._rules = Rules.of(options, limits)
+        self._rules = ValidationContext.of(options, limits)
         self._parts = parts
         self._given = given
         self._series = series
@@ -107,7 +107,7 @@ class People:
         """Give memory and disk back."""
         self._database.close()
 
-    def take(self, number: int, part: int, first_row: int, notes: BlockNotes) -> None:
+    def take(self, number: int, part: int, first_row: int, notes: BlockStats) -> None:
         """Add what a block says. Blocks come by their numbers; `first_row` counts the rows of the part, from 1."""
         self._observed.block(number, part, first_row)
         self._groups.types.update(notes.group_types)
@@ -268,7 +268,7 @@ class People:
         """Who gets a profile; None where all do. To be asked after `_seal_profiles`."""
         if self._options.persons != "identified":
             return None
-        holds = Identified(self._directory.identified).holds
+        holds = IdentifiedIds(self._directory.identified).holds
         return lambda ids: holds(ids).tolist()
 
     def _fitting(self, persons: Iterator[SealedPerson], counts: PersonCounts) -> Iterator[SealedPerson]:

@@ -11,20 +11,20 @@ from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import Given
 from pipeline.plan.series import Series
-from pipeline.transform.block import Recipe
+from pipeline.transform.block import TransformConfig
 from pipeline.transform.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a plan is made from. `recipe` decides the events, the rest what a person wants to know or allow.
+    """What a plan is made from. `config` decides the events, the rest what a person wants to know or allow.
 
-    `workers` have been started and told the recipe; they are ended when everything was read. With `key_conflicts`, rows
+    `workers` have been started and told the config; they are ended when everything was read. With `key_conflicts`, rows
     of one key are one event whatever they say.
     """
 
     source: Source
-    recipe: Recipe
+    config: TransformConfig
     mapping: MappingSeal
     directory: Directory
     workers: Workers

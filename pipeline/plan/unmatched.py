@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from pipeline.mapper.required_fields import Level, Reference, Wanted
 from pipeline.models import Finding
-from pipeline.text import are, counted, printable
+from pipeline.text import are, pluralize, printable
 from pipeline.transform.field_names import MOST_NAMES, ROW, Names, path_of
 
 NAME = "unmatched_reference"
@@ -58,7 +58,7 @@ class Unmatched:
         return Finding(
             NAME,
             "stop" if needed else "warning",
-            f"{counted(len(shown), 'reference')} of the mapping {are(len(shown))} in no row: {'; '.join(told)}{more}",
+            f"{pluralize(len(shown), 'reference')} of the mapping {are(len(shown))} in no row: {'; '.join(told)}{more}",
         )
 
     def _missing(self, reference: Reference) -> tuple[Level, str] | None:
@@ -81,7 +81,7 @@ class Unmatched:
         if near is not None:
             meant = f"did you mean {printable(near, _CHARACTERS)!r}"
             if level not in self._uncounted:
-                meant += f", which is in {counted(self._seen[level][near], 'row')}"
+                meant += f", which is in {pluralize(self._seen[level][near], 'row')}"
             meant += "?"
         else:
             meant = "no name there is like it" if level != ROW else "no column is like it"

@@ -27,7 +27,7 @@ from pipeline.identity.numbering import hashes
 from pipeline.identity.observed import Observed, Pair
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.manifest import Plan
-from pipeline.validator.placeholder_ids import is_junk
+from pipeline.validator.placeholder_ids import is_placeholder
 
 SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
 """One id: xxh3-64 of it, µs UTC of its first event, and not 0 where an event names it as a user's."""
@@ -134,7 +134,7 @@ def _folded_pairs(observed: Observed) -> Iterator[SeenPair]:
 
 def _junk(pair: SeenPair) -> bool:
     """Such an id never joins anybody, and would lead from everyone to everyone."""
-    return is_junk(pair.anonymous) or is_junk(pair.user)
+    return is_placeholder(pair.anonymous) or is_placeholder(pair.user)
 
 
 def _write_sightings(path: Path, ids: EventIds) -> str:

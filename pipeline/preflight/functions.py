@@ -15,7 +15,7 @@ from pipeline.management.problems import NotFound, ServiceProblem
 from pipeline.preflight.check import Check, Level, untold
 from pipeline.preflight.firing import Matched, matched
 from pipeline.preflight.planned import Planned
-from pipeline.text import counted, printable
+from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient
@@ -109,7 +109,7 @@ def _on(on: Matched, planned: Planned | None) -> str:
     shown = [printable(name, _WIDE) for name in names[:_SHOWN]] + ["…"] * (len(names) > _SHOWN)
     count = sum(planned.names[name] for name in names)
     every = "all " if count == planned.events else ""
-    return f"{every}{counted(count, 'event')} of this plan ({', '.join(shown)})"
+    return f"{every}{pluralize(count, 'event')} of this plan ({', '.join(shown)})"
 
 
 def _why(on: Matched, record: Mapping[str, Any]) -> str:

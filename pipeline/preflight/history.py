@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.preflight.check import Check
 from pipeline.preflight.planned import Planned
-from pipeline.text import are, counted
+from pipeline.text import are, pluralize
 
 DROPPED = "dropped_events"
 RECENT = "recent_events"
@@ -35,7 +35,7 @@ def check_dropped(project: Mapping[str, Any], planned: Planned | None, now: date
     if type(seconds) is not int or seconds < 0:
         return Check(DROPPED, "unknown", f"the project's setting {SETTING} is no number: {str(seconds)[:40]}")
     hint = "take the setting away in the project before the import; dropped events are gone without an error"
-    setting = f"{counted(seconds, 'second')} ({seconds / 86400:,.1f} days; {SETTING})"
+    setting = f"{pluralize(seconds, 'second')} ({seconds / 86400:,.1f} days; {SETTING})"
     if planned is None:
         return Check(DROPPED, "warning", f"the project drops events older than {setting}", hint)
     try:
@@ -46,7 +46,7 @@ def check_dropped(project: Mapping[str, Any], planned: Planned | None, now: date
     if not older:
         return Check(DROPPED, "ok", f"the project drops events older than {setting}; the plan has none")
     events = sum(planned.days.values())
-    detail = f"the project would drop up to {older:,} of {counted(events, 'event')}, as older than {setting}"
+    detail = f"the project would drop up to {older:,} of {pluralize(events, 'event')}, as older than {setting}"
     return Check(DROPPED, "stop", detail, hint)
 
 
@@ -58,15 +58,17 @@ def check_recent(planned: Planned, now: datetime) -> Check:
     if not young:
         return Check(RECENT, "ok", "every event is older than 48 hours")
     if not exact:
-        detail = f"{counted(young, 'event')} {are(young)} of {edge} and may be younger than 48 hours still, and billed"
+        detail = (
+            f"{pluralize(young, 'event')} {are(young)} of {edge} and may be younger than 48 hours still, and billed"
+        )
     else:
-        detail = f"at least {counted(exact, 'event')} {are(exact)} younger than 48 hours, and may be billed"
+        detail = f"at least {pluralize(exact, 'event')} {are(exact)} younger than 48 hours, and may be billed"
     return Check(RECENT, "warning", detail, "plan without --allow-recent, or with an earlier --until")
 
 
 def check_size(planned: Planned) -> Check:
     """Is it so much that the service wants to know first?"""
-    amount = f"{counted(planned.events, 'event')}, {_size(planned.bytes)}"
+    amount = f"{pluralize(planned.events, 'event')}, {_size(planned.bytes)}"
     if planned.events > MOST_EVENTS or planned.bytes > MOST_BYTES:
         detail = f"{amount}: above 200 million events or 100 GB the service asks to be told first"
         return Check(SIZE, "warning", detail, "write to the service's support before the import")
@@ -78,7 +80,7 @@ def _size(length: int) -> str:
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if length >= factor:
             return f"{length / factor:,.1f} {unit}"
-    return counted(length, "byte")
+    return pluralize(length, "byte")
 
 
 def _until(planned: Planned, edge: date) -> int:

@@ -26,7 +26,7 @@ from pipeline.report.wording import (
     phase_meaning,
     state_in_words,
 )
-from pipeline.text import counted, printable
+from pipeline.text import pluralize, printable
 from pipeline.timestamps import format_utc
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["n"] = lambda number: f"{number:,}"
-    environment.filters["counted"] = counted
+    environment.filters["pluralize"] = pluralize
     environment.filters["plainly"] = lambda text, limit=NAME_CHARACTERS: printable(str(text), limit)
     environment.filters["by_line"] = _by_line
     return environment

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pipeline.plan.manifest import DecisionSeal, Plan
 from pipeline.report.wording import DECISIONS, decided_because, meaning, policy_meaning
-from pipeline.text import counted, printable
+from pipeline.text import pluralize, printable
 
 NOTHING = "No merges, no groups, no profiles to send."
 """What is said of a plan that does nothing to people, instead of empty tables."""
@@ -90,8 +90,8 @@ def identities_sentence(plan: Plan) -> str:
     if not found.pairs and not merges(plan):
         return "No row or record pairs two ids: nothing is merged."
     return (
-        f"{counted(found.pairs, 'pair')} of ids {_were(found.pairs)} found. {counted(found.persons, 'person')} will"
-        f" have several ids, joined by {counted(merges(plan), 'merge')} to send."
+        f"{pluralize(found.pairs, 'pair')} of ids {_were(found.pairs)} found. {pluralize(found.persons, 'person')} will"
+        f" have several ids, joined by {pluralize(merges(plan), 'merge')} to send."
     )
 
 
@@ -109,8 +109,8 @@ def groups_sentence(plan: Plan) -> str:
     if not found.types and not found.groups:
         return "No row names a group."
     return (
-        f"{counted(found.groups, 'group')} to send, with {counted(found.properties, 'property')}, before all events."
-        " The service numbers the types in this order, for good."
+        f"{pluralize(found.groups, 'group')} to send, with {pluralize(found.properties, 'property')}, before all"
+        " events. The service numbers the types in this order, for good."
     )
 
 
@@ -138,8 +138,8 @@ def persons_sentence(plan: Plan) -> str:
     if not found.persons:
         return "No profiles are sent: the export says nothing of persons."
     touched = (
-        f"{counted(found.persons, 'person')} and {counted(found.properties, 'property')} of theirs are touched, once"
-        " and after all events."
+        f"{pluralize(found.persons, 'person')} and {pluralize(found.properties, 'property')} of theirs are touched,"
+        " once and after all events."
     )
     policy = f"{printable(found.policy)}: {policy_meaning(found.policy)}"
     if found.kind == "none":
@@ -155,8 +155,8 @@ def profiles_sentences(plan: Plan) -> list[str]:
     if not found.identified_ids and not found.anonymous_ids:
         return []
     sentences = [
-        f"{counted(found.identified_events, 'event')} of {counted(found.identified_ids, 'id')} with identity,"
-        f" {counted(found.anonymous_events, 'event')} of {counted(found.anonymous_ids, 'id')} without"
+        f"{pluralize(found.identified_events, 'event')} of {pluralize(found.identified_ids, 'id')} with identity,"
+        f" {pluralize(found.anonymous_events, 'event')} of {pluralize(found.anonymous_ids, 'id')} without"
         " (copies included)."
     ]
     if plan.options.persons == "identified":
@@ -182,15 +182,15 @@ def promoted_sentence(plan: Plan) -> str:
     if plan.people.promotes:
         return (
             "By itself the service copies these properties of events to their persons, in the order of arrival."
-            f" --promoted-properties final: before all events {counted(initials, 'person')}"
+            f" --promoted-properties final: before all events {pluralize(initials, 'person')}"
             f" {'has' if initials == 1 else 'have'} the first values set once, as $initial_…, which leaves those"
             " of a live profile as they are; after all events the last values are set, over a live profile's too, as"
-            f" the events themselves do. Of {counted(found.looked_at, 'event')} looked at, so many have them:"
+            f" the events themselves do. Of {pluralize(found.looked_at, 'event')} looked at, so many have them:"
         )
     return (
         "By itself the service copies these properties of events to their persons, whatever the policy: the last event"
         " it takes wins, however old, and $initial_… keeps the first."
-        f" Of {counted(found.looked_at, 'event')} looked at, so many have them:"
+        f" Of {pluralize(found.looked_at, 'event')} looked at, so many have them:"
     )
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from pipeline.plan.manifest import PartnersSeal, Plan
 from pipeline.report import people
 from pipeline.report.tables import number, table, text
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 MOST = 5
 """Rows of each table of ids."""
@@ -48,7 +48,7 @@ def _identities(console: Console, plan: Plan, directory: str) -> None:
             made.add_row(text(cluster.canonical, ID_CHARACTERS), number(cluster.ids), Text(others, overflow="fold"))
         console.print(made)
         if more := people.more_persons(plan, min(MOST, len(found.largest))):
-            console.print(Text(f"and {counted(more, 'more person')} of several ids", style="dim"))
+            console.print(Text(f"and {pluralize(more, 'more person')} of several ids", style="dim"))
     _partners(console, "ids of several users", "users", found.shared)
     _partners(console, "users of several ids", "ids", found.crowded)
     if approval := people.approval(plan):

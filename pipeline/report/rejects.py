@@ -12,10 +12,10 @@ from pipeline.errors import Refused, UnreadableExport, UnsafePlan
 from pipeline.ledger import Refusal, read_account, read_refusals, read_totals, was_applied
 from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.freshness import recipe_for
+from pipeline.plan.freshness import transform_config_for
 from pipeline.plan.manifest import Plan, SealedBlock
 from pipeline.plan.phases import EVENTS, line_blocks, sealed_file
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 REFUSED = "refused_event"
 """The code of every event that the service refused."""
@@ -68,7 +68,7 @@ def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
     if place.ledger != _refusing(directory)[0].ledger:
         hint = f"see refused_events in {place.ledger}; `backcast rejects` lists what the plan's own target refused"
     return Refused(
-        f"{by} refused {counted(account.totals.refused, 'event')}; the first: {first.status} {first.detail}",
+        f"{by} refused {pluralize(account.totals.refused, 'event')}; the first: {first.status} {first.detail}",
         status=first.status,
         hint=hint,
     )
@@ -136,10 +136,10 @@ def _remade(
     """
     from pipeline.extractors import rows as read_rows
     from pipeline.plan.contents import Planned, task_of, tasks
-    from pipeline.transform.block import Maker, Task
+    from pipeline.transform.block import BlockTransformer, Task
 
-    recipe = recipe_for(plan, directory, source_root)
-    maker = Maker(recipe)
+    config = transform_config_for(plan, directory, source_root)
+    transformer = BlockTransformer(config)
     first_rows: dict[int, int] = {}
 
     def choose(planned: Planned) -> Task | None:
@@ -148,11 +148,11 @@ def _remade(
         first_rows[planned.sealed.number] = planned.sealed.first_row
         return task_of(plan, planned)
 
-    for task in tasks(plan, directory, recipe.parts, choose):
-        made, _ = maker.sealed(task)
+    for task in tasks(plan, directory, config.parts, choose):
+        made, _ = transformer.sealed(task)
         left_out = {(copy.row, copy.nth) for copy in task.copies if copy.code}
         sent = [row for row, nth in zip(made.row_of, made.nth, strict=True) if (row, nth) not in left_out]
-        rows = read_rows(recipe.parts[task.block.part], task.block, observe=False)
+        rows = read_rows(config.parts[task.block.part], task.block, observe=False)
         deque(rows, maxlen=0)  # they say where each lies once they were read
         first = first_rows.pop(task.number)
         yield lambda event, sent=sent, rows=rows, first=first: (  # type: ignore[misc]

@@ -10,7 +10,7 @@ from rich.text import Text
 from pipeline.clock_offsets import offset_name
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
 from pipeline.survey.shape import Survey
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 MOST_PARTS = 20
 MOST_FIELDS = 200
@@ -56,7 +56,7 @@ def _parts(console: Console, survey: Survey) -> None:
     left = survey.parts[MOST_PARTS:]
     if left:
         sums = number(sum(part.bytes for part in left)), number(sum(part.rows for part in left))
-        made.add_row(Text(counted(len(left), "more part"), style="dim"), "", *sums, "")
+        made.add_row(Text(pluralize(len(left), "more part"), style="dim"), "", *sums, "")
     console.print(made)
 
 
@@ -78,10 +78,10 @@ def _fields(console: Console, survey: Survey) -> None:
     console.print(made)
     left = len(survey.fields) - MOST_FIELDS
     if left > 0:
-        console.print(Text(f"{counted(left, 'more field')}; all of them: --json", style="dim"))
+        console.print(Text(f"{pluralize(left, 'more field')}; all of them: --json", style="dim"))
     if survey.fields_left_out:
         console.print(
-            Text(f"{counted(survey.fields_left_out, 'value')} in fields beyond those counted", style="yellow")
+            Text(f"{pluralize(survey.fields_left_out, 'value')} in fields beyond those counted", style="yellow")
         )
 
 
@@ -93,7 +93,7 @@ def _hours(console: Console, survey: Survey) -> None:
         Text.assemble((_time_field(survey), "bold"), f"  {survey.first} to {survey.last}, as the clock reads")
     )
     if survey.unread_times:
-        console.print(Text(f"{counted(survey.unread_times, 'value')} of it cannot be read as times", style="yellow"))
+        console.print(Text(f"{pluralize(survey.unread_times, 'value')} of it cannot be read as times", style="yellow"))
     console.print(Text("hour of day, rows", style="bold"))
     for line in histogram(survey.hours):
         console.print(Text(line))

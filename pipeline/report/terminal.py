@@ -21,7 +21,7 @@ from pipeline.report.people_view import show_people
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
 from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, meaning, phase_meaning, state_in_words
-from pipeline.text import are, counted, printable
+from pipeline.text import are, pluralize, printable
 from pipeline.verify.reconcile import Difference
 
 MOST_PARTS = 20
@@ -77,7 +77,9 @@ def _parts(console: Console, plan: Plan) -> None:
     if len(plan.parts) > MOST_PARTS:
         rest = plan.parts[MOST_PARTS:]
         more = (sum(getattr(part, name) for part in rest) for name in ("rows", "mapped", "skipped", "rejected"))
-        made.add_row(Text(counted(len(rest), "more part"), style="dim"), *([""] if tables else []), *map(number, more))
+        made.add_row(
+            Text(pluralize(len(rest), "more part"), style="dim"), *([""] if tables else []), *map(number, more)
+        )
     rows = plan.rows
     sums = map(number, (rows.read, rows.mapped, rows.skipped, rows.rejected))
     made.add_row("all", *([""] if tables else []), *sums, style="bold")
@@ -125,20 +127,20 @@ def show_apply(console: Console, result: ApplyResult) -> None:
     held = sum(result.phases[name].unsent for name in result.held)
     if result.balanced and result.dry_run:
         left = result.events.would_send
-        what = f"would send {counted(left, 'event')} in {counted(result.batches.made, 'batch')}" if left else ""
+        what = f"would send {pluralize(left, 'event')} in {pluralize(result.batches.made, 'batch')}" if left else ""
         told = f"The same command without --dry-run {what}." if left else "Nothing is left to send."
         console.print(Text(f"Nothing was sent. {told}" if left else told, style="bold green"))
     elif result.balanced and result.events.refused:
         refused = result.events.refused
-        what = f"{counted(refused, 'event')} {'was' if refused == 1 else 'were'} refused and did not land"
+        what = f"{pluralize(refused, 'event')} {'was' if refused == 1 else 'were'} refused and did not land"
         console.print(Text(f"Every planned event is accounted for, but {what}.", style="bold yellow"))
     elif result.balanced:
         console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
     elif held and held == result.events.unsent and not result.events.in_doubt:
-        what = f"Held by --phases: {', '.join(result.held)}, {counted(held, 'event')} unsent."
+        what = f"Held by --phases: {', '.join(result.held)}, {pluralize(held, 'event')} unsent."
         console.print(Text(f"{what} Run again without --phases to send the rest.", style="bold yellow"))
     else:
-        what = f"Not finished: {counted(result.events.in_doubt, 'event')} in doubt, {result.events.unsent:,} unsent."
+        what = f"Not finished: {pluralize(result.events.in_doubt, 'event')} in doubt, {result.events.unsent:,} unsent."
         console.print(Text(f"{what} Run the same command again to resume.", style="bold yellow"))
 
 
@@ -148,12 +150,12 @@ def show_status(console: Console, result: StatusResult) -> None:
     if result.course is not None:
         course = result.course
         until = f", the last one ended {course.ended}" if course.ended else ""
-        runs = counted(course.runs, "run")
+        runs = pluralize(course.runs, "run")
         console.print(text(f"Applied to {course.to}: {runs}, the first begun {course.began}{until}", 400))
     for one, what in ((result.rehearsed, "Rehearsed"), (result.verified, "Verified against")):
         if one is not None:
             said = "proved" if one.proved else "not proved"
-            counts = f"{one.found:,} of {counted(one.expected, 'event')} found"
+            counts = f"{one.found:,} of {pluralize(one.expected, 'event')} found"
             console.print(text(f"{' '.join(filter(None, (what, one.to)))} at {one.at}: {said}, {counts}", 400))
     if result.verified is None and result.events.accepted:
         console.print(Text("Not verified yet: backcast verify", style="dim"))
@@ -173,7 +175,7 @@ def show_status(console: Console, result: StatusResult) -> None:
         else:
             what = "in doubt: apply sends them again with the same uuids."
         in_doubt = result.events.in_doubt
-        console.print(Text(f"{counted(in_doubt, 'event')} {are(in_doubt)} {what}"))
+        console.print(Text(f"{pluralize(in_doubt, 'event')} {are(in_doubt)} {what}"))
     if result.refusals:
         made = table("refused event", "answer")
         for refusal in result.refusals[:MOST_DOUBTS]:
@@ -197,7 +199,7 @@ def _would_send(console: Console, result: ApplyResult) -> None:
     """What a dry run packed, and what is left alone."""
     rows = {"would_send": "would send", "already_settled": "already settled", "refused": "refused before"}
     _counts(console, result.events, result.phases, rows | {"unsent": "left alone"})
-    console.print(Text(f"{counted(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
+    console.print(Text(f"{pluralize(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
 
 
 def _counts(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], rows: Mapping[str, str]) -> None:
@@ -217,7 +219,7 @@ def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Ma
     _counts(console, events, phases, {name: name.replace("_", " ") for name in names})
     console.print(
         Text(
-            f"{counted(batches.made, 'batch')} made, {batches.sent:,} sent,"
+            f"{pluralize(batches.made, 'batch')} made, {batches.sent:,} sent,"
             f" {batches.retried:,} retried, {batches.split:,} split",
             style="dim",
         )
@@ -249,13 +251,13 @@ def show_verification(console: Console, result: VerifyResult) -> None:
     _differences(console, result.differences)
     _extras(console, result)
     if found.copies:
-        what = f"{counted(found.copies, 'more copy')} {'was' if found.copies == 1 else 'were'} accepted"
+        what = f"{pluralize(found.copies, 'more copy')} {'was' if found.copies == 1 else 'were'} accepted"
         console.print(Text(f"{what}, {COLLAPSE}."))
     if result.proved:
         console.print(Text("Proved: every event that was settled was found once.", style="bold green"))
     elif found.missing:
         console.print(
-            Text(f"Not proved: {counted(found.missing, 'event')} {are(found.missing)} missing.", style="bold red")
+            Text(f"Not proved: {pluralize(found.missing, 'event')} {are(found.missing)} missing.", style="bold red")
         )
     else:
         console.print(Text("Not proved: what landed is not what was settled.", style="bold red"))
@@ -285,7 +287,7 @@ def _extras(console: Console, result: VerifyResult) -> None:
     if not others:
         console.print(Text("Nobody else sends here, so they are differences."))
         return
-    told = f"{counted(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
+    told = f"{pluralize(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
     if result.scope:
         marks = " and ".join(f"{name} {value!r}" for name, value in result.scope.items())
         told += (
@@ -313,7 +315,7 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
         console.print(made)
     more = sum(1 for _ in iterator)
     if more:
-        console.print(Text(f"{counted(more, 'more row')}; all of them in full: --format jsonl", style="dim"))
+        console.print(Text(f"{pluralize(more, 'more row')}; all of them in full: --format jsonl", style="dim"))
     if not count:
         console.print(Text("No row was rejected, and no event was refused."))
     return count + more

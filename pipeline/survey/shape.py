@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pipeline.text import counted
+from pipeline.text import pluralize
 
 FORMAT = "backcast.survey/1"
 
@@ -118,8 +118,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         how = "the first rows of each part" if self.sampled else "every row"
         what = self.tool or "no tool that is known"
         return (
-            f"Survey: {counted(self.rows, 'row')} in {counted(len(self.parts), 'part')} ({how}), {broken:,} broken,"
-            f" {counted(len(self.fields), 'field')}; looks like {what}."
+            f"Survey: {pluralize(self.rows, 'row')} in {pluralize(len(self.parts), 'part')} ({how}), {broken:,} broken,"
+            f" {pluralize(len(self.fields), 'field')}; looks like {what}."
         )
 
     def field_of(self, role: str) -> str:

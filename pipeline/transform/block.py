@@ -1,8 +1,8 @@
 """What a worker does with one block: `observe_block` for a plan, `make_batches` for an apply.
 
 Both call `make_events` once on the same rows, so plan and apply cannot drift apart
-(docs/know/promises.md#plan-equals-apply). Everything here is pure: it depends on the block and on the `Recipe`, which
-is sealed in the plan.
+(docs/know/promises.md#plan-equals-apply). Everything here is pure: it depends on the block and on the
+`TransformConfig`, which is sealed in the plan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pipeline.batcher import Batch, Envelope, pack, pack_runs
 from pipeline.clock_offsets import count_offsets
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.identified_ids import Identified, without_profiles
+from pipeline.encoder.identified_ids import IdentifiedIds, without_profiles
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
 from pipeline.identity.aggregate import Gathered, Gathering
@@ -31,7 +31,7 @@ from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_names import Looking, Names
 from pipeline.transform.rows import make_events
 from pipeline.uuids import content_key
-from pipeline.validator.rules import WITHOUT_TIME, Rules
+from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
 
 KEY = np.dtype(
     [
@@ -60,7 +60,7 @@ NAME = np.uint32((1 << 31) - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TransformConfig:
     """All that decides what events a source becomes. `compile` gives the mapper for the options.
 
     `identified` is the plan's table of ids that get a profile; without it all do. `wanted` are references that a plan
@@ -80,7 +80,7 @@ class Task(NamedTuple):
     """One block for one worker. `number` counts the blocks of the whole source from 0.
 
     `limit` reads only so many of its rows. `seal` is the planned digest, "" while planning.
-    `copies` are the plan's decisions on events of this block (see `Copy`).
+    `copies` are the plan's decisions on events of this block (see `DuplicateDecision`).
     `ended` are the ranges of events that need no batch any more, `doubtful` those to be sent again just as they were:
     what earlier runs left in the ledger. Ranges are (first, last), counted from 0 after the tables. `most` is the
     largest request that the service was found to take, in bytes; None where it refused none for its size.
@@ -90,13 +90,13 @@ class Task(NamedTuple):
     block: Block
     limit: int | None = None
     seal: str = ""
-    copies: Sequence[Copy] = ()
+    copies: Sequence[DuplicateDecision] = ()
     ended: Sequence[tuple[int, int]] = ()
     doubtful: Sequence[tuple[int, int]] = ()
     most: int | None = None
 
 
-class Copy(NamedTuple):
+class DuplicateDecision(NamedTuple):
     """What the plan decided about one event that has copies: leave it out, or give it an ordinal.
 
     `ordinal` is 0 for an event left out with skip code `code`; else the uuid is made again with that ordinal.
@@ -108,7 +108,7 @@ class Copy(NamedTuple):
     code: str
 
 
-class BlockNotes(NamedTuple):
+class BlockStats(NamedTuple):
     """What a plan learns of one block. `keys` are KEY records, sorted by uuid, names indexing `names`.
 
     `group_types` counts rows that name a group, by type; `promoted` is what `events.promoted` counts. `gathered` is
@@ -137,7 +137,7 @@ class BlockNotes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BatchedBlock:
     """One block ready to send. `skipped` counts what the plan's tables took out."""
 
     digest: str
@@ -147,40 +147,40 @@ class Made:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-class Maker:
-    """A recipe made ready once per process."""
+class BlockTransformer:
+    """A config made ready once per process."""
 
-    def __init__(self, recipe: Recipe, project_key: str = "") -> None:
-        self.recipe = recipe
-        self.mapper = recipe.compile(recipe.options)
+    def __init__(self, config: TransformConfig, project_key: str = "") -> None:
+        self.config = config
+        self.mapper = config.compile(config.options)
         self._mappers = {"": self.mapper}
-        self.encoder = Encoder(self.mapper.tool, recipe.options)
-        self.rules = Rules.of(recipe.options, recipe.limits, recipe.excluded)
+        self.encoder = Encoder(self.mapper.tool, config.options)
+        self.rules = ValidationContext.of(config.options, config.limits, config.excluded)
         self.envelope = Envelope(project_key)
-        self.identified = Identified(recipe.identified) if recipe.identified is not None else None
+        self.identified = IdentifiedIds(config.identified) if config.identified is not None else None
         self.gathering = Gathering(
-            recipe.options.as_of - WITHOUT_TIME,
-            persons=recipe.options.person_properties == "final",
+            config.options.as_of - WITHOUT_TIME,
+            persons=config.options.person_properties == "final",
             unsets=self.mapper.unsets,
-            excluded=recipe.excluded,
+            excluded=config.excluded,
         )
         self.promoting = Promoting()
-        self.looking = Looking(recipe.wanted) if recipe.wanted is not None else None
+        self.looking = Looking(config.wanted) if config.wanted is not None else None
 
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows: those of a table are read as `--set table=NAME` would have them read."""
         mapper = self._mappers.get(part.table)
         if mapper is None:
-            options = self.recipe.options
+            options = self.config.options
             settings = {**options.settings, "table": part.table}
-            mapper = self._mappers[part.table] = self.recipe.compile(replace(options, settings=settings))
+            mapper = self._mappers[part.table] = self.config.compile(replace(options, settings=settings))
         return mapper
 
     def events(
         self, task: Task, *, observe: bool, gathering: Gathering | None = None
     ) -> tuple[Events, Callable[[int], bytes]]:
         """The events of a block before the tables, and a way to a row's canonical content."""
-        part = self.recipe.parts[task.block.part]
+        part = self.config.parts[task.block.part]
         mapper = self.mapper_of(part)
         members = mapper.map_members is not None
         rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks)
@@ -197,7 +197,7 @@ class Maker:
         """`events`, held against the plan's seal. Raises StalePlan on a drift."""
         made, canonical = self.events(task, observe=observe)
         if task.seal and made.digest != task.seal:
-            part = self.recipe.parts[task.block.part]
+            part = self.config.parts[task.block.part]
             raise StalePlan(
                 f"block {task.block.index} of {part.path} gives other events than were planned",
                 differences=[f"{part.path}, block {task.block.index}: sealed {task.seal}, now {made.digest}"],
@@ -231,15 +231,15 @@ class Maker:
         return kept, skipped
 
 
-def observe_block(maker: Maker, task: Task) -> BlockNotes:
+def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
     """Walk a block for the plan: everything counted, nothing kept of the events but their key records.
 
-    What the rows say beside their events stays with the maker until there is enough of it (`hand_over`).
+    What the rows say beside their events stays with the transformer until there is enough of it (`take_aggregate`).
     """
-    gathering = maker.gathering
-    made, _ = maker.events(task, observe=True, gathering=gathering)
+    gathering = transformer.gathering
+    made, _ = transformer.events(task, observe=True, gathering=gathering)
     keys = _keys(made, task.number)
-    return BlockNotes(
+    return BlockStats(
         made.rows,
         made.mapped,
         made.count,
@@ -261,35 +261,39 @@ def observe_block(maker: Maker, task: Task) -> BlockNotes:
     )
 
 
-def hand_over(maker: Maker) -> Gathered:
+def take_aggregate(transformer: BlockTransformer) -> Gathered:
     """What this process still holds of what the rows of its blocks say beside their events."""
-    return maker.gathering.take()
+    return transformer.gathering.take()
 
 
-def hear_promoted(maker: Maker, task: Task) -> list[tuple[str, list[Said]]] | None:
+def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[str, list[Said]]] | None:
     """Read a block of a plan once more, now that its copies are decided: what is sent of it promotes properties.
 
-    Gives what this process heard of all its blocks where there is enough of it; the rest stays (`rest_promoted`).
+    Gives what this process heard of all its blocks where there is enough of it; the rest stays (`take_promoted`).
     """
-    made, _ = maker.sealed(task, observe=True)
-    maker.promoting.hear(made, {(copy.row, copy.nth) for copy in task.copies if copy.code})
-    return maker.promoting.take() if maker.promoting.full else None
+    made, _ = transformer.sealed(task, observe=True)
+    transformer.promoting.hear(made, {(copy.row, copy.nth) for copy in task.copies if copy.code})
+    return transformer.promoting.take() if transformer.promoting.full else None
 
 
-def rest_promoted(maker: Maker) -> list[tuple[str, list[Said]]]:
+def take_promoted(transformer: BlockTransformer) -> list[tuple[str, list[Said]]]:
     """What this process still holds of what it heard."""
-    return maker.promoting.take()
+    return transformer.promoting.take()
 
 
-def make_batches(maker: Maker, task: Task) -> Made:
+def make_batches(transformer: BlockTransformer, task: Task) -> BatchedBlock:
     """Make a block's requests: the events, the tables applied, packed to bytes. The one line of every apply."""
-    if not (task.copies or task.ended or task.doubtful or maker.identified is not None):
-        made, _ = maker.sealed(task)
-        batches = list(pack_runs(made.runs, made.sizes, maker.envelope, maker.recipe.limits, most=task.most))
-        return Made(made.digest, made.rows, made.count, batches)
-    made, kept, skipped = maker.tabled(task)
-    batches = list(pack(kept, maker.envelope, maker.recipe.limits, task.ended, task.doubtful, most=task.most))
-    return Made(made.digest, made.rows, len(kept), batches, skipped)
+    if not (task.copies or task.ended or task.doubtful or transformer.identified is not None):
+        made, _ = transformer.sealed(task)
+        batches = list(
+            pack_runs(made.runs, made.sizes, transformer.envelope, transformer.config.limits, most=task.most)
+        )
+        return BatchedBlock(made.digest, made.rows, made.count, batches)
+    made, kept, skipped = transformer.tabled(task)
+    batches = list(
+        pack(kept, transformer.envelope, transformer.config.limits, task.ended, task.doubtful, most=task.most)
+    )
+    return BatchedBlock(made.digest, made.rows, len(kept), batches, skipped)
 
 
 def _keys(made: Events, number: int) -> NDArray[np.void]:

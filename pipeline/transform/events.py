@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.encoder.buffer import cut
+from pipeline.encoder.buffer import split_events
 from pipeline.models import Reject
 from pipeline.transform.field_names import Names
 from pipeline.uuids import Hasher
@@ -60,7 +60,7 @@ class Events:
     `events` cuts them apart. The lists of the second group run in parallel, one entry an event; `nth` numbers the
     events of one row. Those of the third group do too, and like the notes they are filled only when observing.
     `name_of` are the names again, as indices of `distinct_names`.
-    `digest` is the block's seal (`Texts.seal`); `digests` are xxh3-128 of each event.
+    `digest` is the block's seal (`EventBuffer.seal`); `digests` are xxh3-128 of each event.
     `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
     `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
     `walls` are readings of a wall clock and `walls_received` the receive times beside them, µs, for the proof of the
@@ -99,4 +99,4 @@ class Events:
     @property
     def events(self) -> list[bytes]:
         """Each event by itself, as it would be sent."""
-        return cut(self.runs, self.sizes)
+        return split_events(self.runs, self.sizes)

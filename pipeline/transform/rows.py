@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, Texts
+from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.rows import Rows
 from pipeline.identity.aggregate import Gathering
@@ -20,7 +20,7 @@ from pipeline.transform.field_names import Looking
 from pipeline.transform.observer import GROUPS, NOTE, OVERWRITES, observer
 from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
-    Rules,
+    ValidationContext,
     check,
     check_size,
     check_update,
@@ -58,7 +58,7 @@ class RowTransformer:
         first_row: int,
         mapper: Mapper,
         encoder: Encoder,
-        rules: Rules,
+        rules: ValidationContext,
         observe: bool,
         gathering: Gathering | None,
         looking: Looking | None,
@@ -73,7 +73,7 @@ class RowTransformer:
         self.observe = observe
         self.gathering = gathering if observe else None
         self.made = Events()
-        self.texts = Texts(mapper.hasher, digest_each=observe)
+        self.texts = EventBuffer(mapper.hasher, digest_each=observe)
         self.keyless: set[int] = set()
         self.nth: dict[int, int] = {}
         self.journal: list[tuple[Counter[Any], Any]] | None = None
@@ -379,7 +379,7 @@ def make_events(
     rows: Rows,
     mapper: Mapper,
     encoder: Encoder,
-    rules: Rules,
+    rules: ValidationContext,
     *,
     part: str = "",
     first_row: int = 1,

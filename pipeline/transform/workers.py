@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pipeline.errors import BackcastError, Unfinished
 
 if TYPE_CHECKING:
-    from pipeline.transform.block import Maker, Recipe, Task
+    from pipeline.transform.block import BlockTransformer, Task, TransformConfig
 
 R = TypeVar("R")
 
@@ -44,22 +44,22 @@ class _Shared(NamedTuple):
 
 
 class Workers:
-    """A few processes that share one recipe. With `count` 0 the work is done in this process, one block at a time.
+    """A few processes that share one config. With `count` 0 the work is done in this process, one block at a time.
 
     Use as a context manager; one inside another on the same object goes on with the same processes, and ends them.
-    Without a recipe they are to be briefed before the first walk. `walk` may be called several times, one after the
+    Without a config they are to be briefed before the first walk. `walk` may be called several times, one after the
     other.
     """
 
-    def __init__(self, count: int, recipe: Recipe | None = None, project_key: str = "") -> None:
+    def __init__(self, count: int, config: TransformConfig | None = None, project_key: str = "") -> None:
         self._count = count
-        self._recipe = recipe
+        self._config = config
         self._project_key = project_key
         self._briefed = False
         self._members: list[tuple[Any, connection.Connection]] = []
         self._free: list[shared_memory.SharedMemory] = []
         self._all: list[shared_memory.SharedMemory] = []
-        self._maker: Maker | None = None
+        self._transformer: BlockTransformer | None = None
 
     @property
     def count(self) -> int:
@@ -78,20 +78,20 @@ class Workers:
                     process.start()
                     theirs.close()
                     self._members.append((process, ours))
-        if self._recipe is not None:
-            self.brief(self._recipe, self._project_key)
+        if self._config is not None:
+            self.brief(self._config, self._project_key)
         return self
 
-    def brief(self, recipe: Recipe, project_key: str = "") -> None:
+    def brief(self, config: TransformConfig, project_key: str = "") -> None:
         """Say what the work is, once. Raises Unfinished where a process has died."""
         self._briefed = True
         if self._count == 0:
-            from pipeline.transform.block import Maker
+            from pipeline.transform.block import BlockTransformer
 
-            self._maker = Maker(recipe, project_key)
+            self._transformer = BlockTransformer(config, project_key)
         for _, pipe in self._members:
             try:
-                _tell(pipe, (recipe, project_key))
+                _tell(pipe, (config, project_key))
             except (BrokenPipeError, ConnectionResetError):
                 died = self._died(pipe)
                 self.__exit__()
@@ -112,25 +112,25 @@ class Workers:
         self._all.clear()
         self._free.clear()
 
-    def walk(self, function: Callable[[Maker, Task], R], tasks: Iterable[Task]) -> Iterator[tuple[Task, R]]:
+    def walk(self, function: Callable[[BlockTransformer, Task], R], tasks: Iterable[Task]) -> Iterator[tuple[Task, R]]:
         """Each task with its result, in the tasks' order. A few tasks are ahead of the one given, no more."""
-        if self._maker is not None:
+        if self._transformer is not None:
             for task in tasks:
-                yield task, function(self._maker, task)
+                yield task, function(self._transformer, task)
             return
         yield from self._walk(function, iter(tasks))
 
-    def ask_each(self, function: Callable[[Maker], R]) -> Iterator[R]:
+    def ask_each(self, function: Callable[[BlockTransformer], R]) -> Iterator[R]:
         """What each process answers, after a walk, in no order that matters."""
-        if self._maker is not None:
-            yield function(self._maker)
+        if self._transformer is not None:
+            yield function(self._transformer)
             return
         for _, pipe in self._members:
-            self._tell_member(pipe, (function, None))
+            self._send_member(pipe, (function, None))
         for _, pipe in self._members:
             yield self._receive(pipe)
 
-    def _walk(self, function: Callable[[Maker, Task], R], tasks: Iterator[Task]) -> Iterator[tuple[Task, R]]:
+    def _walk(self, function: Callable[[BlockTransformer, Task], R], tasks: Iterator[Task]) -> Iterator[tuple[Task, R]]:
         window = len(self._members) * AHEAD + 1
         waiting: deque[Task] = deque()
         done: dict[int, R] = {}
@@ -164,7 +164,7 @@ class Workers:
                 given += 1
 
     def _send(
-        self, pipe: connection.Connection, function: Callable[[Maker, Task], R], task: Task
+        self, pipe: connection.Connection, function: Callable[[BlockTransformer, Task], R], task: Task
     ) -> shared_memory.SharedMemory | None:
         content = task.block.content
         memory = None
@@ -174,10 +174,10 @@ class Workers:
             if memory is not None:
                 memory.buf[:size] = content  # type: ignore[index]
                 task = task._replace(block=_with_content(task, _Shared(memory.name, size)))
-        self._tell_member(pipe, (function, task))
+        self._send_member(pipe, (function, task))
         return memory
 
-    def _tell_member(self, pipe: connection.Connection, message: Any) -> None:
+    def _send_member(self, pipe: connection.Connection, message: Any) -> None:
         try:
             _tell(pipe, message)
         except (BrokenPipeError, ConnectionResetError):
@@ -269,21 +269,21 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _serve(pipe: connection.Connection) -> None:
-    """A worker's life: the recipe first, then tasks until the parent is gone."""
-    from pipeline.transform.block import Maker
+    """A worker's life: the config first, then tasks until the parent is gone."""
+    from pipeline.transform.block import BlockTransformer
 
-    for name in ("pipeline.mapper", "pipeline.extractors.formats"):  # what a recipe will need
+    for name in ("pipeline.mapper", "pipeline.extractors.formats"):  # what a config will need
         import_module(name)
     keep_memory()
     attached: dict[str, shared_memory.SharedMemory] = {}
     try:
-        maker: Maker | Exception
+        transformer: BlockTransformer | Exception
         try:
-            maker = Maker(*pickle.loads(pipe.recv_bytes()))
+            transformer = BlockTransformer(*pickle.loads(pipe.recv_bytes()))
         except EOFError:
             return
         except Exception as error:
-            maker = error
+            transformer = error
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -291,9 +291,12 @@ def _serve(pipe: connection.Connection) -> None:
         while True:
             function, task = pickle.loads(pipe.recv_bytes())
             try:
-                if isinstance(maker, Exception):
-                    raise maker
-                result = (False, function(maker) if task is None else function(maker, _attach(task, attached)))
+                if isinstance(transformer, Exception):
+                    raise transformer
+                result = (
+                    False,
+                    function(transformer) if task is None else function(transformer, _attach(task, attached)),
+                )
             except Exception as error:
                 result = (True, error if isinstance(error, BackcastError) else _portable(error))
             pipe.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))

@@ -37,7 +37,7 @@ for _word in _quoted(_EXACT):
 _SPELLINGS.update(dict.fromkeys(_quoted(_ANY_CASE), _ALWAYS))
 
 
-def is_junk(text: str) -> bool:
+def is_placeholder(text: str) -> bool:
     """Whether an id is blank, a word that the service refuses (quoted or not), the nil UUID, or a JSON object or list.
 
     The last is what a tracker writes that is given a whole user for an id: another spelling of `[object Object]`.

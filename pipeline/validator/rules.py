@@ -1,7 +1,8 @@
 """The rules an event must keep: one function and one stable code each.
 
-A rule takes the draft and the `Rules` of the plan and gives a RejectReason or None. `check` asks them in order, so the
-first code that applies is the one reported. Rules look at meaning; `check_size` looks at the encoded event.
+A rule takes the draft and the `ValidationContext` of the plan and gives a RejectReason or None. `check` asks them in
+order, so the first code that applies is the one reported. Rules look at meaning; `check_size` looks at the encoded
+event.
 
 Nearly every row keeps every rule, and to ask them one by one costs more than all else that is done with it. So a rule
 may declare what is true only of rows that it lets pass (`usual`), and `usual_test` makes one quick test of all these.
@@ -38,7 +39,7 @@ SURELY_SMALL = 300_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ValidationContext:
     """What the rules need to know of a plan: its instant, its window, its limits. Times in µs UTC.
 
     An event may grow by `room` bytes after it was made.
@@ -63,7 +64,7 @@ class Rules:
         return min(SURELY_SMALL, self.event_bytes - self.room)
 
     @classmethod
-    def of(cls, options: SealedOptions, limits: Limits, excluded: frozenset[str] = frozenset()) -> Rules:
+    def of(cls, options: SealedOptions, limits: Limits, excluded: frozenset[str] = frozenset()) -> ValidationContext:
         return cls(
             as_of=options.as_of,
             newest=options.as_of if options.allow_recent else options.as_of - RECENT,
@@ -75,7 +76,7 @@ class Rules:
         )
 
 
-Rule: TypeAlias = Callable[[UnvalidatedEvent, Rules], RejectReason | None]
+Rule: TypeAlias = Callable[[UnvalidatedEvent, ValidationContext], RejectReason | None]
 UsualTest: TypeAlias = Callable[[Any, Any, int], bool]
 
 _USUAL: dict[Rule, str] = {}
@@ -96,14 +97,14 @@ def usual(expression: str) -> Callable[[Rule], Rule]:
 
 
 @usual(_NAME)
-def missing_event(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def missing_event(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     if not draft.event or not draft.event.strip():
         return RejectReason("missing_event", "the row has no event name")
     return None
 
 
 @usual(_NAME)
-def long_event(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def long_event(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     """The service cuts a name to 200 UTF-16 units."""
     length = len((draft.event or "").encode("utf-16-le", "surrogatepass")) // 2
     if length > MAX_NAME:
@@ -112,21 +113,21 @@ def long_event(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
 
 
 @usual(_ID)
-def junk_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
-    if draft.junk_id and not (draft.distinct_id or "").strip():
+def junk_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
+    if draft.placeholder_id and not (draft.distinct_id or "").strip():
         return RejectReason("junk_distinct_id", "every id of the row is a placeholder that the service never merges")
     return None
 
 
 @usual(_ID)
-def missing_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def missing_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     if not (draft.distinct_id or "").strip():
         return RejectReason("missing_distinct_id", "the row names nobody")
     return None
 
 
 @usual(_ID)
-def long_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def long_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     """The service cuts an id to 200 characters, so two long ids could become one person."""
     length = len(draft.distinct_id or "")
     if length > MAX_ID:
@@ -135,7 +136,7 @@ def long_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | No
 
 
 @usual(_ID)
-def rewritten_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def rewritten_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     """The service writes U+FFFD for NUL, which would make another id of it."""
     if "\0" in (draft.distinct_id or ""):
         return RejectReason("bad_value", "the distinct_id holds a NUL, which the service would rewrite")
@@ -143,26 +144,26 @@ def rewritten_distinct_id(draft: UnvalidatedEvent, rules: Rules) -> RejectReason
 
 
 @usual(_TIME)
-def missing_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def missing_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     if draft.time is None:
         return RejectReason("missing_timestamp", "the row has no time; a missing time never becomes now")
     return None
 
 
 @usual(_TIME)
-def bad_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def bad_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     return draft.time if isinstance(draft.time, RejectReason) else None
 
 
 @usual(_TIME)
-def ancient_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def ancient_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     if isinstance(draft.time, int) and draft.time < 0:
         return RejectReason("ancient_timestamp", "the time lies before 1970")
     return None
 
 
 @usual(_TIME)
-def future_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def future_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     if isinstance(draft.time, int) and draft.time > rules.as_of:
         hours = (draft.time - rules.as_of) / HOUR
         return RejectReason("future_timestamp", f"the time lies {hours:.1f} hours after the plan's instant")
@@ -170,7 +171,7 @@ def future_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | No
 
 
 @usual(_TIME)
-def recent_timestamp(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def recent_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     """Events under 48 hours old are billed as live ones."""
     if isinstance(draft.time, int) and draft.time > rules.newest:
         hours = (rules.as_of - draft.time) / HOUR
@@ -206,7 +207,7 @@ def _test_of(expressions: tuple[str, ...]) -> UsualTest:
     return test
 
 
-def check(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
+def check(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
     """The first rule that the draft breaks, or None."""
     for rule in RULES:
         fault = rule(draft, rules)
@@ -215,24 +216,24 @@ def check(draft: UnvalidatedEvent, rules: Rules) -> RejectReason | None:
     return None
 
 
-def check_update(update: PersonUpdate | GroupUpdate, rules: Rules) -> RejectReason | None:
+def check_update(update: PersonUpdate | GroupUpdate, rules: ValidationContext) -> RejectReason | None:
     """The first rule that what a row says of a person or group breaks, or None. It may have no time."""
     about = (
         UnvalidatedEvent("$set", f"${update.type}_{update.key}", update.time, {})
         if isinstance(update, GroupUpdate)
         else None
     )
-    draft = about or UnvalidatedEvent("$set", update.distinct_id, update.time, {}, junk_id=update.junk_id)  # type: ignore[union-attr]
+    draft = about or UnvalidatedEvent("$set", update.distinct_id, update.time, {}, placeholder_id=update.placeholder_id)  # type: ignore[union-attr]
     asked = (rule for rule in RULES if rule is not missing_timestamp)
     return next((fault for rule in asked if (fault := rule(draft, rules)) is not None), None)
 
 
-def skip_update(time: int | RejectReason | None, distinct_id: str | None, rules: Rules) -> str:
+def skip_update(time: int | RejectReason | None, distinct_id: str | None, rules: ValidationContext) -> str:
     """Why what a row says of a person or group stays out, or ""."""
     return skip_code(UnvalidatedEvent(None, distinct_id, time, {}), rules)
 
 
-def skip_code(draft: UnvalidatedEvent, rules: Rules) -> str:
+def skip_code(draft: UnvalidatedEvent, rules: ValidationContext) -> str:
     """Why a good event stays out all the same (window, forgotten people), or ""."""
     if not rules.leave_out:
         return ""
@@ -246,7 +247,7 @@ def skip_code(draft: UnvalidatedEvent, rules: Rules) -> str:
     return ""
 
 
-def skip_link(link: Link, rules: Rules) -> str:
+def skip_link(link: Link, rules: ValidationContext) -> str:
     """Why a merge stays out, or "": its row lies outside the window, or one of its ids asked to be forgotten."""
     time = link.time
     if time is not None and (
@@ -258,7 +259,7 @@ def skip_link(link: Link, rules: Rules) -> str:
     return ""
 
 
-def check_size(event: bytes, rules: Rules) -> RejectReason | None:
+def check_size(event: bytes, rules: ValidationContext) -> RejectReason | None:
     """Whether an encoded event is small enough, also when its JSON is encoded once more."""
     if len(event) < rules.surely_small:
         return None

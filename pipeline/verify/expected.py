@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from pipeline.transform.block import Maker, Task
+from pipeline.transform.block import BlockTransformer, Task
 
 SIGHT = np.dtype(
     [("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("cell", "<u4")]
@@ -47,9 +47,9 @@ class Expected(NamedTuple):
 _decode = msgspec.json.Decoder(SentEvent).decode
 
 
-def expect_block(maker: Maker, task: Task) -> Expected:
+def expect_block(transformer: BlockTransformer, task: Task) -> Expected:
     """The events of a block that were sent. `task.ended` holds the settled ranges, `task.doubtful` those in doubt."""
-    _, kept, _ = maker.tabled(task)
+    _, kept, _ = transformer.tabled(task)
     return sights_of(kept, task.ended, task.doubtful, task.number)
 
 

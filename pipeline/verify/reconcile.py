@@ -25,7 +25,7 @@ from pipeline.plan.contents import Planned, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
-from pipeline.transform.block import Recipe, Task
+from pipeline.transform.block import Task, TransformConfig
 from pipeline.transform.workers import Workers
 from pipeline.verify.expected import DOUBTED, LANDED, SIGHT, Expected, expect_block, sight, sights_of
 from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
@@ -88,7 +88,7 @@ class Verification(msgspec.Struct, frozen=True):
 def verify(
     plan: Plan,
     directory: Directory,
-    recipe: Recipe,
+    config: TransformConfig,
     client: ManagementClient,
     *,
     workers: int,
@@ -108,7 +108,7 @@ def verify(
     try:
         cells = _Cells()
         with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
-            for made in _expected(plan, directory, recipe, workers):
+            for made in _expected(plan, directory, config, workers):
                 expected.add(cells.renumbered(made))
             found = _Comparison(cells, alone=whole)
             there = landed_cells(client, where=where)
@@ -124,17 +124,17 @@ def verify(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _expected(plan: Plan, directory: Directory, recipe: Recipe, count: int) -> Iterator[Expected]:
+def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: int) -> Iterator[Expected]:
     """The sights of everything that the ledger says was sent, block by block."""
     ranges: dict[tuple[str, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
     for which, state in ((0, "settled"), (1, "begun"), (1, "waiting")):
         for place in read_places(directory.ledger, state):
             ranges.setdefault((place.phase, place.block), ([], []))[which].append((place.first, place.last))
-    mapper = recipe.compile(recipe.options)
+    mapper = config.compile(config.options)
     for phase in PHASES:
         if phase == EVENTS:
             continue
-        for number, events in phase_blocks(phase, plan, directory, mapper, recipe.options):
+        for number, events in phase_blocks(phase, plan, directory, mapper, config.options):
             settled, doubted = ranges.get((phase, number), ([], []))
             yield sights_of(events, settled, doubted, number)
 
@@ -144,8 +144,8 @@ def _expected(plan: Plan, directory: Directory, recipe: Recipe, count: int) -> I
 
     if not any(phase == "events" for phase, _ in ranges):
         return
-    with Workers(count, recipe) as workers:
-        for _, made in workers.walk(expect_block, tasks(plan, directory, recipe.parts, choose)):
+    with Workers(count, config) as workers:
+        for _, made in workers.walk(expect_block, tasks(plan, directory, config.parts, choose)):
             yield made
 
 

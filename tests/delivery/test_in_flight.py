@@ -66,7 +66,7 @@ class Commits:
         self.ledger.open(plan.digest, "test", sink.address)
         try:
             return Apply(
-                plan, place, api.recipe_for(plan, place), sink, self.ledger, project_key=KEY,
+                plan, place, api.transform_config_for(plan, place), sink, self.ledger, project_key=KEY,
                 workers=workers or Workers(0), pace=pace, **asked,
             ).run()  # fmt: skip
         finally:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.batcher import ENVELOPE_ROOM, Envelope, pack, pack_runs, unpack
-from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, SECONDS, Texts, cut
+from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, SECONDS, EventBuffer, split_events
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl import JsonlRows
 from pipeline.extractors.line_index import LinePlaces, pieces
@@ -21,7 +21,7 @@ from pipeline.options import SealedOptions
 from pipeline.timestamps import DAY, format_utc
 from pipeline.transform.rows import make_events
 from pipeline.uuids import Hasher, namespace
-from pipeline.validator.rules import Rules
+from pipeline.validator.rules import ValidationContext
 from tests.support.tiny_tool import AS_OF, THEN, TinyMapper
 
 HASHER = Hasher(namespace("tiny"))
@@ -29,9 +29,9 @@ OWN = "0187b0c7-7c9f-7e4d-bf5e-2a0f1d3c4b5a"
 TIMES = st.integers(0, 80_000 * DAY).map(lambda us: us - us % random.Random(us).choice((1, 1_000, 1_000_000)))
 
 
-def written(times: list[int], *, run: int = 3) -> Texts:
+def written(times: list[int], *, run: int = 3) -> EventBuffer:
     """Texts of events `{"n":N,"t":"…`, every fourth with a uuid of its own, `run` events in a run."""
-    texts = Texts(HASHER, digest_each=True)
+    texts = EventBuffer(HASHER, digest_each=True)
     for number, time in enumerate(times):
         texts.open += b'{"n":%d,"t":"' % number
         texts.open += SECONDS if not time % 1_000_000 else MILLISECONDS if not time % 1_000 else MICROSECONDS
@@ -50,7 +50,7 @@ def written(times: list[int], *, run: int = 3) -> Texts:
 def test_time_and_uuid_are_those_of_the_slow_way(times: list[int], run: int) -> None:
     """What is filled in at the end of a run is format_utc and the key's uuid, whatever the times have in common."""
     texts = written(times, run=run)
-    assert cut(texts.runs, texts.sizes) == [
+    assert split_events(texts.runs, texts.sizes) == [
         f'{{"n":{number},"t":"{format_utc(time)}","uuid":"'.encode()
         + (OWN if number % 4 == 3 else HASHER(f"key {number}")).encode()
         + b'"}'
@@ -68,8 +68,8 @@ def test_a_seal_does_not_depend_on_where_runs_end() -> None:
 def test_cutting_back_leaves_the_events_before() -> None:
     """A row that falls takes its own events out of the open run, and no other."""
     texts = written([0, 1, 2], run=9)
-    whole = cut(texts.runs, texts.sizes)
-    again = Texts(HASHER, digest_each=False)
+    whole = split_events(texts.runs, texts.sizes)
+    again = EventBuffer(HASHER, digest_each=False)
     for number in range(4):
         again.open += b'{"n":%d,"t":"' % min(number, 3)
         again.open += SECONDS if number == 0 else MICROSECONDS
@@ -80,7 +80,7 @@ def test_cutting_back_leaves_the_events_before() -> None:
             again.own[3] = OWN
     again.cut_back(3)
     again.close_run()
-    assert (cut(again.runs, again.sizes), again.count) == (whole, 3)
+    assert (split_events(again.runs, again.sizes), again.count) == (whole, 3)
 
 
 @given(
@@ -142,7 +142,11 @@ def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
     options = SealedOptions(as_of=AS_OF)
     mapper = TinyMapper(options)
     found = make_events(
-        JsonlRows(b"\n".join(rows)), mapper, Encoder("tiny", options), Rules.of(options, Limits()), observe=True
+        JsonlRows(b"\n".join(rows)),
+        mapper,
+        Encoder("tiny", options),
+        ValidationContext.of(options, Limits()),
+        observe=True,
     )
     return found.row_of, found.nth, found.events
 

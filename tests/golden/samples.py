@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from pipeline.api import PlanRequest, load_plan, plan_export, recipe_for
+from pipeline.api import PlanRequest, load_plan, plan_export, transform_config_for
 from pipeline.plan.contents import planned_blocks, task_of, tasks
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
-from pipeline.transform.block import Maker
+from pipeline.transform.block import BlockTransformer
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent.parent / "sample_data"
@@ -65,8 +65,8 @@ def golden(name: str) -> str:
             )
         )
         _, directory = load_plan(place)
-        recipe = recipe_for(plan, directory)
-        maker = Maker(recipe)
+        config = transform_config_for(plan, directory)
+        transformer = BlockTransformer(config)
         lines = [
             msgspec.json.encode(
                 {
@@ -82,10 +82,10 @@ def golden(name: str) -> str:
         assert sum(planned.events for planned in planned_blocks(directory)) == plan.events.phases["events"]
         for phase in PHASES:
             if phase == EVENTS:
-                for task in tasks(plan, directory, recipe.parts, lambda planned: task_of(plan, planned)):
-                    lines.extend(maker.tabled(task)[1])
+                for task in tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)):
+                    lines.extend(transformer.tabled(task)[1])
             else:
-                for _, events in phase_blocks(phase, plan, directory, maker.mapper, recipe.options):
+                for _, events in phase_blocks(phase, plan, directory, transformer.mapper, config.options):
                     lines.extend(events)
         lines.extend(directory.rejects.read_bytes().splitlines())
     return b"\n".join(lines).decode() + "\n"

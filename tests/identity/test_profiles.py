@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.identified_ids import Identified
+from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
 from pipeline.identity.aggregate import MOST_BYTES, MOST_ENTRIES, Gathered, Gathering, SayingColumns, TextColumn
@@ -417,7 +417,7 @@ def test_groups_without_a_place_are_counted() -> None:
 
 def identified(
     place: Path, events: Sequence[tuple[str, bool]], joined: Sequence[str]
-) -> tuple[Identified, ProfileCounts]:
+) -> tuple[IdentifiedIds, ProfileCounts]:
     """The table of these events: (id, whether it is a user's)."""
     seen = [SeenId(hash_id(one), user=user) for one, user in events]
     ids = IdFold(place / "ids", at_once=2)
@@ -425,7 +425,7 @@ def identified(
         ids.add(id_columns(some))
     hashed = np.array([hash_id(one) for one in joined], np.uint64)
     counts = seal_identified(place / "identified", ids.folded(), hashed)
-    return Identified(place / "identified"), counts
+    return IdentifiedIds(place / "identified"), counts
 
 
 def test_users_and_who_is_joined_to_them_are_identified_and_nobody_else(tmp_path: Path) -> None:

@@ -293,12 +293,14 @@ class PowerLoss:
 
     def run(self) -> None:
         plan, place = api.load_plan(self._directory)
-        recipe = api.recipe_for(plan, place)
+        transform_config = api.transform_config_for(plan, place)
         sink = CallSink(self.send)
         ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", sink.address)
         # The database is not checkpointed, as when the power goes.
         ledger._db.execute("pragma wal_autocheckpoint = 0")
-        apply = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(3, AT_ONCE))
+        apply = Apply(
+            plan, place, transform_config, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(3, AT_ONCE)
+        )
         with contextlib.suppress(_Lost):
             apply.run()
         with self._lock:
@@ -358,8 +360,10 @@ def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Pat
     ledger.open(plan.digest, "test", "a function")
     synced.clear()
     sink = CallSink(lambda body: next(answers, OK))
-    recipe = api.recipe_for(plan, place)
-    outcome = Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(1, AT_ONCE)).run()
+    transform_config = api.transform_config_for(plan, place)
+    outcome = Apply(
+        plan, place, transform_config, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(1, AT_ONCE)
+    ).run()
     ledger.close()
     assert outcome.balanced
     assert synced == {"decides": {2}, "notes": {1}}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import PlanRequest, load_plan, plan_export, recipe_for
+from pipeline.api import PlanRequest, load_plan, plan_export, transform_config_for
 from pipeline.errors import MappingError
 from pipeline.mapper.cases import run_cases
 from pipeline.mapper.editor_schema import editor_schema
 from pipeline.mapper.loader import parse
 from pipeline.plan.contents import task_of, tasks
-from pipeline.transform.block import Maker
+from pipeline.transform.block import BlockTransformer
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -41,9 +41,11 @@ def sent(place: Path, mapping: str, name: str) -> list[Any]:
     plan = plan_export(PlanRequest(sources=[str(place / name)], directory=place / "plan", **asked))
     assert plan.rejects == {}
     _, directory = load_plan(place / "plan")
-    recipe = recipe_for(plan, directory)
-    maker = Maker(recipe)
-    made = [maker.tabled(task)[1] for task in tasks(plan, directory, recipe.parts, lambda one: task_of(plan, one))]
+    config = transform_config_for(plan, directory)
+    transformer = BlockTransformer(config)
+    made = [
+        transformer.tabled(task)[1] for task in tasks(plan, directory, config.parts, lambda one: task_of(plan, one))
+    ]
     return [json.loads(one) for events in made for one in events]
 
 

@@ -251,10 +251,10 @@ def test_a_tools_own_junk_is_passed_over() -> None:
     head = HEAD.replace("distinct_id: /user", "distinct_id: {first: [/user, /anon], junk: [nobody]}")
     made = mapper("", head).map_row(record('{"name":"a","user":"NoBody","anon":"a-1","at":1}'))
     assert isinstance(made, UnvalidatedEvent)
-    assert (made.distinct_id, made.junk_id, made.warnings) == ("a-1", False, (("junk_distinct_id", "NoBody"),))
+    assert (made.distinct_id, made.placeholder_id, made.warnings) == ("a-1", False, (("junk_distinct_id", "NoBody"),))
     made = mapper("", head).map_row(record('{"name":"a","user":"nobody","at":1}'))
     assert isinstance(made, UnvalidatedEvent)
-    assert (made.distinct_id, made.junk_id) == (None, True)
+    assert (made.distinct_id, made.placeholder_id) == (None, True)
 
 
 @pytest.mark.parametrize(

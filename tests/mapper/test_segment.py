@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipeline.api import PlanRequest, load_plan, plan_export, recipe_for
+from pipeline.api import PlanRequest, load_plan, plan_export, transform_config_for
 from pipeline.errors import UsageError
 from pipeline.extractors import open_source
 from pipeline.mapper import recognise
@@ -26,7 +26,7 @@ from pipeline.report.machine import plan_object
 from pipeline.report.terminal import show_plan
 from pipeline.report.wording import mapping_of
 from pipeline.survey.recognition import guess_mapping
-from pipeline.transform.block import Maker
+from pipeline.transform.block import BlockTransformer
 from tests.golden import samples
 
 pytestmark = pytest.mark.slow
@@ -61,11 +61,11 @@ def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any,
         )
     )  # fmt: skip
     _, directory = load_plan(place)
-    recipe = recipe_for(plan, directory)
-    maker = Maker(recipe)
+    config = transform_config_for(plan, directory)
+    transformer = BlockTransformer(config)
     events: list[bytes] = []
-    for task in tasks(plan, directory, recipe.parts, lambda planned: task_of(plan, planned)):
-        events.extend(maker.tabled(task)[1])
+    for task in tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)):
+        events.extend(transformer.tabled(task)[1])
     return plan, [json.loads(one) for one in events]
 
 
@@ -199,10 +199,10 @@ def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     home.rename(moved)
     sealed, directory = load_plan(tmp_path / "plan")
-    recipe = recipe_for(sealed, directory, moved)
-    assert [part.table for part in recipe.parts] == ["identifies"]
-    for task in tasks(sealed, directory, recipe.parts, lambda planned: task_of(sealed, planned)):
-        assert Maker(recipe).tabled(task)[1] == []
+    config = transform_config_for(sealed, directory, moved)
+    assert [part.table for part in config.parts] == ["identifies"]
+    for task in tasks(sealed, directory, config.parts, lambda planned: task_of(sealed, planned)):
+        assert BlockTransformer(config).tabled(task)[1] == []
 
 
 @pytest.mark.parametrize("archive", [False, True])
@@ -318,4 +318,4 @@ def test_a_plan_remembers_the_mapping_that_was_recognised(tmp_path: Path) -> Non
     assert (plan.tool, plan.mapping.name) == ("segment", "segment-warehouse")
     assert mapping_of(plan) == "segment-warehouse (segment)"
     _, directory = load_plan(tmp_path / "plan")
-    assert differences(plan, recipe_for(plan, directory))[0] == []
+    assert differences(plan, transform_config_for(plan, directory))[0] == []

@@ -31,7 +31,7 @@ from pipeline.timestamps import format_utc
 from pipeline.transform.events import Events
 from pipeline.transform.rows import make_events
 from pipeline.uuids import Hasher, namespace, uuid5_bytes
-from pipeline.validator.rules import Rules
+from pipeline.validator.rules import ValidationContext
 from tests.support.odd_mappings import EVERYTHING, FLAT
 
 # ruff: noqa: SIM905, RUF005 - words in rows are easier to read than lists of quoted words
@@ -264,7 +264,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
     mapper, options = mapper_of(name)
     assert mapper.map_members is not None
     rows = JsonlRows(data, observe=observe, opens=mapper.opens, members=members)
-    rules = Rules.of(options, Limits())
+    rules = ValidationContext.of(options, Limits())
     gathering = Gathering(AS_OF, unsets=mapper.unsets)
     events: Events = make_events(
         rows, mapper, Encoder(mapper.tool, options), rules, observe=observe, gathering=gathering

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.plan.duplicates import Decided, Decisions, copies_of, decide, rows_out
 from pipeline.plan.key_records import Keys
-from pipeline.transform.block import KEY, KEYLESS, Copy
+from pipeline.transform.block import KEY, KEYLESS, DuplicateDecision
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
 
@@ -159,7 +159,8 @@ def test_a_row_is_out_when_all_its_events_are_and_has_the_code_of_its_first(tmp_
     list(decide(records, decisions, collapse=False))
     ((_, found),) = decisions.by_block()
     assert list(copies_of(found)) == [
-        Copy(1, 0, 0, "superseded"), Copy(1, 1, 0, "duplicate_event"), Copy(2, 0, 0, "duplicate_event"),
+        DuplicateDecision(1, 0, 0, "superseded"), DuplicateDecision(1, 1, 0, "duplicate_event"),
+        DuplicateDecision(2, 0, 0, "duplicate_event"),
     ]  # fmt: skip
     assert rows_out(found) == (Counter({"superseded": 1}), 1)
 

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.api import PlanRequest, check_fresh, load_plan, plan_export, recipe_for
+from pipeline.api import PlanRequest, check_fresh, load_plan, plan_export, transform_config_for
 from pipeline.errors import Busy, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.models import Limits
 from pipeline.options import SealedOptions
 from pipeline.plan.contents import check_tables, find_parts, stale_parts
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
-from pipeline.transform.block import Recipe
+from pipeline.transform.block import TransformConfig
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import AS_OF, THEN, Made, make_plan, row, write
 
@@ -73,13 +73,15 @@ def test_options_go_through_json_unchanged(options: SealedOptions) -> None:
     assert msgspec.json.decode(msgspec.json.encode(options), type=SealedOptions) == options
 
 
-def test_the_recipe_of_an_apply_equals_the_recipe_of_the_plan(tmp_path: Path) -> None:
+def test_the_config_of_an_apply_equals_the_config_of_the_plan(tmp_path: Path) -> None:
     """Options, limits and parts: whatever decides the events is in the sealed file."""
     made = planned(tmp_path, limits=Limits(7, 1_000_000, 900_000), excluded=["x"])
     options = SealedOptions(as_of=AS_OF)
-    sealed = made.recipe()
+    sealed = made.config()
     parts = tuple(replace(part, digest=sealed.parts[part.index].digest) for part in sealed.parts)
-    assert sealed == Recipe(tiny.TinyCompile(), options, Limits(7, 1_000_000, 900_000), parts, frozenset({"x"}))
+    assert sealed == TransformConfig(
+        tiny.TinyCompile(), options, Limits(7, 1_000_000, 900_000), parts, frozenset({"x"})
+    )
     assert all(part.digest for part in sealed.parts)
 
 
@@ -311,11 +313,11 @@ def test_a_changed_mapping_line_is_named(tmp_path: Path) -> None:
     export.write_text(f'{{"name":"Bought","user":"u-1","at":{THEN // 1_000_000}}}\n')
     plan_export(PlanRequest([str(export)], tmp_path / "plan", mapping=str(mapping), as_of=AS_OF))
     plan, directory = load_plan(tmp_path / "plan")
-    recipe = recipe_for(plan, directory)
-    assert check_fresh(plan, recipe) == []
+    config = transform_config_for(plan, directory)
+    assert check_fresh(plan, config) == []
     mapping.write_text(MAPPING.replace("/user", "/email"))
     with pytest.raises(StalePlan) as caught:
-        check_fresh(plan, recipe)
+        check_fresh(plan, config)
     assert caught.value.differences == (
         f"mapping {mapping}, line 5: sealed 'distinct_id: /user', now 'distinct_id: /email'",
     )

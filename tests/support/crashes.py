@@ -119,13 +119,13 @@ def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> li
     """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed."""
     count = Counting(at)
     plan, place = api.load_plan(directory)
-    recipe = api.recipe_for(plan, place)
+    config = api.transform_config_for(plan, place)
     sink = CountedSink(CaptureSink(url, key=Secret(KEY)), count)
     ledger = Ledger(place.ledger, count.watch)
     ledger.open(plan.digest, "test", sink.address, Secret(KEY))
     try:
         pace = Pace(concurrency, AT_ONCE)
-        Apply(plan, place, recipe, sink, ledger, project_key=KEY, workers=Workers(0), pace=pace).run()
+        Apply(plan, place, config, sink, ledger, project_key=KEY, workers=Workers(0), pace=pace).run()
     finally:
         ledger.close()
         sink.close()

@@ -108,11 +108,11 @@ def run(
 def run_to(directory: Path, sink: Sink, *, pace: Pace | None = None, **asked: Any) -> Outcome:
     """Apply a plan in this process to a sink of the caller's own."""
     plan, place = api.load_plan(directory)
-    recipe = api.recipe_for(plan, place)
+    config = api.transform_config_for(plan, place)
     with_ledger = Ledger(place.ledger).open(plan.digest, "test", sink.address)
     try:
         return Apply(
-            plan, place, recipe, sink, with_ledger, project_key=KEY, workers=Workers(0),
+            plan, place, config, sink, with_ledger, project_key=KEY, workers=Workers(0),
             pace=pace or Pace(4, AT_ONCE), **asked,
         ).run()  # fmt: skip
     finally:

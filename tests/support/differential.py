@@ -32,7 +32,14 @@ from pipeline.mapper.loader import parse
 from pipeline.models import Limits
 from pipeline.native import AVAILABLE
 from pipeline.options import SealedOptions
-from pipeline.transform.block import Maker, Recipe, Task, hand_over, make_batches, observe_block
+from pipeline.transform.block import (
+    BlockTransformer,
+    Task,
+    TransformConfig,
+    make_batches,
+    observe_block,
+    take_aggregate,
+)
 from tests.support.mutations import Mutator, sample_rows
 from tests.support.odd_mappings import EVERYTHING, FLAT, ROWS
 
@@ -94,16 +101,16 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
     )
     parts = open_source([str(path)]).parts
     excluded = frozenset({"324172", "u-1"}) if number % 5 == 2 else frozenset[str]()
-    recipe = Recipe(lambda chosen: language.compile(mapping, chosen), options, Limits(), parts, excluded)
-    maker = Maker(recipe, "phc_test")
+    config = TransformConfig(lambda chosen: language.compile(mapping, chosen), options, Limits(), parts, excluded)
+    transformer = BlockTransformer(config, "phc_test")
     for block in blocks(parts[0], block_bytes=BLOCK_BYTES):
         task = Task(block.index, block, limit=FILE_ROWS // 8 if number % 13 == 6 else None)
-        notes = observe_block(maker, task)
+        notes = observe_block(transformer, task)
         for field, found in notes._asdict().items():
             yield f"block {block.index}: {field}", sorted(found.items()) if isinstance(found, dict) else found
-        made = make_batches(maker, task._replace(seal=notes.digest))
+        made = make_batches(transformer, task._replace(seal=notes.digest))
         yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
-    for field, gathered in hand_over(maker)._asdict().items():
+    for field, gathered in take_aggregate(transformer)._asdict().items():
         yield f"gathered: {field}", rows_of(gathered)
 
 

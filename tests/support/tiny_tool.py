@@ -20,16 +20,16 @@ import msgspec
 from pipeline.batcher import unpack
 from pipeline.extractors import open_source
 from pipeline.identity.links import SealedLink
-from pipeline.models import Limits, Link, Outcome, RejectReason, Skip, UnvalidatedEvent
+from pipeline.models import Limits, Link, MapperResult, RejectReason, Skip, UnvalidatedEvent
 from pipeline.options import SealedOptions
 from pipeline.plan.build import build
 from pipeline.plan.checks import Allowed
 from pipeline.plan.commit import making
-from pipeline.plan.contents import Planned, find_parts, recipe_of, task_of, tasks
+from pipeline.plan.contents import Planned, config_of, find_parts, task_of, tasks
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import MappingSeal, Plan, load
 from pipeline.plan.request import Request
-from pipeline.transform.block import Maker, Recipe, Task, make_batches
+from pipeline.transform.block import BlockTransformer, Task, TransformConfig, make_batches
 from pipeline.transform.workers import Workers
 from pipeline.uuids import Hasher, namespace
 from pipeline.values import Record, items, opened, text
@@ -63,7 +63,7 @@ class TinyMapper:
 
     observe_row = map_row
 
-    def one(self, record: Record) -> Outcome:
+    def one(self, record: Record) -> MapperResult:
         """What one object of the row says it becomes."""
         said = {name: text(record.pop(name, None)) for name in NAMES}
         numbers = {name: int(said[name] or 0) if said[name] is not None else None for name in ("at", "got", "wall")}
@@ -105,10 +105,10 @@ class Made:
     directory: Directory
     excluded: frozenset[str] = field(default_factory=frozenset)
 
-    def recipe(self, source_root: Path | None = None) -> Recipe:
-        """The recipe, as an apply finds it again from the sealed plan."""
+    def config(self, source_root: Path | None = None) -> TransformConfig:
+        """The config, as an apply finds it again from the sealed plan."""
         parts = find_parts(self.plan, source_root)
-        return recipe_of(self.plan, parts, TinyCompile(), self.excluded, self.directory)
+        return config_of(self.plan, parts, TinyCompile(), self.excluded, self.directory)
 
     def sent(self) -> list[dict[str, Any]]:
         """Every event that an apply would send, in order, decoded."""
@@ -116,16 +116,16 @@ class Made:
 
     def sent_bytes(self) -> list[bytes]:
         """Every event that an apply would send, in order, byte for byte."""
-        recipe = self.recipe()
-        maker = Maker(recipe, "phc_test")
+        config = self.config()
+        transformer = BlockTransformer(config, "phc_test")
 
         def choose(planned: Planned) -> Task:
             return task_of(self.plan, planned)
 
         return [
             event
-            for task in tasks(self.plan, self.directory, recipe.parts, choose)
-            for batch in make_batches(maker, task).batches
+            for task in tasks(self.plan, self.directory, config.parts, choose)
+            for batch in make_batches(transformer, task).batches
             for event in unpack(batch.body)
         ]
 
@@ -171,11 +171,11 @@ def make_plan(
     """Plan these files with the tiny mapper, and read the plan back from disk."""
     source = open_source([str(one) for one in sources])
     chosen = SealedOptions(**{"as_of": AS_OF, **options})
-    recipe = Recipe(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
+    config = TransformConfig(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
     place = Directory(directory)
     with making(place) as work:
         seal = MappingSeal("tiny", "0" * 64, "tiny")
-        build(Request(source, recipe, seal, work, Workers(workers, recipe), "", allowed, key_conflicts))
+        build(Request(source, config, seal, work, Workers(workers, config), "", allowed, key_conflicts))
     return Made(load(place), place, frozenset(excluded))
 
 

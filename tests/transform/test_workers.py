@@ -19,7 +19,7 @@ from pipeline.errors import Unfinished
 from pipeline.ledger import Ledger
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.prestart import ready_readers, ready_workers
-from pipeline.transform.block import Made, make_batches
+from pipeline.transform.block import BatchedBlock, make_batches
 from pipeline.transform.workers import SMALL, Workers, default_workers
 from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, run, scripted, serving
 
@@ -56,10 +56,10 @@ def is_gone(group: int) -> bool:
     return False
 
 
-def walked(workers: Workers, directory: Path) -> list[Made]:
+def walked(workers: Workers, directory: Path) -> list[BatchedBlock]:
     """What these workers make of the plan's rows."""
     plan, place = api.load_plan(directory)
-    parts = api.recipe_for(plan, place).parts
+    parts = api.transform_config_for(plan, place).parts
     return [made for _, made in workers.walk(make_batches, tasks(plan, place, parts, lambda one: task_of(plan, one)))]
 
 
@@ -71,12 +71,12 @@ def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, c
         file.unlink()
     directory = tmp_path / "plan"
     pipeline.plan_export(tmp_path / "export", directory, mapping="generic", settings=COLUMNS, workers=0)
-    recipe = api.recipe_for(*api.load_plan(directory))
-    with Workers(count, recipe, KEY) as workers:
+    config = api.transform_config_for(*api.load_plan(directory))
+    with Workers(count, config, KEY) as workers:
         expected = walked(workers, directory)
     with Workers(count) as outer:
         with outer as workers:
-            workers.brief(recipe, KEY)
+            workers.brief(config, KEY)
             assert walked(workers, directory) == expected
         assert children(os.getpid()) == []
     assert sum(made.events for made in expected) == 40
@@ -84,7 +84,7 @@ def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, c
 
 def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
     """Whoever briefs it is told that it ended, and how."""
-    recipe = api.recipe_for(*api.load_plan(planned(tmp_path, 4)))
+    config = api.transform_config_for(*api.load_plan(planned(tmp_path, 4)))
     with Workers(1) as workers:
         while not (found := children(os.getpid())):
             continue
@@ -92,7 +92,7 @@ def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with pytest.raises(Unfinished, match=r"a worker process ended by itself \(exit -9\)"):
-            workers.brief(recipe, KEY)
+            workers.brief(config, KEY)
 
 
 def test_only_rows_that_are_left_get_workers(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pipeline.options import SealedOptions
 from pipeline.transform.events import Events
 from pipeline.transform.rows import make_events
 from pipeline.validator import rules as validate
-from pipeline.validator.rules import RULES, Rules, check, check_size, check_update, skip_code, usual_test
+from pipeline.validator.rules import RULES, ValidationContext, check, check_size, check_update, skip_code, usual_test
 from pipeline.values import Record
 from tests.support import tiny_tool as tiny
 from tests.support.odd_mappings import FLAT
@@ -30,9 +30,9 @@ SMILE = "😀"
 """One character, two UTF-16 units, four bytes."""
 
 
-def rules(**options: Any) -> Rules:
+def rules(**options: Any) -> ValidationContext:
     """The rules of a plan with these options."""
-    return Rules.of(SealedOptions(**{"as_of": AS_OF, **options}), Limits())
+    return ValidationContext.of(SealedOptions(**{"as_of": AS_OF, **options}), Limits())
 
 
 def draft(**members: Any) -> UnvalidatedEvent:
@@ -59,8 +59,8 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
     ({"distinct_id": None}, "missing_distinct_id"),
     ({"distinct_id": ""}, "missing_distinct_id"),
     ({"distinct_id": " \n"}, "missing_distinct_id"),
-    ({"distinct_id": None, "junk_id": True}, "junk_distinct_id"),
-    ({"distinct_id": "u-1", "junk_id": True}, ""),
+    ({"distinct_id": None, "placeholder_id": True}, "junk_distinct_id"),
+    ({"distinct_id": "u-1", "placeholder_id": True}, ""),
     ({"distinct_id": "x" * 200}, ""),
     ({"distinct_id": "x" * 201}, "long_distinct_id"),
     ({"distinct_id": SMILE * 200}, ""),
@@ -128,7 +128,7 @@ def test_the_window_is_half_open(time: int, options: dict[str, int], expected: s
 
 def test_an_excluded_person_is_skipped() -> None:
     """People who asked to be forgotten: the very id, nothing like it."""
-    chosen = Rules.of(SealedOptions(as_of=AS_OF), Limits(), frozenset({"u-1"}))
+    chosen = ValidationContext.of(SealedOptions(as_of=AS_OF), Limits(), frozenset({"u-1"}))
     assert [skip_code(draft(distinct_id=one), chosen) for one in ("u-1", "U-1", "u-10", None)] == [
         "excluded_id", "", "", "",
     ]  # fmt: skip
@@ -203,7 +203,10 @@ class Lines:
 def walk(drafts: list[UnvalidatedEvent], options: SealedOptions, limits: Limits, excluded: frozenset[str]) -> Events:
     """What make_events makes of drafts."""
     return make_events(
-        Lines(len(drafts)), FromDrafts(drafts), Encoder("tiny", options), Rules.of(options, limits, excluded)
+        Lines(len(drafts)),
+        FromDrafts(drafts),
+        Encoder("tiny", options),
+        ValidationContext.of(options, limits, excluded),
     )
 
 
@@ -229,7 +232,7 @@ DRAFTS = st.builds(
     properties=st.sampled_from(["", "x" * 100, "x" * 400, "\0" * 50]).map(lambda text: {"p": text}),
     key=st.sampled_from([None, "k-1", "k-2"]),
     uuid=st.sampled_from([None, None, None, "0829736a-b140-570d-ac78-774cecf956e2"]),
-    junk_id=st.booleans(),
+    placeholder_id=st.booleans(),
     warnings=st.sampled_from([(), (), (("odd", "a warning"),)]),
 )
 GOOD = st.builds(
@@ -258,7 +261,7 @@ def test_the_fast_path_agrees_with_the_rules(
     """A row that make_events waves through is one that every rule lets pass; all others have the rule's code."""
     options = SealedOptions(as_of=AS_OF, allow_recent=allow_recent, since=window[0], until=window[1])
     limits = Limits()
-    chosen = Rules.of(options, limits, excluded)
+    chosen = ValidationContext.of(options, limits, excluded)
     encoder = Encoder("tiny", options)
     expected: list[tuple[str, str]] = []
     for one in drafts:
@@ -367,7 +370,7 @@ def draft_copy(one: UnvalidatedEvent) -> UnvalidatedEvent:
     """Encoding may take a draft apart, so each walk has its own."""
     return UnvalidatedEvent(
         one.event, one.distinct_id, one.time, dict(one.properties), one.key, one.uuid, one.received, one.wall,
-        one.junk_id, one.warnings,
+        one.placeholder_id, one.warnings,
     )  # fmt: skip
 
 
