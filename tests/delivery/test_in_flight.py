@@ -20,7 +20,7 @@ from pipeline.delivery.retry import Patience
 from pipeline.delivery.sink import Answer, Receipt
 from pipeline.ledger import Ledger
 from pipeline.transform.workers import Workers
-from tests.support.deliveries import AT_ONCE, KEY, OK, CallSink, in_ledger, planned, uuid, uuids_in
+from tests.support.deliveries import AT_ONCE, KEY, OK, CallSink, forget, in_ledger, planned, uuid, uuids_in
 
 BEGUN = "select count(*) from batches where state = 'begun'"
 ROWS = 60
@@ -98,8 +98,7 @@ def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
     source: Path, script: list[Receipt], concurrency: int, crashes: list[int]
 ) -> None:
     """Whatever the service answers, and wherever run after run is killed; the last one finishes the set."""
-    for leftover in source.glob("*ledger.sqlite*"):
-        leftover.unlink()
+    forget(source)
     answers = iter(script)
     lock = threading.Lock()
     taken: set[str] = set()

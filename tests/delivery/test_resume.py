@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -273,20 +274,20 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path, share: float
     Where it lost all of the run, the ledger is refused as an older one, until a person says to go on without it.
     """
     directory = planned(tmp_path, 80, batch=BATCH)
-    with LocalService(keys=KEYS) as service, killing(service, 4, Run.kill, after=True) as (url, runs):
-        runs.append(Run(directory, url))
-        runs[0].end()
-        log = directory / "ledger.sqlite-wal"
-        size = log.stat().st_size if log.exists() else 0
-        if size:
-            os.truncate(log, int(size * share))
-        before = landed(service)
-        runs.append(Run(directory, url))
-        code = runs[1].end()[0]
-        assert code in {0.0: [4], 1.0: [0]}.get(share, [0, 4])
-        if code == 4:
-            assert landed(service) == before
-            forget(directory)
+    with LocalService(keys=KEYS) as service:
+        with killing(service, 4, Run.kill, after=True) as (url, runs):
             runs.append(Run(directory, url))
-            assert runs[2].end()[0] == 0
+            runs[0].end()
+        # That server has ended, and with it the requests of the dead process: what lands from here on is of the next.
+        log = directory / "ledger.sqlite-wal"
+        if log.exists():
+            os.truncate(log, int(log.stat().st_size * share))
+        before = landed(service)
+        with serving(lambda asked: passed_on(service.url, asked.body), port=urlsplit(url).port or 0):
+            code, _, told = Run(directory, url).end()
+            assert code in {0.0: [4], 1.0: [0]}.get(share, [0, 4]), told
+            if code == 4:
+                assert landed(service) == before
+                forget(directory)
+                assert Run(directory, url).end()[0] == 0
         assert landed(service) == identities(80)

@@ -147,7 +147,7 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path, begun: bo
         # Python itself may lie where nobody else reads: everything is loaded before the user changes.
         become = f"""
 import contextlib, io, os, pipeline.cli
-from pipeline import config, workflow
+from pipeline import api, config
 key, none = config.Secret("phc_test"), config.Secret("")
 api.check_target(api.PreflightRequest("http://127.0.0.1:1", key, none, reach=False))
 with contextlib.redirect_stdout(io.StringIO()):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -66,12 +68,35 @@ class Server:
 
 
 class _Listening(ThreadingHTTPServer):
+    """Once closed it is gone: its open connections are cut, and the answers that were being given have ended."""
+
+    daemon_threads = False  # so that closing waits for them
+
     def __init__(self, answer: Answer, methods: Collection[str], port: int) -> None:
         super().__init__(("127.0.0.1", port), _Connection)
         self.answer = answer
         self.methods = methods
         self.asked: list[Asked] = []
         self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    # Not the method of a TLS socket, which would pull the session away under its reader.
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        super().server_close()
 
     def heard(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Said:
         """The answer to a request, which is now one of those that came."""
