@@ -102,11 +102,11 @@ def apply(
     """
     import msgspec
 
-    from pipeline.plan.prestart import ready_workers
+    from pipeline.plan.prestart import start_apply_workers
 
     names = None if phases is None else [one.strip() for one in phases.split(",")]
     # First of all: they start while this process loads the rest.
-    ready = click.get_current_context().with_resource(ready_workers(directory, names, workers))
+    ready = click.get_current_context().with_resource(start_apply_workers(directory, names, workers))
     from pipeline import api as workflow
     from pipeline import config
     from pipeline.delivery.apply import Pace

@@ -141,10 +141,10 @@ def plan(
 
     SOURCE: files, folders, globs, archives, or - for stdin. Exit 4 when the plan is not ready.
     """
-    from pipeline.plan.prestart import ready_readers
+    from pipeline.plan.prestart import start_plan_workers
 
     # First of all: they start while this process loads the rest.
-    ready = click.get_current_context().with_resource(ready_readers(sources, workers))
+    ready = click.get_current_context().with_resource(start_plan_workers(sources, workers))
     from pipeline import api
     from pipeline.models import Limits
     from pipeline.plan.directory import Directory

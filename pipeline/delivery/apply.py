@@ -23,7 +23,7 @@ from pipeline.delivery.sink import Sink
 from pipeline.delivery.size import Piece, RequestSize
 from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import Ledger, Place, Totals
-from pipeline.plan.contents import Planned, task_of, tasks
+from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
@@ -186,8 +186,8 @@ class Apply:
                 batches = batches[1:]
             yield number, batches, again
 
-    def _chooser(self, begun: set[int]) -> Callable[[Planned], Task | None]:
-        def choose(planned: Planned) -> Task | None:
+    def _chooser(self, begun: set[int]) -> Callable[[PlannedBlock], Task | None]:
+        def choose(planned: PlannedBlock) -> Task | None:
             self._check()
             number = planned.sealed.number
             if not planned.events:

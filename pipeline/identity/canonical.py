@@ -12,16 +12,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.folds import NEVER
+from pipeline.identity.accumulators import NEVER
 from pipeline.identity.numbering import marked
-from pipeline.identity.observed import ALIAS, IDENTIFY, NAMED, SETTLED
-from pipeline.identity.rules import Pairs
+from pipeline.identity.observed_pairs import ALIAS, IDENTIFY, NAMED, SETTLED
+from pipeline.identity.rules import PairArrays
 
 _AT_ONCE = 200_000
 
 
 def canonical_ids(
-    pairs: Pairs,
+    pairs: PairArrays,
     joined: NDArray[np.bool_],
     roots: NDArray[np.int32],
     users: NDArray[np.bool_],

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.folds import NEVER
+from pipeline.identity.accumulators import NEVER
 from pipeline.identity.numbering import counts, marked
-from pipeline.identity.observed import ALIAS, IDENTIFY, MERGE, NAMED, SETTLED
-from pipeline.identity.rules import Pairs
+from pipeline.identity.observed_pairs import ALIAS, IDENTIFY, MERGE, NAMED, SETTLED
+from pipeline.identity.rules import PairArrays
 
 _AT_ONCE = 50_000
 
 
-def components(pairs: Pairs, open_: NDArray[np.bool_], users: NDArray[np.bool_]) -> NDArray[np.int32]:
+def components(pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bool_]) -> NDArray[np.int32]:
     """By id: the number of one id of its component. Only pairs of `open_` join.
 
     1. What earlier plans settled is one person, whatever else is said.
@@ -47,7 +47,7 @@ def components(pairs: Pairs, open_: NDArray[np.bool_], users: NDArray[np.bool_])
 
 
 def _easy(
-    pairs: Pairs, taken: NDArray[np.bool_], users: NDArray[np.bool_], survivors: NDArray[np.bool_]
+    pairs: PairArrays, taken: NDArray[np.bool_], users: NDArray[np.bool_], survivors: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Pairs of ids that can join nothing but their first partner, so that no order need be kept among them all.
 
@@ -61,7 +61,7 @@ def _easy(
     return np.asarray(~open_to_others[pairs.anonymous])
 
 
-def _to_the_first(pairs: Pairs, easy: NDArray[np.bool_], parent: NDArray[np.int32]) -> None:
+def _to_the_first(pairs: PairArrays, easy: NDArray[np.bool_], parent: NDArray[np.int32]) -> None:
     """Hang each id of the easy pairs under the partner that comes first in the order of `in_order`."""
     named = marked(pairs.anonymous[easy & ((pairs.kinds & NAMED) != 0)], len(parent))
     first = np.full(len(parent), NEVER, np.int64)
@@ -76,7 +76,7 @@ def _to_the_first(pairs: Pairs, easy: NDArray[np.bool_], parent: NDArray[np.int3
                 np.minimum.at(first, pairs.anonymous[some], pairs.first[some])
 
 
-def in_order(pairs: Pairs, some: NDArray[np.bool_]) -> NDArray[np.int64]:
+def in_order(pairs: PairArrays, some: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Places of some pairs in the order in which they are taken: settled, named, then by time, then by ids."""
     places = np.flatnonzero(some)
     kinds = pairs.kinds[places]
@@ -84,7 +84,7 @@ def in_order(pairs: Pairs, some: NDArray[np.bool_]) -> NDArray[np.int64]:
     return places[np.lexsort((pairs.first[places], rank))]
 
 
-def _contested(pairs: Pairs, open_: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _contested(pairs: PairArrays, open_: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Stated pairs that absorb an id which another stated pair absorbed before; records without order never do."""
     directed = (pairs.kinds & (IDENTIFY | ALIAS | NAMED | SETTLED)) != 0
     places = in_order(pairs, open_ & directed)
@@ -95,7 +95,7 @@ def _contested(pairs: Pairs, open_: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(lost & ((pairs.kinds & (MERGE | SETTLED)) == 0))
 
 
-def _two_by_two(pairs: Pairs, places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _two_by_two(pairs: PairArrays, places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     for start in range(0, len(places), _AT_ONCE):
         some = places[start : start + _AT_ONCE]
         yield from zip(pairs.anonymous[some].tolist(), pairs.user[some].tolist(), strict=True)
@@ -109,7 +109,7 @@ class _Forest:
         self._users = bytearray(users.tobytes())
         self._survivors = bytearray(survivors.tobytes())
 
-    def join(self, pairs: Pairs, places: NDArray[np.int64], *, guarded: bool, apart: bool = False) -> None:
+    def join(self, pairs: PairArrays, places: NDArray[np.int64], *, guarded: bool, apart: bool = False) -> None:
         """Join the ids of pairs in this order. `guarded`: never two users; `apart`: never two earlier persons."""
         users, survivors, parent, root = self._users, self._survivors, self._parent, self._root
         for one, other in _two_by_two(pairs, places):

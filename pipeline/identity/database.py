@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline import ctrl_c
-from pipeline.identity.aggregate import TextColumn
+from pipeline.identity.aggregator import TextColumn
 
 MEMORY = "128MB"
 """DuckDB's own limit. The process grows by about 100 MB more, for what is under way and what Arrow hands over."""
@@ -101,20 +101,20 @@ class Database:
             cursor.close()
 
 
-def keep(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> None:
-    """Write batches to a file that `kept` reads back in order, with no memory to speak of."""
+def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> None:
+    """Write batches to a file that `read_batches` reads back in order, with no memory to speak of."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
 
-def kept(path: Path) -> Iterator[pa.RecordBatch]:
-    """What `keep` wrote."""
+def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """What `write_batches` wrote."""
     with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as reader:
         yield from reader
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Give freed memory back to the system, between steps that each need much of it for other things."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):

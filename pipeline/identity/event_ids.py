@@ -1,6 +1,6 @@
 """The ids that events have, each once: when its first event is, how many there are, whether it is a user's.
 
-They are known by the 64-bit hash of the distinct_id. Each process folds those of its rows (`events.gathering`); here
+They are known by the 64-bit hash of the distinct_id. Each process folds those of its rows (`identity.aggregator`); here
 what they hand over is folded once more. What is too much for memory is spread over files by the first bits of the
 hash, so memory does not grow with the people of an export (docs/know/promises.md#constant-memory).
 """
@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.aggregate import IdColumns
+from pipeline.identity.aggregator import IdColumns
 
 ID = np.dtype([("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4")])
 """One id: xxh3-64 of it, µs UTC of its first event, its events (copies count), the place of the first in the source
-(`events.gathering.PLACE_SHIFT`), and 1 where one names it a user's."""
+(`identity.aggregator.PLACE_SHIFT`), and 1 where one names it a user's."""
 AT_ONCE = 150_000
 _SPREAD_BITS = 6
 _BOUNDS = np.arange(1 << _SPREAD_BITS, dtype=np.uint64) << np.uint64(64 - _SPREAD_BITS)
@@ -39,7 +39,7 @@ class EventIds:
                 yield chunk
 
 
-class IdFold:
+class EventIdAggregator:
     """Folds what processes hand over of ids, in any order and pieces, into a file at `path`.
 
     No more than `at_once` ids, and those of one piece, are held in memory.
@@ -63,7 +63,7 @@ class IdFold:
                 some.tofile(file)
         self._held = self._held[:0].copy()
 
-    def folded(self) -> EventIds:
+    def finish(self) -> EventIds:
         """All ids. Nothing is added any more."""
         with self._path.open("wb") as table:
             for ids in self._folded_parts():

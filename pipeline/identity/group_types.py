@@ -14,39 +14,39 @@ from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.text import pluralize
 
-MOST_TYPES = 5
+MAX_TYPES = 5
 
 
-class Types(NamedTuple):
+class GroupTypes(NamedTuple):
     """The group types in the order in which the service will number them, and those that have no place."""
 
     chosen: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
-def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> Types:
+def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> GroupTypes:
     """The order of group types: as `--group-types` says, else the most frequent first, equal ones by name.
 
     Raises UsageError where more than five are wanted, or one twice. A wanted type that no row has keeps its place.
     """
-    if len(wanted) > MOST_TYPES or len(set(wanted)) != len(wanted) or not all(one.strip() for one in wanted):
+    if len(wanted) > MAX_TYPES or len(set(wanted)) != len(wanted) or not all(one.strip() for one in wanted):
         raise UsageError(
             f"--group-types names {len(wanted)} types: {','.join(wanted)}",
-            hint=f"name up to {MOST_TYPES} different ones, with commas, the most important first",
+            hint=f"name up to {MAX_TYPES} different ones, with commas, the most important first",
         )
     ordered = sorted(found, key=lambda one: (-found[one], one))
     chosen = tuple(wanted) if wanted else tuple(ordered)
-    return Types(chosen, tuple(one for one in ordered if one not in chosen))
+    return GroupTypes(chosen, tuple(one for one in ordered if one not in chosen))
 
 
-def group_types_gate(types: Types, found: Counter[str], *, named: bool) -> Finding | None:
+def group_types_gate(types: GroupTypes, found: Counter[str], *, named: bool) -> Finding | None:
     """More types than the service keeps stop a plan until `--group-types` chooses; what a choice leaves out warns."""
-    if len(types.chosen) > MOST_TYPES:
+    if len(types.chosen) > MAX_TYPES:
         shown = ", ".join(f"{one} ({pluralize(found[one], 'row')})" for one in types.chosen)
         return Finding(
             "group_types",
             "stop",
-            f"there are {len(types.chosen)} group types and the service keeps {MOST_TYPES}: {shown}."
+            f"there are {len(types.chosen)} group types and the service keeps {MAX_TYPES}: {shown}."
             " Choose them, in their order, with --group-types",
         )
     if named and types.left_out:

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.encoder.event import Encoder
-from pipeline.identity.aggregate import SayingColumns
+from pipeline.identity.aggregator import PropertyColumns
 from pipeline.identity.database import Database
-from pipeline.identity.group_types import Types
-from pipeline.identity.last_values import Final, Sayings
+from pipeline.identity.group_types import GroupTypes
+from pipeline.identity.last_values import LastValues, UpdateTable
 from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -53,14 +53,14 @@ class Groups:
     """The groups of a plan being made. `types` counts the rows of each type."""
 
     def __init__(self, database: Database) -> None:
-        self._sayings = Sayings(database, "group_sayings")
+        self._sayings = UpdateTable(database, "group_sayings")
         self.types: Counter[str] = Counter()
 
-    def add(self, said: SayingColumns) -> None:
+    def add(self, said: PropertyColumns) -> None:
         """Add what some rows say of groups."""
         self._sayings.add(said)
 
-    def final(self, types: Types, hasher: Hasher, counts: GroupCounts) -> Iterator[SealedGroup]:
+    def last_values(self, types: GroupTypes, hasher: Hasher, counts: GroupCounts) -> Iterator[SealedGroup]:
         """One record per group of the chosen types: the first of each type, in their order, then all others."""
         first: set[tuple[str, str]] = set()
         for type_ in types.chosen:
@@ -80,8 +80,8 @@ class Groups:
         for type_ in types.left_out:
             counts.left_out["other_type"] += sum(1 for _ in self._of(type_))
 
-    def _of(self, type_: str) -> Generator[Final, None, None]:
-        return self._sayings.final(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
+    def _of(self, type_: str) -> Generator[LastValues, None, None]:
+        return self._sayings.last_values(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
 
 
 def encode_group(group: SealedGroup, encoder: Encoder, dialect: str) -> bytes:
@@ -101,7 +101,7 @@ def _distinct_id(type_: str, key: str) -> str:
     return f"${type_}_{key}"
 
 
-def _names(group: Final) -> tuple[str, str]:
+def _names(group: LastValues) -> tuple[str, str]:
     type_, _, key = group.owner.partition(SEPARATOR)
     return type_, key
 
@@ -114,7 +114,7 @@ def _refusal(type_: str, key: str) -> str:
     return ""
 
 
-def _sealed(group: Final, hasher: Hasher, counts: GroupCounts) -> SealedGroup:
+def _sealed(group: LastValues, hasher: Hasher, counts: GroupCounts) -> SealedGroup:
     type_, key = _names(group)
     properties = dict(sorted((group.set | group.set_once).items()))
     counts.groups += 1

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.identity.aggregate import PLACE_SHIFT
+from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.event_ids import EventIds
 
-A_MINUTE = 5_000
+EVENTS_PER_MINUTE = 5_000
 """Events of one id a minute that are processed whole (docs/know/service.md#answers: roughly so many)."""
 
 
@@ -28,14 +28,14 @@ class HotIds(NamedTuple):
 
     def rate(self, total: int) -> int:
         """Events a second of a sending of `total` in which the id with most has A_MINUTE a minute, evenly spread."""
-        return max(1, A_MINUTE * total // (60 * self.events))
+        return max(1, EVENTS_PER_MINUTE * total // (60 * self.events))
 
 
 def hot_ids(ids: EventIds) -> HotIds | None:
     """The ids above A_MINUTE. Copies, which are not sent, count too."""
     count, most, place = 0, 0, 0
     for some in ids.chunks():
-        hot = some[some["events"] > A_MINUTE]
+        hot = some[some["events"] > EVENTS_PER_MINUTE]
         if not len(hot):
             continue
         count += len(hot)

@@ -18,20 +18,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.identity.aggregate import SayingColumns
+from pipeline.identity.accumulators import NEVER
+from pipeline.identity.aggregator import PropertyColumns
 from pipeline.identity.database import Database, blob_column, number_column, numbers_of, text_column, texts
-from pipeline.identity.folds import NEVER
-from pipeline.identity.property_updates import ABSENT, SEEN, SET, SET_ONCE, UNSET
+from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 
 _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then, so that ties have one answer, kind and value."""
 _AT_ONCE = 10_000
-_CLOSING = (None, None, NEVER, 0, SEEN, b"", ABSENT)
-Moves = Callable[[Sequence[str]], Sequence[str]]
+_CLOSING = (None, None, NEVER, 0, EXISTS, b"", ABSENT)
+OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
 """Gives for each owner the one that its properties go to (`Identities.owners`)."""
 
 
-class Final(NamedTuple):
+class LastValues(NamedTuple):
     """One owner in the end. `set` holds what was set, `set_once` what was only ever set once; names in order.
 
     `time` is when its last word was said (µs UTC), `first` when the first of those that count was; `unset` counts the
@@ -46,7 +46,7 @@ class Final(NamedTuple):
     first: int = ABSENT
 
 
-class Sayings:
+class UpdateTable:
     """What rows say, collected. `table` names its table in the database."""
 
     def __init__(self, database: Database, table: str) -> None:
@@ -54,7 +54,7 @@ class Sayings:
         self._table = table
         self._create(table)
 
-    def add(self, said: SayingColumns) -> None:
+    def add(self, said: PropertyColumns) -> None:
         """Add what some rows say, in any order."""
         self._database.append(
             self._table,
@@ -69,7 +69,9 @@ class Sayings:
             },
         )
 
-    def final(self, moves: Moves | None = None, among: tuple[str, str] | None = None) -> Generator[Final, None, None]:
+    def last_values(
+        self, moves: OwnerLookup | None = None, among: tuple[str, str] | None = None
+    ) -> Generator[LastValues, None, None]:
         """Each owner once, sorted.
 
         `moves` hands properties to the person that an id belongs to. `among` asks only for owners from the first up
@@ -90,7 +92,7 @@ class Sayings:
             if moves is not None:
                 self._database.drop(table)
 
-    def _moved(self, moves: Moves) -> str:
+    def _moved(self, moves: OwnerLookup) -> str:
         """The same with the owners that properties go to, as a table of its own."""
         table = f"{self._table}_moved"
         self._create(table)
@@ -107,17 +109,17 @@ class Sayings:
         )
 
 
-def end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
+def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
     """Play what was said of one owner in its order.
 
-    Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `Saying`.
+    Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `PropertyUpdate`.
     """
     set_: dict[str, bytes] = {}
     once: dict[str, bytes] = {}
     first, latest = NEVER, ABSENT
     unset = 0
     before: Any = None
-    kind, value = SEEN, b""
+    kind, value = EXISTS, b""
     for _, name, time, _, one, text, spoken in (*sorted(rows, key=_IN_ORDER), _CLOSING):
         if name != before:
             if kind == SET:
@@ -127,13 +129,13 @@ def end(owner: str, rows: Iterable[tuple[Any, ...]]) -> Final:
             elif kind == UNSET:
                 unset += 1
             before, kind, value = name, one, text
-        elif one in (SET, UNSET) or (one == SET_ONCE and kind in (SEEN, UNSET)):
+        elif one in (SET, UNSET) or (one == SET_ONCE and kind in (EXISTS, UNSET)):
             kind, value = one, text
         if time < first:
             first = time
         if spoken > latest:
             latest = spoken
-    return Final(owner, latest, set_, once, unset, first)
+    return LastValues(owner, latest, set_, once, unset, first)
 
 
 class _Rows(NamedTuple):
@@ -182,8 +184,8 @@ def _joined(some: list[_Rows]) -> _Rows:
     return _Rows(owner, name, time, received, kind, value, latest)
 
 
-def _ends(rows: _Rows) -> Iterator[Final]:
-    """`end` of each owner of some rows; where one word for each property is plainly the one that counts, by columns.
+def _ends(rows: _Rows) -> Iterator[LastValues]:
+    """`last_values_of` each owner of some rows; by columns where one update of each property plainly counts.
 
     That is the last where a property was only ever set, and the first where it was only ever set once, unless another
     was said and received at the very same time.
@@ -216,10 +218,10 @@ def _ends(rows: _Rows) -> Iterator[Final]:
             said: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
             for group in range(first, upto):
                 said[once[group]][names[group]] = values[group]
-            yield Final(owner, latest, *said, 0, time)
+            yield LastValues(owner, latest, *said, 0, time)
         else:
             some = rows.cut(start, stop)
-            yield end(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))
+            yield last_values_of(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))
 
 
 def _quoted(text: str) -> str:

@@ -25,7 +25,7 @@ from pipeline.validator.rules import MAX_ID
 
 T = TypeVar("T", bound=np.generic)
 
-JUNK, LONG, EMAIL, NUMBER = 1, 2, 4, 8
+PLACEHOLDER, LONG, EMAIL, NUMBER = 1, 2, 4, 8
 """What the text of an id says: names nobody; the service would change it; looks like an e-mail address; is the tool's
 own number of a person, behind SEPARATOR, which no event bears: it joins ids, and is never sent."""
 _CLOSE = 30
@@ -42,7 +42,7 @@ def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
 def signs(ids: Sequence[str]) -> list[int]:
     """What the text of each id says: JUNK, LONG, EMAIL, added up."""
     return [
-        (JUNK if is_placeholder(one) else 0)
+        (PLACEHOLDER if is_placeholder(one) else 0)
         | (LONG if len(one) > MAX_ID or "\0" in one else 0)
         | (EMAIL if "@" in one and _EMAIL.fullmatch(one.strip()) else 0)
         | (NUMBER if one.startswith(SEPARATOR) else 0)

@@ -16,9 +16,9 @@ from typing import BinaryIO
 import msgspec
 
 from pipeline.errors import UsageError
+from pipeline.identity.accumulators import NEVER
 from pipeline.identity.database import ROWS_AT_ONCE, numbers, texts
-from pipeline.identity.folds import NEVER
-from pipeline.identity.observed import NAMED, NAMED_PART, PART_SHIFT, Observed
+from pipeline.identity.observed_pairs import NAMED, NAMED_PART, PART_SHIFT, ObservedPairs
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
@@ -30,7 +30,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     user_id: str
 
 
-def add_pair_file(observed: Observed, path: Path) -> int:
+def add_pair_file(observed: ObservedPairs, path: Path) -> int:
     """Add the operator's pairs to those of the source; how many.
 
     Raises UsageError naming file and line where the file cannot be read, an id names nobody or is too long, an

@@ -27,8 +27,8 @@ import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.event import Encoder
-from pipeline.identity.last_values import Final, Moves, Sayings
-from pipeline.identity.profile_policy import Policy
+from pipeline.identity.last_values import LastValues, OwnerLookup, UpdateTable
+from pipeline.identity.profile_policy import ProfilePolicy
 from pipeline.identity.property_updates import ABSENT
 from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
@@ -80,26 +80,26 @@ Wanted = Callable[[Sequence[str]], Sequence[bool]]
 
 
 def final_persons(
-    sayings: Sayings,
-    policy: Policy,
+    sayings: UpdateTable,
+    policy: ProfilePolicy,
     hasher: Hasher,
     counts: PersonCounts,
     *,
-    moves: Moves | None = None,
+    moves: OwnerLookup | None = None,
     wanted: Wanted | None = None,
-    promoted: Iterator[Final] | None = None,
+    promoted: Iterator[LastValues] | None = None,
 ) -> Iterator[SealedPerson]:
     """One record per person of whom something is said, by id; `counts` is filled on the way.
 
     `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` is what the events of
     each person promote, persons in order.
     """
-    together = _together(sayings.final(moves), promoted)
+    together = _together(sayings.last_values(moves), promoted)
     return _sealed("person", SealedPerson, _written(together, policy, counts, wanted), hasher)
 
 
 def initial_persons(
-    promoted: Iterable[Final], hasher: Hasher, counts: PersonCounts, *, wanted: Wanted | None = None
+    promoted: Iterable[LastValues], hasher: Hasher, counts: PersonCounts, *, wanted: Wanted | None = None
 ) -> Iterator[SealedInitial]:
     """One record per person for whom its events would set something once, by id, dated when the first of them does."""
     return _sealed("initial", SealedInitial, _written_first(iter(promoted), counts, wanted), hasher)
@@ -123,7 +123,10 @@ class _Written(NamedTuple):
 
 
 def _written(
-    together: Iterator[tuple[Final, Final | None]], policy: Policy, counts: PersonCounts, wanted: Wanted | None
+    together: Iterator[tuple[LastValues, LastValues | None]],
+    policy: ProfilePolicy,
+    counts: PersonCounts,
+    wanted: Wanted | None,
 ) -> Iterator[_Written]:
     while some := list(islice(together, _AT_ONCE)):
         codes = _refusals([final.owner for final, _ in some], wanted)
@@ -149,7 +152,7 @@ def _written(
             yield _Written(final.owner, final.time, _object(written), _object(once))
 
 
-def _written_first(promoted: Iterator[Final], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
+def _written_first(promoted: Iterator[LastValues], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
     while some := list(islice(promoted, _AT_ONCE)):
         for final, code in zip(some, _refusals([final.owner for final in some], wanted), strict=True):
             if final.set_once and not code:
@@ -168,7 +171,9 @@ def _refusals(owners: list[str], wanted: Wanted | None) -> list[str]:
     return [code or ("" if good else "anonymous_person") for code, good in zip(found, wanted(owners), strict=True)]
 
 
-def _together(finals: Iterator[Final], promoted: Iterator[Final] | None) -> Iterator[tuple[Final, Final | None]]:
+def _together(
+    finals: Iterator[LastValues], promoted: Iterator[LastValues] | None
+) -> Iterator[tuple[LastValues, LastValues | None]]:
     """What is said of each person, and what its events promote."""
     if promoted is None:
         yield from zip(finals, repeat(None))
@@ -179,15 +184,17 @@ def _together(finals: Iterator[Final], promoted: Iterator[Final] | None) -> Iter
         key=itemgetter(0),
     )
     for owner, some in groupby(both, key=itemgetter(0)):
-        said: Final | None = None
-        added: Final | None = None
+        said: LastValues | None = None
+        added: LastValues | None = None
         for _, one, other in some:
             said, added = said or one, added or other
-        final = said or Final(owner, ABSENT, {}, {}, 0)
+        final = said or LastValues(owner, ABSENT, {}, {}, 0)
         yield final._replace(time=max(final.time, ABSENT if added is None else added.time)), added
 
 
-def _spelled(final: Final, both: dict[str, bytes], policy: Policy) -> tuple[dict[str, bytes], dict[str, bytes]]:
+def _spelled(
+    final: LastValues, both: dict[str, bytes], policy: ProfilePolicy
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """What is written as `$set`, and what as `$set_once`."""
     if policy.name == "overwrite":
         return final.set, final.set_once
@@ -196,7 +203,7 @@ def _spelled(final: Final, both: dict[str, bytes], policy: Policy) -> tuple[dict
     return {policy.prefix + name: value for name, value in both.items()}, {}
 
 
-def _both(final: Final) -> dict[str, bytes]:
+def _both(final: LastValues) -> dict[str, bytes]:
     """What was set and what was set once, by name."""
     if not final.set_once:
         return final.set
@@ -204,7 +211,7 @@ def _both(final: Final) -> dict[str, bytes]:
 
 
 def _after_events(
-    added: Final, written: dict[str, bytes], once: dict[str, bytes]
+    added: LastValues, written: dict[str, bytes], once: dict[str, bytes]
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """The same with what events promote: set before what is written here, and in the way of what is set once.
 

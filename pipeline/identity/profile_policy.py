@@ -7,18 +7,18 @@ from typing import NamedTuple
 from pipeline.errors import UsageError
 
 
-class Policy(NamedTuple):
+class ProfilePolicy(NamedTuple):
     """How final properties meet those of a live profile."""
 
     name: str
     prefix: str = ""
 
 
-def parse_policy(text: str) -> Policy:
+def parse_policy(text: str) -> ProfilePolicy:
     """Read `fill-only`, `overwrite` or `prefix=TEXT`. Raises UsageError."""
     name, separator, prefix = text.partition("=")
     if name == "prefix" and prefix.strip():
-        return Policy(name, prefix)
+        return ProfilePolicy(name, prefix)
     if name in ("fill-only", "overwrite") and not separator:
-        return Policy(name)
+        return ProfilePolicy(name)
     raise UsageError(f"not a profile policy: {text!r}", hint="write fill-only, overwrite or prefix=TEXT")

@@ -14,29 +14,29 @@ from pathlib import Path
 import msgspec
 
 from pipeline.id_hash import hash_id
-from pipeline.identity.last_values import Final, Moves, end
-from pipeline.identity.promotion import Said
+from pipeline.identity.last_values import LastValues, OwnerLookup, last_values_of
+from pipeline.identity.promotion import PromotedUpdate
 
 FAN = 256
 MOST_BYTES = 16 * 1024 * 1024
 """So much is held before it goes to the disk."""
 _LENGTH_BYTES = 4
 _encode = msgspec.msgpack.encode
-_said = msgspec.msgpack.Decoder(tuple[str, list[Said]]).decode
-_final = msgspec.msgpack.Decoder(Final).decode
+_said = msgspec.msgpack.Decoder(tuple[str, list[PromotedUpdate]]).decode
+_final = msgspec.msgpack.Decoder(LastValues).decode
 
 
-class PromotedSayings:
+class PromotedValues:
     """What events promote. `moves` gives the id that each person keeps; `folder` is to be made."""
 
-    def __init__(self, folder: Path, moves: Moves | None) -> None:
+    def __init__(self, folder: Path, moves: OwnerLookup | None) -> None:
         folder.mkdir()
         self._folder = folder
         self._moves = moves
         self._held: dict[int, list[bytes]] = {}
         self._bytes = 0
 
-    def add(self, said: list[tuple[str, list[Said]]]) -> None:
+    def add(self, said: list[tuple[str, list[PromotedUpdate]]]) -> None:
         """Add what some events promote, by their ids, in any order."""
         owners = [owner for owner, _ in said]
         if self._moves is not None:
@@ -48,18 +48,20 @@ class PromotedSayings:
         if self._bytes > MOST_BYTES:
             self._flush()
 
-    def fold(self) -> None:
+    def aggregate(self) -> None:
         """Everything was added: find out what it comes to for each person."""
         self._flush()
         for path in sorted(self._folder.iterdir()):
-            heard: dict[str, list[Said]] = {}
+            heard: dict[str, list[PromotedUpdate]] = {}
             for record in _records(path):
                 owner, said = _said(record)
                 heard.setdefault(owner, []).extend(said)
             with path.open("wb") as file:
-                file.writelines(_framed(end(owner, ((owner, *one) for one in heard[owner]))) for owner in sorted(heard))
+                file.writelines(
+                    _framed(last_values_of(owner, ((owner, *one) for one in heard[owner]))) for owner in sorted(heard)
+                )
 
-    def final(self) -> Iterator[Final]:
+    def last_values(self) -> Iterator[LastValues]:
         """Each person once, sorted. To be asked after `fold`, as often as is needed."""
         runs = (map(_final, _records(path)) for path in sorted(self._folder.iterdir()))
         return merge(*runs, key=attrgetter("owner"))

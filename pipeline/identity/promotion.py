@@ -4,7 +4,7 @@ Each goes to the person under its own name, overwriting, and once as `$initial_â
 list is that of the service's source, `nodejs/src/worker/ingestion/persons/person-update.ts` with its campaign
 parameters). Backcast cannot keep it from doing so, other than by `--persons identified`, so a plan counts them. Under
 `--promoted-properties final` it also finds out what they come to where events arrive in the order of time
-(`Promoting`), since the service heeds the order of arrival alone.
+(`PromotionAggregator`), since the service heeds the order of arrival alone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from pipeline.identity.aggregate import MOST_BYTES, MOST_ENTRIES
-from pipeline.identity.folds import properties
+from pipeline.identity.accumulators import new_property_accumulator
+from pipeline.identity.aggregator import MAX_BYTES, MAX_ENTRIES
 
 if TYPE_CHECKING:
     from pipeline.transform.events import Events
@@ -56,7 +56,7 @@ _open = msgspec.json.Decoder(_Values).decode
 _text = msgspec.json.Decoder(str).decode
 
 
-def promoted(made: Events) -> Counter[str]:
+def count_promoted(made: Events) -> Counter[str]:
     """Of the events looked at, how many have each of the promoted properties; "" counts those that were looked at."""
     found: Counter[str] = Counter()
     ends = np.cumsum(made.sizes + 1)
@@ -74,11 +74,11 @@ def promoted(made: Events) -> Counter[str]:
     return found
 
 
-Said = tuple[str, int, int, int, bytes, int]
+PromotedUpdate = tuple[str, int, int, int, bytes, int]
 """What is said of one property: its name, time, receive time, kind, value, and when it was last spoken of."""
 
 
-class Promoting:
+class PromotionAggregator:
     """What the promoted properties of each person come to, folded over all blocks that one process reads again.
 
     An event sets each under its own name and sets it once as `$initial_â€¦`, unless its own `$set` or `$set_once` says
@@ -87,9 +87,9 @@ class Promoting:
     """
 
     def __init__(self) -> None:
-        self._said: Any = properties()
+        self._said: Any = new_property_accumulator()
 
-    def hear(self, made: Events, left_out: Collection[tuple[int, int]]) -> None:
+    def add(self, made: Events, left_out: Collection[tuple[int, int]]) -> None:
         """Hear the events of a block, which were observed, but those of `left_out`: (row, nth of its events)."""
         said = self._said
         times, received = made.times.tolist(), made.received.tolist()
@@ -109,14 +109,14 @@ class Promoting:
     @property
     def full(self) -> bool:
         """Whether it is time to hand over."""
-        return len(self._said) > MOST_ENTRIES or self._said.bytes > MOST_BYTES
+        return len(self._said) > MAX_ENTRIES or self._said.bytes > MAX_BYTES
 
-    def take(self) -> list[tuple[str, list[Said]]]:
+    def take(self) -> list[tuple[str, list[PromotedUpdate]]]:
         """All that was heard since the last time, by ids."""
-        heard: dict[str, list[Said]] = {}
-        for owner, name, kind, time, received, latest, value in self._said.told():
+        heard: dict[str, list[PromotedUpdate]] = {}
+        for owner, name, kind, time, received, latest, value in self._said.rows():
             heard.setdefault(owner, []).append((name, time, received, kind, value, latest))
-        self._said = properties()
+        self._said = new_property_accumulator()
         return list(heard.items())
 
 

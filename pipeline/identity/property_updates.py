@@ -1,7 +1,7 @@
 """What rows say of a property of a person or group, and how the rows of a block are condensed where order matters.
 
 Where nothing is ever taken away, the last word of `$set` or the first of `$set_once` is all that counts, and
-`events.gathering` keeps just that. Where rows may also unset a property, the first `$set_once` after the last of them
+`IdentityAggregator` keeps just that. Where rows may also unset a property, the first `$set_once` after the last of them
 counts, so more has to be kept until everything is read: `condense` leaves out what surely cannot matter.
 """
 
@@ -15,14 +15,14 @@ from msgspec import Raw
 
 from pipeline.models import Note
 
-SEEN, SET_ONCE, SET, UNSET = 0, 1, 2, 3
+EXISTS, SET_ONCE, SET, UNSET = 0, 1, 2, 3
 """What is said of a property. SEEN says nothing but that its owner exists, and names no property."""
 ABSENT = -(2**62)
 """Stands for "no receive time"."""
 _encode = msgspec.json.encode
 
 
-class Saying(NamedTuple):
+class PropertyUpdate(NamedTuple):
     """Something said of one property. `value` is JSON, as it stood.
 
     `time` and `received` are those of the row that says it, µs UTC, ABSENT where it was not received; `latest` is when
@@ -38,7 +38,7 @@ class Saying(NamedTuple):
     value: bytes
 
 
-class Heard(NamedTuple):
+class PersonNote(NamedTuple):
     """One row's note of a person, its times µs UTC."""
 
     owner: str
@@ -52,7 +52,7 @@ def json_of(value: Any) -> bytes:
     return bytes(value) if value.__class__ is Raw else value if value.__class__ is bytes else _encode(value)
 
 
-def condense(heard: Iterable[Heard]) -> list[Saying]:
+def condense(heard: Iterable[PersonNote]) -> list[PropertyUpdate]:
     """What some rows, in any order, say of persons, less what cannot matter.
 
     Of a run in which one value is set once again and again only the first and the last are kept; a row of other files
@@ -64,9 +64,9 @@ def condense(heard: Iterable[Heard]) -> list[Saying]:
     return condensing.said()
 
 
-def _runs(heard: Iterable[Heard]) -> Iterator[Heard]:
+def _runs(heard: Iterable[PersonNote]) -> Iterator[PersonNote]:
     """The first and the last of each run in which an owner's rows say the same: most rows repeat the one before."""
-    last: dict[str, tuple[Heard, bool]] = {}
+    last: dict[str, tuple[PersonNote, bool]] = {}
     for one in heard:
         before, told = last.get(one.owner, (None, True))
         if before is not None and _alike(before.note, one.note):
@@ -92,7 +92,7 @@ class _Condensing:
         self._last: dict[tuple[str, str], tuple[int, int, int, Any]] = {}
         self._once: dict[tuple[str, str], list[tuple[int, int, Any]]] = {}
 
-    def add(self, heard: Heard) -> None:
+    def add(self, heard: PersonNote) -> None:
         owner, note, at, got = heard
         for name, value in (note.set or {}).items():
             self._put(owner, name, SET, at, got, value)
@@ -114,11 +114,11 @@ class _Condensing:
             self._once.pop(key, None)
         self._last[key] = (at, got, kind, value)
 
-    def said(self) -> list[Saying]:
+    def said(self) -> list[PropertyUpdate]:
         kept = [
-            Saying(owner, name, kind, at, got, at, json_of(value))
+            PropertyUpdate(owner, name, kind, at, got, at, json_of(value))
             for (owner, name), (at, got, kind, value) in self._last.items()
         ]
         for (owner, name), said in self._once.items():
-            kept += (Saying(owner, name, SET_ONCE, at, got, at, json_of(value)) for at, got, value in said)
+            kept += (PropertyUpdate(owner, name, SET_ONCE, at, got, at, json_of(value)) for at, got, value in said)
         return kept

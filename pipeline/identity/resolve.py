@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.identity.accumulators import NEVER
 from pipeline.identity.canonical import canonical_ids
 from pipeline.identity.clusters import components, in_order
-from pipeline.identity.database import ROWS_AT_ONCE, give_back, kept, numbers_of
-from pipeline.identity.decisions import Identities
-from pipeline.identity.folds import NEVER
+from pipeline.identity.database import ROWS_AT_ONCE, numbers_of, read_batches, release_memory
+from pipeline.identity.identities import Identities
 from pipeline.identity.numbering import NUMBER, Numbering, counts, marked
-from pipeline.identity.observed import NAMED, ROW, SETTLED, SETTLED_USER, EarlierLink, Observed, Pair
-from pipeline.identity.rules import MAX_IDS_PER_PERSON, Decision, Pairs, Reason, judge
-from pipeline.identity.sightings import Sightings
+from pipeline.identity.observed_pairs import NAMED, ROW, SETTLED, SETTLED_USER, EarlierLink, ObservedPair, ObservedPairs
+from pipeline.identity.rules import MAX_IDS_PER_PERSON, Decision, PairArrays, Reason, judge
+from pipeline.identity.sightings import IdActivity
 
 
 def resolve(
-    observed: Observed,
-    sight: Callable[[NDArray[np.uint64], NDArray[np.int32]], Sightings],
+    observed: ObservedPairs,
+    sight: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity],
     scratch: Path,
     *,
     most: int = MAX_IDS_PER_PERSON,
@@ -36,31 +36,31 @@ def resolve(
     one that absorbs. To be closed after use.
     """
     doubtful = _add_earlier(observed, earlier)
-    observed.fold()
+    observed.aggregate()
     numbering = Numbering(observed.database, scratch)
     told = scratch / "pairs.arrow"
-    size = observed.keep(told)
-    give_back()
+    size = observed.move_to(told)
+    release_memory()
     pairs = _numbered(told, size, numbering)
-    give_back()
+    release_memory()
     sightings = sight(numbering.hashed, numbering.order)
     numbering.rest()
-    give_back()
+    release_memory()
     judged = judge(pairs, numbering.signs, sightings.users, sightings.earliest, most)
     reasons, users = judged.reasons, judged.users
-    give_back()
+    release_memory()
     numbers = (numbering.signs & NUMBER) != 0
     roots = components(pairs, reasons == 0, users)
-    give_back()
+    release_memory()
     while (large := _too_large(pairs, reasons, roots, numbers, most)).any():
         reasons[large] = Reason.TOO_MANY_IDS
         roots = components(pairs, reasons == 0, users)
     joined = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     canonical = canonical_ids(pairs, joined, roots, users, sightings.earliest, numbers)
     owners = _owners(pairs, reasons, joined, canonical)
-    give_back()
+    release_memory()
     decisions = _decide(pairs, reasons, joined, users, roots)
-    give_back()
+    release_memory()
     return Identities(
         told,
         numbering,
@@ -77,7 +77,7 @@ def resolve(
     )
 
 
-def _add_earlier(observed: Observed, earlier: Iterable[EarlierLink]) -> dict[tuple[str, str], EarlierLink]:
+def _add_earlier(observed: ObservedPairs, earlier: Iterable[EarlierLink]) -> dict[tuple[str, str], EarlierLink]:
     """Add what is settled to the pairs; give back what is in doubt, which is never more than a few batches."""
     doubtful: dict[tuple[str, str], EarlierLink] = {}
     links = iter(earlier)
@@ -85,13 +85,17 @@ def _add_earlier(observed: Observed, earlier: Iterable[EarlierLink]) -> dict[tup
         doubtful.update(((link.distinct_id, link.other), link) for link in some if link.state == "in_doubt")
         settled = ((link, SETTLED_USER if link.kind == "identify" else 0) for link in some if link.state == "settled")
         observed.add(
-            0, (Pair(link.other, link.distinct_id, SETTLED | user, None, None, 0, NEVER) for link, user in settled)
+            0,
+            (
+                ObservedPair(link.other, link.distinct_id, SETTLED | user, None, None, 0, NEVER)
+                for link, user in settled
+            ),
         )
     return doubtful
 
 
-def _numbered(told: Path, size: int, numbering: Numbering) -> Pairs:
-    pairs = Pairs(
+def _numbered(told: Path, size: int, numbering: Numbering) -> PairArrays:
+    pairs = PairArrays(
         np.empty(size, np.int32),
         np.empty(size, np.int32),
         np.empty(size, np.uint8),
@@ -99,7 +103,7 @@ def _numbered(told: Path, size: int, numbering: Numbering) -> Pairs:
         np.empty(size, np.uint32),
     )
     at = 0
-    for batch in kept(told):
+    for batch in read_batches(told):
         some = slice(at, at + len(batch))
         pairs.anonymous[some] = numbering.of(batch.column("anonymous").to_pylist())
         pairs.user[some] = numbering.of(batch.column("owner").to_pylist())
@@ -111,7 +115,7 @@ def _numbered(told: Path, size: int, numbering: Numbering) -> Pairs:
 
 
 def _too_large(
-    pairs: Pairs, reasons: NDArray[np.uint8], roots: NDArray[np.int32], numbers: NDArray[np.bool_], most: int
+    pairs: PairArrays, reasons: NDArray[np.uint8], roots: NDArray[np.int32], numbers: NDArray[np.bool_], most: int
 ) -> NDArray[np.bool_]:
     """Pairs of persons of more ids than may be, less those that the operator named or an earlier plan settled."""
     sizes = counts(roots[~numbers], len(roots))
@@ -120,7 +124,7 @@ def _too_large(
 
 
 def _owners(
-    pairs: Pairs, reasons: NDArray[np.uint8], joined: NDArray[np.bool_], canonical: NDArray[np.int32]
+    pairs: PairArrays, reasons: NDArray[np.uint8], joined: NDArray[np.bool_], canonical: NDArray[np.int32]
 ) -> NDArray[np.int32]:
     """By id: the id that owns a profile under it, which is that of its person; where no event bears the id without a
     user, as with the label of a Mixpanel cluster, there is nothing to merge, and it is the first such user's."""
@@ -133,7 +137,7 @@ def _owners(
 
 
 def _decide(
-    pairs: Pairs,
+    pairs: PairArrays,
     reasons: NDArray[np.uint8],
     joined: NDArray[np.bool_],
     users: NDArray[np.bool_],

@@ -13,9 +13,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.folds import NEVER
-from pipeline.identity.numbering import EMAIL, JUNK, LONG, counts
-from pipeline.identity.observed import IDENTIFY, NAMED, ROW, SETTLED, SETTLED_USER
+from pipeline.identity.accumulators import NEVER
+from pipeline.identity.numbering import EMAIL, LONG, PLACEHOLDER, counts
+from pipeline.identity.observed_pairs import IDENTIFY, NAMED, ROW, SETTLED, SETTLED_USER
 
 MAX_IDS_PER_PERSON = 50
 
@@ -58,7 +58,7 @@ class Reason(IntEnum):
 
 
 @dataclass(slots=True)
-class Pairs:
+class PairArrays:
     """The pairs as arrays, one place each, sorted by (anonymous id, user id).
 
     `anonymous` and `user` are numbers of ids, `kinds` the sum of what says so, `first` µs UTC or NEVER, `events` the
@@ -84,7 +84,7 @@ class Judged:
 
 
 def judge(
-    pairs: Pairs, signs: NDArray[np.uint8], users: NDArray[np.bool_], earliest: NDArray[np.int64], most: int
+    pairs: PairArrays, signs: NDArray[np.uint8], users: NDArray[np.bool_], earliest: NDArray[np.int64], most: int
 ) -> Judged:
     """Ask every rule of every pair, in order; the first that speaks against it counts.
 
@@ -100,7 +100,7 @@ def judge(
 
     either = signs[pairs.anonymous] | signs[pairs.user]
     refuse(free & (pairs.anonymous == pairs.user), Reason.SELF_PAIR)
-    refuse(free & ((either & JUNK) != 0), Reason.JUNK_ID)
+    refuse(free & ((either & PLACEHOLDER) != 0), Reason.JUNK_ID)
     refuse(free & ((either & LONG) != 0), Reason.LONG_ID)
     users = users.copy()
     users[pairs.user[(reasons == 0) & ((pairs.kinds & (ROW | IDENTIFY | NAMED | SETTLED_USER)) != 0)]] = True

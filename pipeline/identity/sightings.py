@@ -14,23 +14,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.folds import NEVER
+from pipeline.identity.accumulators import NEVER
 
 _AT_ONCE = 200_000
 
 
-class Sightings(NamedTuple):
+class IdActivity(NamedTuple):
     """By id: µs UTC of its first event, NEVER without one; and whether an event names it as a user's id."""
 
     earliest: NDArray[np.int64]
     users: NDArray[np.bool_]
 
 
-def sight(
+def find_activity(
     hashed: NDArray[np.uint64],
     order: NDArray[np.int32],
     chunks: Iterable[NDArray[np.void]],
-) -> Sightings:
+) -> IdActivity:
     """Look for ids, by their hashes, among those of events, once over all of them. `order` sorts `hashed`.
 
     `chunks` are arrays with the fields `person`, `time` and `user` (not 0 where it is a user's id), in any order and
@@ -57,4 +57,4 @@ def sight(
         ascending = hashed[some]
         for twin in np.flatnonzero(ascending[1:] == ascending[:-1]).tolist():
             earliest[some[twin + 1]], users[some[twin + 1]] = earliest[some[twin]], users[some[twin]]
-    return Sightings(earliest, users)
+    return IdActivity(earliest, users)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.identity.numbering import hashes
 from pipeline.jobs.sqlite_errors import troubles
-from pipeline.plan.window_index import SIGHTING, Seen, SeenPair
+from pipeline.plan.window_index import SIGHTING, WindowIndex, WindowPair
 
 SCHEMA = (
     "create table ids (hash integer primary key, first integer not null, user integer not null)",
@@ -33,7 +33,7 @@ _BOTH_WAYS = (("one", "other"), ("other", "one"))
 
 
 class KnownIds:
-    """Asked by plans (`pipeline.plan.window_index.Known`). `schemas` are the databases that hold the tables."""
+    """Asked by plans (`pipeline.plan.window_index.IdentityIndex`). `schemas` are the databases that hold the tables."""
 
     def __init__(self, path: Path, database: sqlite3.Connection, schemas: Sequence[str] = ("main",)) -> None:
         self._path = path
@@ -63,8 +63,8 @@ class KnownIds:
                 )
         return found
 
-    def pairs(self, met: Iterable[NDArray[np.uint64]], *, owed: bool) -> Iterator[SeenPair]:
-        """Every pair that some path of pairs joins to an id that was met; with `owed` those that were held, too."""
+    def pairs(self, met: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
+        """Every pair that some path of pairs joins to one of these ids; with `pending_merges` those held back, too."""
         with troubles(self._path):
             self._database.execute("delete from reached")
             for ids in met:
@@ -72,7 +72,7 @@ class KnownIds:
                     self._meet(ids[start : start + AT_ONCE])
                     for here, _ in _BOTH_WAYS:
                         self._reach(f"select hash, 0 from met cross join {{}}.pairs on {here} = hash")
-            if owed:
+            if pending_merges:
                 self._reach("select one, 0 from {}.pairs where owed")
             for step in count():
                 ways = (
@@ -87,7 +87,7 @@ class KnownIds:
                     f"select anonymous, owner, kinds, first from reached cross join {schema}.pairs on one = hash"
                 )
                 while some := rows.fetchmany(AT_ONCE):
-                    yield from (SeenPair(*row) for row in some)
+                    yield from (WindowPair(*row) for row in some)
             self._database.execute("delete from reached")
 
     def _reach(self, sql: str) -> int:
@@ -103,7 +103,7 @@ class KnownIds:
         self._database.executemany("insert or ignore into met values (?)", ((one,) for one in _signed(ids)))
         self._database.execute("commit")
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: WindowIndex) -> None:
         """Add what a plan saw, inside the caller's transaction."""
         for chunk in seen.sightings():
             users = (chunk["user"] != 0).tolist()
@@ -112,7 +112,7 @@ class KnownIds:
                 " set first = min(first, excluded.first), user = max(user, excluded.user)",
                 zip(_signed(chunk["person"]), chunk["time"].tolist(), users, strict=True),
             )
-        if seen.paid:
+        if seen.sent_merges:
             self._database.execute("update main.pairs set owed = 0 where owed")
         pairs = seen.pairs()
         while some := list(islice(pairs, AT_ONCE)):
@@ -122,7 +122,7 @@ class KnownIds:
                 " do update set kinds = kinds | excluded.kinds, first = min(first, excluded.first),"
                 " owed = max(owed, excluded.owed)",
                 # Sorted, because neighbours lie on one page.
-                ((*both, *pair, seen.owed) for *both, pair in sorted(zip(one, other, some, strict=True))),
+                ((*both, *pair, seen.pending_merges) for *both, pair in sorted(zip(one, other, some, strict=True))),
             )
 
 

@@ -13,9 +13,9 @@ from pipeline.jobs.paths import counts_of, parts_of, windows_folder
 from pipeline.jobs.state import State
 from pipeline.ledger import read_places, read_totals, was_applied
 from pipeline.plan.directory import Directory
+from pipeline.plan.event_uuids import settled_uuids
 from pipeline.plan.manifest import Plan, load
-from pipeline.plan.remaining import settled_of
-from pipeline.plan.window_index import Seen
+from pipeline.plan.window_index import WindowIndex
 
 
 def rebuild(state: State, job: Job) -> None:
@@ -27,13 +27,19 @@ def rebuild(state: State, job: Job) -> None:
             ended = totals.settled + totals.refused == plan.events.made and not totals.in_doubt
             attempt = state.attempt(state.begin(label.name, number))
             state.note(attempt.id, started=_time(directory.plan), **counts_of(plan))
-            settled = settled_of(directory, read_places(directory.ledger, "settled"))
+            settled = settled_uuids(directory, read_places(directory.ledger, "settled"))
             told = {"sent": totals.settled, "refused": totals.refused}
             if ended:
-                state.record(attempt, parts_of(plan, job.folder), settled, Seen.of(plan, directory), **told)
+                state.record(
+                    attempt, parts_of(plan, job.folder), settled, WindowIndex.from_plan(plan, directory), **told
+                )
             elif number != sent[-1][0]:
                 state.replace(
-                    attempt, settled, Seen.of_half(directory), "its files changed while it was being sent", **told
+                    attempt,
+                    settled,
+                    WindowIndex.from_unfinished_plan(directory),
+                    "its files changed while it was being sent",
+                    **told,
                 )
             else:
                 state.send(attempt)

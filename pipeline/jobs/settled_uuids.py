@@ -50,7 +50,7 @@ class SettledIndex:
         return known, content
 
     def add(self, chunks: Iterable[NDArray[np.void]], attempt: int) -> int:
-        """Add SENT records (`pipeline.plan.remaining`) inside the caller's transaction. Gives how many were new."""
+        """Add SENT records (`pipeline.plan.event_uuids`) inside the caller's transaction. Gives how many were new."""
         before = self._database.total_changes
         for chunk in chunks:
             hi, lo = chunk["hi"].astype(np.uint64), chunk["lo"].astype(np.uint64)

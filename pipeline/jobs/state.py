@@ -28,7 +28,7 @@ from pipeline.jobs.identity_index import KnownIds
 from pipeline.jobs.settled_uuids import SCHEMA as SETTLED_SCHEMA
 from pipeline.jobs.settled_uuids import SettledIndex
 from pipeline.jobs.sqlite_errors import troubles
-from pipeline.plan.window_index import Seen
+from pipeline.plan.window_index import WindowIndex
 
 VERSION = "2"
 BUSY_SECONDS = 10.0
@@ -243,7 +243,7 @@ class State:
         attempt: Attempt,
         parts: Iterable[SeenPart],
         settled: Iterable[NDArray[np.void]],
-        seen: Seen,
+        seen: WindowIndex,
         **counts: Any,
     ) -> None:
         """The window came to its end: it is done, its parts are read, its uuids are never sent again."""
@@ -257,7 +257,7 @@ class State:
             self._window(attempt.window, "done", "")
 
     def replace(
-        self, attempt: Attempt, settled: Iterable[NDArray[np.void]], seen: Seen, detail: str, **counts: Any
+        self, attempt: Attempt, settled: Iterable[NDArray[np.void]], seen: WindowIndex, detail: str, **counts: Any
     ) -> None:
         """The files changed before the plan was sent to its end: what was settled stays, the rest is planned anew."""
         with self.moment():

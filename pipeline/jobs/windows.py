@@ -32,12 +32,12 @@ from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look
 from pipeline.jobs.paths import windows_folder
 from pipeline.ledger import read_places, read_totals, was_applied
 from pipeline.plan.directory import Directory
+from pipeline.plan.event_uuids import all_uuids, settled_uuids
 from pipeline.plan.export import PlanRequest, plan_export
 from pipeline.plan.freshness import load_plan
 from pipeline.plan.manifest import Plan
-from pipeline.plan.remaining import all_of, settled_of
 from pipeline.plan.series import Series
-from pipeline.plan.window_index import Seen
+from pipeline.plan.window_index import WindowIndex
 from pipeline.report.machine import add_applied, write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import standing_of
@@ -233,7 +233,9 @@ class Windows:
         if stops:
             self.gated(attempt, plan, place, "; ".join(stops))
         elif self.dry_run:
-            self.state.record(attempt, parts_of(plan, self.job.folder), all_of(place), Seen.of(plan, place))
+            self.state.record(
+                attempt, parts_of(plan, self.job.folder), all_uuids(place), WindowIndex.from_plan(plan, place)
+            )
             self.tell(label, "planned", attempt)
             shutil.rmtree(place.path)
         elif not plan.events.made:
@@ -338,9 +340,9 @@ class Windows:
     def record(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
         """Everything of the plan is settled or refused: the window is done."""
         totals = read_totals(place.ledger)
-        settled = settled_of(place, read_places(place.ledger, "settled"))
+        settled = settled_uuids(place, read_places(place.ledger, "settled"))
         self.state.record(
-            attempt, parts_of(plan, self.job.folder), settled, Seen.of(plan, place),
+            attempt, parts_of(plan, self.job.folder), settled, WindowIndex.from_plan(plan, place),
             sent=totals.settled, refused=totals.refused, proof="pending" if self.proving and totals.settled else "",
         )  # fmt: skip
         self.tell(attempt.window, "done", attempt, plan=plan)
@@ -352,10 +354,17 @@ class Windows:
     def replace(self, attempt: Attempt, plan: Plan, place: Directory, error: StalePlan) -> None:
         """What was sealed is no more: keep what was settled, and plan the rest anew."""
         totals = read_totals(place.ledger)
-        settled = settled_of(place, read_places(place.ledger, "settled"))
+        settled = settled_uuids(place, read_places(place.ledger, "settled"))
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
         detail = f"{totals.settled} events are settled{doubt}; {error.message}"
-        self.state.replace(attempt, settled, Seen.of_half(place), detail, sent=totals.settled, refused=totals.refused)
+        self.state.replace(
+            attempt,
+            settled,
+            WindowIndex.from_unfinished_plan(place),
+            detail,
+            sent=totals.settled,
+            refused=totals.refused,
+        )
         self.tell(attempt.window, "replaced", attempt, detail=detail, plan=plan)
 
     def tell(

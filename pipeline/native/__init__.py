@@ -9,7 +9,8 @@ made in Python, at half the speed. tests/native/test_native.py holds one against
     Renames, Columns                what becomes of properties by their names alone
     Writer                          an event's text, from Members
     fill, uuids5                    the times and uuids of many events
-    Ids, Pairs, Properties          what many rows say of these, folded as it is heard
+    IdAccumulator, PairAccumulator, PropertyAccumulator
+                                    the aggregates of pipeline.identity.accumulators
     Observer                        what a plan keeps of an event
     Tally                           how many rows have each name
 """

@@ -21,7 +21,7 @@ borrow(void)
     PyObject *encode = raw == NULL ? NULL : made(json, "Encoder", NULL, "encode");
     PyObject *decode_text = encode == NULL ? NULL : made(json, "Decoder", (PyObject *)&PyUnicode_Type, "decode");
     int done = decode_text == NULL || names_init(encode, decode_text) < 0 ||
-                       members_init(raw, encode, decode_text) < 0 || folds_init() < 0 || observer_init() < 0
+                       members_init(raw, encode, decode_text) < 0 || accumulators_init() < 0 || observer_init() < 0
                    ? -1
                    : 0;
     Py_XDECREF(msgspec);
@@ -49,7 +49,7 @@ PyMODINIT_FUNC
 PyInit__native(void)
 {
     PyTypeObject *const types[] = {&Members_Type, &Lines_Type, &Renames_Type, &Columns_Type,
-                                   &Writer_Type, &Ids_Type, &Pairs_Type, &Properties_Type, &Observer_Type, &Tally_Type};
+                                   &Writer_Type, &IdAccumulator_Type, &PairAccumulator_Type, &PropertyAccumulator_Type, &Observer_Type, &Tally_Type};
     PyObject *module = borrow() < 0 ? NULL : PyModule_Create(&definition);
     for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(types[0]); i++)
         if (PyModule_AddType(module, types[i]) < 0)

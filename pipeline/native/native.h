@@ -106,10 +106,10 @@ extern PyTypeObject Lines_Type;    /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
-extern PyTypeObject Ids_Type, Pairs_Type, Properties_Type; /* folds.c */
+extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type; /* accumulators.c */
 extern PyTypeObject Observer_Type;                         /* observer.c */
 extern PyTypeObject Tally_Type;                            /* tally.c */
-int folds_init(void);
+int accumulators_init(void);
 int observer_init(void);
 
 #endif

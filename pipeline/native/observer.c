@@ -1,6 +1,6 @@
 /* What a plan keeps of an event that is plainly good, as `pipeline.transform.observer` keeps it. */
 
-#include "folds.h"
+#include "accumulators.h"
 #include "native.h"
 #include <structmember.h>
 
@@ -27,11 +27,11 @@ typedef struct {
     PyObject_HEAD
     PyObject *names;
     Column columns[COLUMNS];
-    Fold *ids;        /* NULL: nobody wants ids, nor anything else of what rows say beside their events */
-    Fold *pairs;      /* NULL: whoever asks hears notes by itself */
-    Fold *properties; /* NULL: nobody wants properties of persons */
+    Accumulator *ids;        /* NULL: nobody wants ids, nor anything else of what rows say beside their events */
+    Accumulator *pairs;      /* NULL: whoever asks hears notes by itself */
+    Accumulator *properties; /* NULL: nobody wants properties of persons */
     int64_t place, absent;
-    Waiting waiting[FOLD_STEPS]; /* the oldest is heard when the next comes; `next` is its place */
+    Waiting waiting[PREFETCH_STEPS]; /* the oldest is heard when the next comes; `next` is its place */
     int next;
     vectorcallfunc call;
 } Observer;
@@ -150,7 +150,7 @@ hear_properties(Observer *self, int32_t *guess, int kind, PyObject *note, int wh
 {
     PyObject *values = slot(&of_note, note, which);
     int failed =
-        values == NULL || (values != Py_None && fold_say(self->properties, guess, kind, owner, values, at, got) < 0);
+        values == NULL || (values != Py_None && accumulate_properties(self->properties, guess, kind, owner, values, at, got) < 0);
     Py_XDECREF(values);
     return failed ? -1 : 0;
 }
@@ -165,17 +165,17 @@ hear_note(Observer *self, Py_ssize_t number, PyObject *note, PyObject *user, int
     int failed = anonymous == NULL;
     if (!failed && anonymous != Py_None && user != Py_None) {
         PyObject *whose = PyUnicode_CheckExact(user) && same_text(user, owner) ? owner : user;
-        failed = fold_hear(self->pairs, &self->ids->entries[number].pair, anonymous, whose, 1, time, time, place) < 0;
+        failed = accumulate_pair(self->pairs, &self->ids->entries[number].paired, anonymous, whose, 1, time, time, place) < 0;
     }
     Py_XDECREF(anonymous);
     int64_t got = self->absent;
     if (!failed && self->properties != NULL) {
         if (received != Py_None)
             failed = (got = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred();
-        int32_t guess = self->ids->entries[number].said;
-        failed = failed || hear_properties(self, &guess, FOLD_SET, note, SETS, owner, time, got) < 0 ||
-                 hear_properties(self, &guess, FOLD_SET_ONCE, note, SETS_ONCE, owner, time, got) < 0;
-        self->ids->entries[number].said = guess;
+        int32_t guess = self->ids->entries[number].updated;
+        failed = failed || hear_properties(self, &guess, UPDATE_SET, note, SETS, owner, time, got) < 0 ||
+                 hear_properties(self, &guess, UPDATE_SET_ONCE, note, SETS_ONCE, owner, time, got) < 0;
+        self->ids->entries[number].updated = guess;
     }
     Py_DECREF(owner);
     return failed ? -1 : 0;
@@ -198,7 +198,7 @@ hear(Observer *self, int place)
             PyErr_SetString(PyExc_OverflowError, "a place is of 64 bits");
             failed = 1;
         }
-        const Entry *seen = failed ? NULL : fold_see(self->ids, one.id, one.time, users, place);
+        const Entry *seen = failed ? NULL : accumulate_id(self->ids, one.id, one.time, users, place);
         failed = seen == NULL || (one.note != Py_None && self->pairs != NULL &&
                                   hear_note(self, seen - self->ids->entries, one.note, user, place, one.time,
                                             one.received) < 0);
@@ -225,13 +225,13 @@ wait_or_hear(Observer *self, PyObject *id, PyObject *note, PyObject *received, i
         return -1;
     }
     self->waiting[self->next] =
-        (Waiting){Py_NewRef(id), Py_NewRef(note), Py_NewRef(received), row, time, fold_hash(id)};
-    for (int step = 0, place = self->next; step < FOLD_STEPS; step++) {
+        (Waiting){Py_NewRef(id), Py_NewRef(note), Py_NewRef(received), row, time, id_slot_hash(id)};
+    for (int step = 0, place = self->next; step < PREFETCH_STEPS; step++) {
         if (self->waiting[place].id != NULL)
-            fold_fetch(self->ids, self->waiting[place].hash, step, self->pairs, self->properties);
-        place = place ? place - 1 : FOLD_STEPS - 1;
+            prefetch_id(self->ids, self->waiting[place].hash, step, self->pairs, self->properties);
+        place = place ? place - 1 : PREFETCH_STEPS - 1;
     }
-    self->next = (self->next + 1) % FOLD_STEPS;
+    self->next = (self->next + 1) % PREFETCH_STEPS;
     return 0;
 }
 
@@ -306,8 +306,8 @@ cut(Observer *self, PyObject *given)
 static PyObject *
 columns(Observer *self, PyObject *Py_UNUSED(none))
 {
-    for (int n = 0; n < FOLD_STEPS; n++)
-        if (hear(self, (self->next + n) % FOLD_STEPS) < 0)
+    for (int n = 0; n < PREFETCH_STEPS; n++)
+        if (hear(self, (self->next + n) % PREFETCH_STEPS) < 0)
             return NULL;
     PyObject *all = PyTuple_New(COLUMNS);
     for (int n = 0; all != NULL && n < COLUMNS; n++) {
@@ -336,9 +336,9 @@ construct(PyTypeObject *type, PyObject *given, PyObject *words)
     if (!PyArg_ParseTupleAndKeywords(given, words, "O!OOOLL", known, &PyList_Type, &names, &ids, &pairs, &properties,
                                      &place, &absent))
         return NULL;
-    if ((ids != Py_None && !Py_IS_TYPE(ids, &Ids_Type)) || (pairs != Py_None && !Py_IS_TYPE(pairs, &Pairs_Type)) ||
-        (properties != Py_None && !Py_IS_TYPE(properties, &Properties_Type)) || (ids == Py_None && pairs != Py_None)) {
-        PyErr_SetString(PyExc_TypeError, "a list, Ids, Pairs and Properties were expected");
+    if ((ids != Py_None && !Py_IS_TYPE(ids, &IdAccumulator_Type)) || (pairs != Py_None && !Py_IS_TYPE(pairs, &PairAccumulator_Type)) ||
+        (properties != Py_None && !Py_IS_TYPE(properties, &PropertyAccumulator_Type)) || (ids == Py_None && pairs != Py_None)) {
+        PyErr_SetString(PyExc_TypeError, "a list and accumulators of ids, pairs and properties were expected");
         return NULL;
     }
     Observer *self = (Observer *)type->tp_alloc(type, 0);
@@ -346,9 +346,9 @@ construct(PyTypeObject *type, PyObject *given, PyObject *words)
         return NULL;
     self->call = observe;
     self->names = Py_NewRef(names);
-    self->ids = ids == Py_None ? NULL : (Fold *)Py_NewRef(ids);
-    self->pairs = pairs == Py_None ? NULL : (Fold *)Py_NewRef(pairs);
-    self->properties = properties == Py_None ? NULL : (Fold *)Py_NewRef(properties);
+    self->ids = ids == Py_None ? NULL : (Accumulator *)Py_NewRef(ids);
+    self->pairs = pairs == Py_None ? NULL : (Accumulator *)Py_NewRef(pairs);
+    self->properties = properties == Py_None ? NULL : (Accumulator *)Py_NewRef(properties);
     self->place = place;
     self->absent = absent;
     return (PyObject *)self;
@@ -359,7 +359,7 @@ dealloc(Observer *self)
 {
     for (int n = 0; n < COLUMNS; n++)
         PyMem_Free(self->columns[n].numbers);
-    for (int n = 0; n < FOLD_STEPS; n++)
+    for (int n = 0; n < PREFETCH_STEPS; n++)
         if (self->waiting[n].id != NULL) {
             Py_CLEAR(self->waiting[n].id);
             Py_CLEAR(self->waiting[n].note);

@@ -16,27 +16,27 @@ import msgspec
 import numpy as np
 
 from pipeline.extractors import blocks as read_blocks
-from pipeline.identity.aggregate import Gathered
-from pipeline.identity.event_ids import EventIds, IdFold
+from pipeline.identity.aggregator import IdentityColumns
+from pipeline.identity.event_ids import EventIdAggregator, EventIds
 from pipeline.identity.hot_ids import hot_ids
-from pipeline.identity.promotion import Said
+from pipeline.identity.promotion import PromotedUpdate
 from pipeline.models import Finding
 from pipeline.plan import checks as rule
 from pipeline.plan.contents import planned_blocks
-from pipeline.plan.daily_counts import Cells, day_name, sorted_counts
+from pipeline.plan.daily_counts import DailyCounts, day_name, sorted_counts
 from pipeline.plan.digests import Digests
 from pipeline.plan.directory import LinesWriter
-from pipeline.plan.duplicates import MOST_CLASHES, REMAINING, Clash, Decisions, copies_of, decide, rows_out
+from pipeline.plan.duplicates import MAX_CLASHES, REMAINING, Clash, Decisions, copies_of, decide, rows_out
+from pipeline.plan.event_uuids import write_uuids
 from pipeline.plan.examples import Examples
-from pipeline.plan.key_records import Keys
+from pipeline.plan.key_records import KeyRecords
 from pipeline.plan.manifest import EventCounts as EventTotals
 from pipeline.plan.manifest import Example, PartSeal, PeopleSeal, Plan, RowCounts, SealedBlock, save, seal
 from pipeline.plan.part_counts import PartCount
-from pipeline.plan.people import People
-from pipeline.plan.remaining import write_remaining
+from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
-from pipeline.plan.unmatched import Unmatched
-from pipeline.plan.zone import ZoneVerdict, evidence_of, judge
+from pipeline.plan.unmatched import ReferenceUsage
+from pipeline.plan.zone import ZoneVerdict, evidence_of, judge_zone
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import (
     KEY,
@@ -98,25 +98,25 @@ class _Builder:
         self.part_of: list[int] = []
         self.events = 0
         self.keyless = 0
-        self.unmatched = Unmatched(self.config.wanted)
+        self.unmatched = ReferenceUsage(self.config.wanted)
         self.clashes = 0
         self.clashing: list[Clash] = []
         self.event_bytes = 0
         self.bytes_read = 0
         self.first = 2**62
         self.last = -(2**62)
-        self.keys = Keys(self.directory.scratch / "keys")
-        self.ids = IdFold(self.directory.scratch / "ids-of-events")
-        self.cells = Cells(self.directory.scratch)
+        self.keys = KeyRecords(self.directory.scratch / "keys")
+        self.ids = EventIdAggregator(self.directory.scratch / "ids-of-events")
+        self.cells = DailyCounts(self.directory.scratch)
         self.files: dict[str, str] = {}
         self.examples_of = Examples(self.directory, [part.path for part in self.config.parts])
-        self.people = People(
+        self.people = PeopleBuilder(
             self.directory,
             self.mapper,
             self.options,
             self.config.limits,
             [part.path for part in self.config.parts],
-            request.given,
+            request.identity_inputs,
             request.series,
         )
 
@@ -128,7 +128,7 @@ class _Builder:
     def run(self) -> Plan:
         with Digests(self.config.parts) as digests:
             self.walk()
-            ids = self.ids.folded()
+            ids = self.ids.finish()
             self.warn_of_hot_ids(ids)
             people = self.decide(ids)
             self.write_cells()
@@ -176,12 +176,12 @@ class _Builder:
                         break
                     for _, notes in workers.walk(observe_block, [task._replace(limit=left)]):
                         self.take(task, notes, blocks, rejects)
-            for gathered in workers.ask_each(take_aggregate):
-                self.gather(gathered)
+            for identities in workers.ask_each(take_aggregate):
+                self.gather(identities)
             self.files["blocks.jsonl"] = blocks.close()
             self.files["rejects.jsonl"] = rejects.close()
 
-    def promoted(self) -> Iterator[list[tuple[str, list[Said]]]]:
+    def promoted(self) -> Iterator[list[tuple[str, list[PromotedUpdate]]]]:
         """What the events that are sent promote to persons. Of copies only one is sent: so they are decided first."""
         self.write_copies()
         with Workers(self.request.workers.count, self.config) as workers:
@@ -232,8 +232,8 @@ class _Builder:
         self.cells.add(notes.cells)
         self.unmatched.add(notes.found, notes.good_rows)
         self.people.take(task.number, block.part, first_row, notes)
-        if notes.gathered is not None:
-            self.gather(notes.gathered)
+        if notes.identities is not None:
+            self.gather(notes.identities)
         self.take_keys(notes)
         self.part_of.append(block.part)
         self.events += notes.events
@@ -241,9 +241,9 @@ class _Builder:
         self.bytes_read += block.length
         self.progress(sum(one.rows for one in self.counts), self.bytes_read)
 
-    def gather(self, gathered: Gathered) -> None:
-        self.ids.add(gathered.ids)
-        self.people.gather(gathered)
+    def gather(self, identities: IdentityColumns) -> None:
+        self.ids.add(identities.ids)
+        self.people.gather(identities)
 
     def take_keys(self, notes: BlockStats) -> None:
         keys = np.frombuffer(bytearray(notes.keys), KEY)
@@ -288,7 +288,7 @@ class _Builder:
             self.warnings["changed_since_settled"] += decided.changed
             self.warnings["identical_rows"] += decided.identical
             self.clashes += decided.clashes
-            self.clashing = sorted([*self.clashing, *decided.clashing])[:MOST_CLASHES]
+            self.clashing = sorted([*self.clashing, *decided.clashing])[:MAX_CLASHES]
             if decided.first_identical is not None:
                 identical.append(decided.first_identical)
             self.first = min(self.first, decided.first)
@@ -313,7 +313,7 @@ class _Builder:
                 "an event of its own, though another row is the same; --collapse-identical makes one of them",
             )
         if remaining is not None:
-            self.files["uuids.bin"] = write_remaining(self.directory.uuids, remaining)
+            self.files["uuids.bin"] = write_uuids(self.directory.uuids, remaining)
         self.keys.remove()
 
     def write_cells(self) -> None:
@@ -334,7 +334,7 @@ class _Builder:
             sum(part.skipped for part in parts),
             sum(part.rejected for part in parts),
         )
-        verdict = judge(self.zone, self.options.zones)
+        verdict = judge_zone(self.zone, self.options.zones)
         phases = {
             "identities": people.identities.links,
             "groups": people.groups.groups + people.initials,

@@ -2,7 +2,7 @@
 
 A plan is made in DIR/unfinished-plan, so that an older one in DIR stays whole meanwhile. When its last file is there,
 that folder becomes DIR/finished-plan: from then on the new plan counts. Its files then take the places of the older
-ones, plan.json last; whoever next looks for the plan does what is left to do of that (`settle`).
+ones, plan.json last; whoever next looks for the plan does what is left to do of that (`finish_commit`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCK = "plan.lock"
 
 
 @contextlib.contextmanager
-def making(directory: Directory) -> Iterator[Directory]:
+def staged_plan(directory: Directory) -> Iterator[Directory]:
     """A place to make a plan in; when it is left without an error, the plan takes the place of what `directory` holds.
 
     Raises UsageError where the directory holds what is no plan of ours or cannot be written, and Busy where a ledger
@@ -65,7 +65,7 @@ def making(directory: Directory) -> Iterator[Directory]:
             shutil.rmtree(directory.path, ignore_errors=True)
 
 
-def settle(directory: Directory) -> None:
+def finish_commit(directory: Directory) -> None:
     """Finish what a program that was stopped left to do of a plan that is finished. Raises Busy, UsageError."""
     if not (directory.path / FINISHED).exists():
         return

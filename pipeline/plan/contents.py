@@ -23,7 +23,7 @@ from pipeline.transform.events import Mapper
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedBlock:
     """One block as it was sealed, with its share of the tables. `events` is what is left after them."""
 
     sealed: SealedBlock
@@ -74,7 +74,7 @@ def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None
             )
 
 
-def planned_blocks(directory: Directory) -> Iterator[Planned]:
+def planned_blocks(directory: Directory) -> Iterator[PlannedBlock]:
     """Every block in order, with its decisions on copies; two files read side by side."""
     tables = groupby(read_lines(directory.copies, tuple[int, int, int, int, str]), key=itemgetter(0))
     pending = next(tables, None)
@@ -83,11 +83,11 @@ def planned_blocks(directory: Directory) -> Iterator[Planned]:
         if pending is not None and pending[0] == sealed.number:
             copies = tuple(DuplicateDecision(*line[1:]) for line in pending[1])
             pending = next(tables, None)
-        yield Planned(sealed, copies)
+        yield PlannedBlock(sealed, copies)
 
 
 def tasks(
-    plan: Plan, directory: Directory, parts: Sequence[Part], choose: Callable[[Planned], Task | None]
+    plan: Plan, directory: Directory, parts: Sequence[Part], choose: Callable[[PlannedBlock], Task | None]
 ) -> Iterator[Task]:
     """The work of the events phase. `choose` makes a task of a planned block, or None where nothing is left to do.
 
@@ -114,7 +114,7 @@ def tasks(
             yield task._replace(block=block)
 
 
-def task_of(plan: Plan, planned: Planned) -> Task:
+def task_of(plan: Plan, planned: PlannedBlock) -> Task:
     """A block as a task, without its content."""
     sealed = planned.sealed
     return Task(

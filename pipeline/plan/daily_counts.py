@@ -24,7 +24,7 @@ def day_name(day: int) -> str:
     return format_utc(day * DAY)[:10]
 
 
-class Cells:
+class DailyCounts:
     """Counts that only ever add up. `items` gives them sorted, once at the end."""
 
     def __init__(self, directory: Path, most: int = MOST) -> None:

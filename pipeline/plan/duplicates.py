@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.key_records import MOST_RECORDS, Keys, chunks_of
+from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
 from pipeline.timestamps import DAY
 from pipeline.transform.block import KEYLESS, NAME, DuplicateDecision
 
@@ -65,7 +65,7 @@ class Clash(NamedTuple):
 
 
 _NO_CLASH: tuple[Clash, ...] = ()
-MOST_CLASHES = 3
+MAX_CLASHES = 3
 """So many clashes are kept as examples: the first in the source."""
 
 
@@ -94,7 +94,7 @@ class Decisions:
     def __init__(
         self,
         directory: Path,
-        most: int = MOST_RECORDS,
+        most: int = MAX_RECORDS,
         bucket_blocks: int = BUCKET_BLOCKS,
         record: np.dtype[np.void] = DECISION,
     ) -> None:
@@ -152,7 +152,7 @@ def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
 
 
 def decide(
-    keys: Keys,
+    keys: KeyRecords,
     decisions: Decisions,
     *,
     collapse: bool,
@@ -259,7 +259,7 @@ def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, 
     first of those."""
     others = (copies["name"] != winners["name"]) | (copies["time"] // DAY != winners["time"] // DAY)
     found = np.flatnonzero(others & ((copies["name"] & KEYLESS) == 0))
-    some = found[np.lexsort((copies["row"][found], copies["block"][found]))[:MOST_CLASHES]]
+    some = found[np.lexsort((copies["row"][found], copies["block"][found]))[:MAX_CLASHES]]
     return len(found), tuple(
         Clash((block, row), (other_block, other_row), name, other_name, time, other_time)
         for (block, row, name, time), (other_block, other_row, other_name, other_time) in zip(

@@ -9,7 +9,7 @@ import msgspec
 
 from pipeline.errors import UsageError
 from pipeline.identity.links import SealedLink
-from pipeline.identity.observed import EarlierLink
+from pipeline.identity.observed_pairs import EarlierLink
 from pipeline.ledger import Place, read_places, was_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import FORMAT

@@ -88,14 +88,14 @@ def plan_export(
     """
     from pipeline.identity.group_types import choose_types
     from pipeline.identity.profile_policy import parse_policy
-    from pipeline.plan.commit import making
+    from pipeline.plan.commit import staged_plan
 
     directory = Directory(request.directory)
     allowed = gate_rules.parse_allowed(request.max_rejects)
     choose_types(Counter(), request.group_types)
     parse_policy(request.profile_policy or SealedOptions(0).profile_policy)
     _check_times(request)
-    with making(directory) as work:
+    with staged_plan(directory) as work:
         return _plan(request, directory, work, allowed, ready or Workers(0), progress)
 
 
@@ -164,7 +164,7 @@ def _plan_source(
     workers.brief(config)  # they make themselves ready while this process loads what decides
     from pipeline.plan.build import build
     from pipeline.plan.earlier import earlier_links, plans_beside
-    from pipeline.plan.people import Given
+    from pipeline.plan.people import IdentityInputs
     from pipeline.plan.request import Request
 
     earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
@@ -181,7 +181,7 @@ def _plan_source(
             request.allow_key_conflicts,
             notices,
             series=request.series,
-            given=Given(request.identities, earlier_links(list(earlier))),
+            identity_inputs=IdentityInputs(request.identities, earlier_links(list(earlier))),
         ),
         progress,
     )

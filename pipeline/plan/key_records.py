@@ -19,14 +19,14 @@ from pipeline.transform.block import KEY
 
 SPREAD_BITS = 6
 FAN = 1 << SPREAD_BITS
-MOST_RECORDS = 400_000
+MAX_RECORDS = 400_000
 """A file with more records is spread again before it is sorted: 26 MB of records, and as much again for their order."""
 
 
-class Keys:
+class KeyRecords:
     """The key records of a plan being made: added block by block, asked once at the end."""
 
-    def __init__(self, directory: Path, most: int = MOST_RECORDS) -> None:
+    def __init__(self, directory: Path, most: int = MAX_RECORDS) -> None:
         self._directory = directory
         self.most = most
         self._directory.mkdir(parents=True)

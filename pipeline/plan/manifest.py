@@ -14,7 +14,7 @@ from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
 from pipeline.models import Dialect, Finding, Format, Limits, Part
 from pipeline.options import SealedOptions
-from pipeline.plan.commit import settle
+from pipeline.plan.commit import finish_commit
 from pipeline.plan.directory import Directory
 from pipeline.plan.filenames import as_name
 from pipeline.text import pluralize
@@ -308,7 +308,7 @@ def save(directory: Directory, plan: Plan) -> None:
 
 def load(directory: Directory) -> Plan:
     """Read a plan back and prove that nobody changed it. Raises UsageError, UnsafePlan."""
-    settle(directory)
+    finish_commit(directory)
     try:
         text = directory.plan.read_bytes()
     except FileNotFoundError:

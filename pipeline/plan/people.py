@@ -22,22 +22,22 @@ from numpy.typing import NDArray
 
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
-from pipeline.identity.aggregate import Gathered
+from pipeline.identity.aggregator import IdentityColumns
 from pipeline.identity.database import Database
-from pipeline.identity.decisions import Identities
 from pipeline.identity.event_ids import EventIds
-from pipeline.identity.group_types import Types, choose_types, group_types_gate
+from pipeline.identity.group_types import GroupTypes, choose_types, group_types_gate
 from pipeline.identity.groups import GroupCounts, Groups, SealedGroup, encode_group
-from pipeline.identity.last_values import Sayings
-from pipeline.identity.observed import EarlierLink, Observed
+from pipeline.identity.identities import Identities
+from pipeline.identity.last_values import UpdateTable
+from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
 from pipeline.identity.person_counts import seal_identified
 from pipeline.identity.persons import PersonCounts, SealedPerson, Wanted, encode_person, final_persons, initial_persons
 from pipeline.identity.profile_policy import parse_policy
-from pipeline.identity.promoted_values import PromotedSayings
-from pipeline.identity.promotion import Said
+from pipeline.identity.promoted_values import PromotedValues
+from pipeline.identity.promotion import PromotedUpdate
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import Sightings, sight
+from pipeline.identity.sightings import IdActivity, find_activity
 from pipeline.models import Finding, Limits
 from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
@@ -54,7 +54,7 @@ from pipeline.plan.manifest import (
     ProfilesSeal,
 )
 from pipeline.plan.series import Series, new_links, unsettled
-from pipeline.plan.window_index import EARLIER, earlier_pairs, write_seen
+from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
 from pipeline.transform.block import BlockStats
 from pipeline.transform.events import Mapper
 from pipeline.validator.rules import ValidationContext, check_size
@@ -64,18 +64,18 @@ SURELY_SMALL = 100_000
 MOST_NAMES = 200
 """So many names of properties are told in a plan, the most frequent."""
 T = TypeVar("T", SealedGroup, SealedPerson)
-Promoted = Callable[[], Iterable[list[tuple[str, list[Said]]]]]
+Promoted = Callable[[], Iterable[list[tuple[str, list[PromotedUpdate]]]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class IdentityInputs:
     """What people give a plan of ids beside its export: a file of pairs, and what earlier plans sealed."""
 
     pair_file: Path | None = None
     earlier: Iterable[EarlierLink] = ()
 
 
-class People:
+class PeopleBuilder:
     """Collects what blocks say; `seal` decides and writes."""
 
     def __init__(
@@ -85,7 +85,7 @@ class People:
         options: SealedOptions,
         limits: Limits,
         parts: Sequence[str],
-        given: Given,
+        identity_inputs: IdentityInputs,
         series: Series | None,
     ) -> None:
         self._directory = directory
@@ -93,15 +93,15 @@ class People:
         self._options = options
         self._rules = ValidationContext.of(options, limits)
         self._parts = parts
-        self._given = given
+        self._inputs = identity_inputs
         self._series = series
         self._database = Database(directory.scratch)
-        self._observed = Observed(self._database)
-        self._persons = Sayings(self._database, "person_sayings")
+        self._observed = ObservedPairs(self._database)
+        self._persons = UpdateTable(self._database, "person_sayings")
         self._groups = Groups(self._database)
         self._promoted: Counter[str] = Counter()
-        self._promotes: PromotedSayings | None = None
-        self._types = Types((), ())
+        self._promotes: PromotedValues | None = None
+        self._types = GroupTypes((), ())
 
     def close(self) -> None:
         """Give memory and disk back."""
@@ -113,7 +113,7 @@ class People:
         self._groups.types.update(notes.group_types)
         self._promoted.update(notes.promoted)
 
-    def gather(self, gathered: Gathered) -> None:
+    def gather(self, gathered: IdentityColumns) -> None:
         """Add what the rows of blocks that were taken say beside their events."""
         self._observed.add_columns(gathered.pairs)
         self._persons.add(gathered.persons)
@@ -130,17 +130,19 @@ class People:
 
         `promoted` gives what the events that are sent promote (`events.promoted`). None leaves that to the service.
         """
-        if self._given.pair_file is not None:
-            add_pair_file(self._observed, self._given.pair_file)
+        if self._inputs.pair_file is not None:
+            add_pair_file(self._observed, self._inputs.pair_file)
         options, series = self._options, self._series
         if series is not None:
-            write_seen(self._directory, self._observed, ids, files)
-            owed = series.most_merges is not None
-            self._observed.add(len(self._parts), earlier_pairs(self._directory, series.known, owed=owed))
+            write_window_index(self._directory, self._observed, ids, files)
+            pending_merges = series.most_merges is not None
+            self._observed.add(
+                len(self._parts), earlier_pairs(self._directory, series.known, pending_merges=pending_merges)
+            )
 
-        def look(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> Sightings:
+        def look(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> IdActivity:
             earlier = () if series is None else series.known.sightings(hashed)
-            return sight(hashed, order, chain(ids.chunks(), earlier))
+            return find_activity(hashed, order, chain(ids.chunks(), earlier))
 
         with (
             _looking_for_cycles_rarely(),
@@ -149,7 +151,7 @@ class People:
                 look,
                 self._directory.scratch,
                 most=options.max_ids_per_person,
-                earlier=self._given.earlier,
+                earlier=self._inputs.earlier,
             ) as found,
         ):
             identities = self._seal_identities(found, warnings, files)
@@ -173,7 +175,7 @@ class People:
             links = found.links(self._mapper.hasher, self._options.as_of)
             writer.write_all(links if self._series is None else new_links(links, self._series, warnings))
             files["identities.jsonl"] = writer.close()
-        named = self._given.pair_file.name if self._given.pair_file is not None else ""
+        named = self._inputs.pair_file.name if self._inputs.pair_file is not None else ""
         pairs = found.write(self._directory.pairs, [*self._parts, EARLIER], named)
         files["identities.parquet"] = digest_file(self._directory.pairs)
         blast = found.blast_radius()
@@ -191,11 +193,11 @@ class People:
     def _initials(self, promoted: Promoted, found: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
         """What is set once for persons before all events. An event is of the person that its id is merged into."""
         moves = found.canonical if found.moves else None
-        self._promotes = PromotedSayings(self._directory.scratch / "promoted", moves)
+        self._promotes = PromotedValues(self._directory.scratch / "promoted", moves)
         for said in promoted():
             self._promotes.add(said)
-        self._promotes.fold()
-        initials = initial_persons(self._promotes.final(), self._mapper.hasher, counts, wanted=self._wanted())
+        self._promotes.aggregate()
+        initials = initial_persons(self._promotes.last_values(), self._mapper.hasher, counts, wanted=self._wanted())
         return self._fitting(initials, counts)
 
     def _seal_groups(
@@ -207,7 +209,7 @@ class People:
         self._types = choose_types(found, options.group_types)
         encoder = Encoder(self._mapper.tool, options)
         with LinesWriter(self._directory.groups) as writer:
-            groups = self._groups.final(self._types, self._mapper.hasher, counts)
+            groups = self._groups.last_values(self._types, self._mapper.hasher, counts)
             writer.write_all(
                 self._new(
                     (
@@ -251,7 +253,7 @@ class People:
                 counts,
                 moves=found.owners if found.moves else None,
                 wanted=self._wanted(),
-                promoted=None if self._promotes is None else self._promotes.final(),
+                promoted=None if self._promotes is None else self._promotes.last_values(),
             )
             writer.write_all(self._new(self._fitting(persons, counts), "settled_person", warnings))
             files["persons.jsonl"] = writer.close()

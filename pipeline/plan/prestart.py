@@ -14,14 +14,14 @@ from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import load
 from pipeline.transform.workers import SMALL, Workers, count_for
 
-MOST_FILES = 1_000
+MAX_FILES = 1_000
 """So many files are looked at; a source of small ones starts its processes later."""
 
 
-def ready_readers(sources: Iterable[str], asked: int | None) -> Workers:
+def start_plan_workers(sources: Iterable[str], asked: int | None) -> Workers:
     """As many as a plan of these sources will surely want; none where that is not plain to see."""
     size = 0
-    for one in islice(_sizes(sources), MOST_FILES):
+    for one in islice(_sizes(sources), MAX_FILES):
         size += one
         if size >= SMALL:
             break
@@ -39,7 +39,7 @@ def _sizes(sources: Iterable[str]) -> Iterator[int]:
                     yield os.stat(os.path.join(folder, name)).st_size
 
 
-def ready_workers(directory: Path, phases: Collection[str] | None, asked: int | None) -> Workers:
+def start_apply_workers(directory: Path, phases: Collection[str] | None, asked: int | None) -> Workers:
     """As many as an apply of these phases (None: all) will want; none where nothing of the rows is left to send.
 
     What is wrong with the plan is left for others to say.

@@ -9,7 +9,7 @@ from pipeline.models import Source
 from pipeline.plan.checks import Allowed
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import MappingSeal
-from pipeline.plan.people import Given
+from pipeline.plan.people import IdentityInputs
 from pipeline.plan.series import Series
 from pipeline.transform.block import TransformConfig
 from pipeline.transform.workers import Workers
@@ -33,4 +33,4 @@ class Request:
     key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
     series: Series | None = None
-    given: Given = field(default_factory=Given)
+    identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)

@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline.identity.links import SealedLink
 from pipeline.plan.duplicates import Settled
-from pipeline.plan.window_index import Known
+from pipeline.plan.window_index import IdentityIndex
 
 AT_ONCE = 5_000
 
@@ -34,7 +34,7 @@ class Series:
     """
 
     settled: Settled
-    known: Known
+    known: IdentityIndex
     most_merges: int | None
 
 

@@ -19,7 +19,7 @@ MOST_SHOWN = 10
 _CHARACTERS = 80
 
 
-class Unmatched:
+class ReferenceUsage:
     """What is looked for, and what the blocks of a source had of it."""
 
     def __init__(self, wanted: Wanted | None) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pipeline.identity.event_ids import EventIds
 from pipeline.identity.numbering import hashes
-from pipeline.identity.observed import Observed, Pair
+from pipeline.identity.observed_pairs import ObservedPair, ObservedPairs
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.manifest import Plan
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -37,8 +37,8 @@ EARLIER = "an earlier window"
 AT_ONCE = 200_000
 
 
-class SeenPair(NamedTuple):
-    """Two ids that rows pair. `kinds` are those of `Pair`, added up; `first` is µs UTC, NEVER without one."""
+class WindowPair(NamedTuple):
+    """Two ids that rows pair. `kinds` are those of `ObservedPair`, added up; `first` is µs UTC, NEVER without one."""
 
     anonymous: str
     user: str
@@ -46,11 +46,11 @@ class SeenPair(NamedTuple):
     first: int
 
 
-class Known(Protocol):
+class IdentityIndex(Protocol):
     """What the other plans of a series saw (`pipeline.jobs.identity_index`). Ids are asked for by their xxh3-64."""
 
-    def pairs(self, met: Iterable[NDArray[np.uint64]], *, owed: bool) -> Iterator[SeenPair]:
-        """Every pair that some path of pairs joins to an id that was met; with `owed` those that were held, too."""
+    def pairs(self, met: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
+        """Every pair that some path of pairs joins to one of these ids; with `pending_merges` those held back, too."""
         ...
 
     def sightings(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.void]]:
@@ -58,7 +58,7 @@ class Known(Protocol):
         ...
 
 
-def write_seen(directory: Directory, observed: Observed, ids: EventIds, files: dict[str, str]) -> None:
+def write_window_index(directory: Directory, observed: ObservedPairs, ids: EventIds, files: dict[str, str]) -> None:
     """Write both tables, durably. `files` takes the digests."""
     files[SIGHTINGS] = _write_sightings(directory.path / SIGHTINGS, ids)
     with LinesWriter(directory.path / PAIRED) as writer:
@@ -66,10 +66,10 @@ def write_seen(directory: Directory, observed: Observed, ids: EventIds, files: d
         files[PAIRED] = writer.close()
 
 
-def earlier_pairs(directory: Directory, known: Known, *, owed: bool) -> Iterator[Pair]:
+def earlier_pairs(directory: Directory, known: IdentityIndex, *, pending_merges: bool) -> Iterator[ObservedPair]:
     """What the other plans of a series say of whoever stands in the tables of this one, and of whom it leads to.
 
-    They count no rows here: their own plans showed them. `owed` asks for the merges that were held back, too.
+    They count no rows here: their own plans showed them. `pending_merges` asks for the merges that were held back, too.
     """
 
     def met() -> Iterator[NDArray[np.uint64]]:
@@ -78,33 +78,36 @@ def earlier_pairs(directory: Directory, known: Known, *, owed: bool) -> Iterator
         while some := list(islice(pairs, AT_ONCE)):
             yield hashes(one for pair in some for one in pair[:2])
 
-    for pair in known.pairs(met(), owed=owed):
-        yield Pair(*pair, last=None, events=0, row=0)
+    for pair in known.pairs(met(), pending_merges=pending_merges):
+        yield ObservedPair(*pair, last=None, events=0, row=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The tables of a plan, read back. `owed`: merges of its pairs were held; `paid`: held ones were sent with it."""
+class WindowIndex:
+    """The tables of a plan, read back.
+
+    `pending_merges`: merges of its pairs were held back. `sent_merges`: merges held back before were sent with it.
+    """
 
     directory: Directory
-    owed: bool = False
-    paid: bool = False
+    pending_merges: bool = False
+    sent_merges: bool = False
 
     @staticmethod
-    def of(plan: Plan, directory: Directory) -> Seen:
+    def from_plan(plan: Plan, directory: Directory) -> WindowIndex:
         """What a plan that came to its end saw."""
-        return Seen(directory, bool(plan.warnings.get("held_link")), bool(plan.events.phases.get("identities")))
+        return WindowIndex(directory, bool(plan.warnings.get("held_link")), bool(plan.events.phases.get("identities")))
 
     @staticmethod
-    def of_half(directory: Directory) -> Seen:
+    def from_unfinished_plan(directory: Directory) -> WindowIndex:
         """What a plan saw whose rest is never sent: none of its merges can be relied upon."""
-        return Seen(directory, owed=True)
+        return WindowIndex(directory, pending_merges=True)
 
     def sightings(self) -> Iterator[NDArray[np.void]]:
         """SIGHTING records, sorted by hash, some at a time."""
         return _sightings(self.directory)
 
-    def pairs(self) -> Iterator[SeenPair]:
+    def pairs(self) -> Iterator[WindowPair]:
         """The pairs, sorted by both ids."""
         return _pairs(self.directory)
 
@@ -117,22 +120,22 @@ def _sightings(directory: Directory) -> Iterator[NDArray[np.void]]:
             yield chunk
 
 
-def _pairs(directory: Directory) -> Iterator[SeenPair]:
+def _pairs(directory: Directory) -> Iterator[WindowPair]:
     if (directory.path / PAIRED).exists():
-        yield from (SeenPair(*line) for line in read_lines(directory.path / PAIRED, tuple[str, str, int, int]))
+        yield from (WindowPair(*line) for line in read_lines(directory.path / PAIRED, tuple[str, str, int, int]))
 
 
-def _folded_pairs(observed: Observed) -> Iterator[SeenPair]:
+def _folded_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
     observed.flush()
     sql = (
         "SELECT anonymous, owner, bit_or(kinds) AS kinds, min(first) AS first FROM observed"
         " GROUP BY anonymous, owner ORDER BY anonymous, owner"
     )
     for batch in observed.database.stream(sql):
-        yield from map(SeenPair, *(batch.column(name).to_pylist() for name in batch.schema.names))
+        yield from map(WindowPair, *(batch.column(name).to_pylist() for name in batch.schema.names))
 
 
-def _junk(pair: SeenPair) -> bool:
+def _junk(pair: WindowPair) -> bool:
     """Such an id never joins anybody, and would lead from everyone to everyone."""
     return is_placeholder(pair.anonymous) or is_placeholder(pair.user)
 

@@ -59,7 +59,7 @@ class ZoneVerdict:
         return bool(self.months) and not self.contradictions
 
 
-def judge(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str], ...]) -> ZoneVerdict:
+def judge_zone(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str], ...]) -> ZoneVerdict:
     """Hold measured offsets, counted by (month since 1970, seconds), against a zone; no zone is UTC."""
     clock = ZoneClock(zones)
     of: Counter[int] = Counter()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UnsafePlan
 from pipeline.identity.database import numbers, numbers_of
-from pipeline.identity.decisions import SCHEMA
+from pipeline.identity.identities import SCHEMA
 from pipeline.timestamps import format_utc
 
 MOST_PAIRS = 10

@@ -116,11 +116,11 @@ def groups_sentence(plan: Plan) -> str:
 
 def group_types(plan: Plan) -> list[TypeShown]:
     """The types in their order, and the place that each has at the service."""
-    from pipeline.identity.group_types import MOST_TYPES
+    from pipeline.identity.group_types import MAX_TYPES
 
     shown = []
     for place, one in enumerate(plan.people.groups.types, 1):
-        what = f"number {place}" if place <= MOST_TYPES else f"no place: the service keeps {MOST_TYPES} types"
+        what = f"number {place}" if place <= MAX_TYPES else f"no place: the service keeps {MAX_TYPES} types"
         shown.append(TypeShown(one.type, one.rows, what if one.sent else "left out"))
     return shown
 

@@ -135,14 +135,14 @@ def _remade(
     Raises UnreadableExport, UnsafePlan.
     """
     from pipeline.extractors import rows as read_rows
-    from pipeline.plan.contents import Planned, task_of, tasks
+    from pipeline.plan.contents import PlannedBlock, task_of, tasks
     from pipeline.transform.block import BlockTransformer, Task
 
     config = transform_config_for(plan, directory, source_root)
     transformer = BlockTransformer(config)
     first_rows: dict[int, int] = {}
 
-    def choose(planned: Planned) -> Task | None:
+    def choose(planned: PlannedBlock) -> Task | None:
         if planned.sealed.number not in numbers:
             return None
         first_rows[planned.sealed.number] = planned.sealed.first_row

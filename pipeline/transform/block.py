@@ -22,8 +22,8 @@ from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds, without_profiles
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
-from pipeline.identity.aggregate import Gathered, Gathering
-from pipeline.identity.promotion import Promoting, Said, promoted
+from pipeline.identity.aggregator import IdentityAggregator, IdentityColumns
+from pipeline.identity.promotion import PromotedUpdate, PromotionAggregator, count_promoted
 from pipeline.mapper.required_fields import Wanted
 from pipeline.models import Block, Limits, Part, Reject
 from pipeline.options import SealedOptions
@@ -111,8 +111,9 @@ class DuplicateDecision(NamedTuple):
 class BlockStats(NamedTuple):
     """What a plan learns of one block. `keys` are KEY records, sorted by uuid, names indexing `names`.
 
-    `group_types` counts rows that name a group, by type; `promoted` is what `events.promoted` counts. `gathered` is
-    what the rows of this block and others before it say beside their events, None while the worker still holds it.
+    `group_types` counts rows that name a group, by type; `promoted` is what `identity.promotion.count_promoted` counts.
+    `identities` is what the rows of this block and others before it say beside their events, None while the worker
+    keeps it.
     `found` are the names that its `good_rows` have (`events.looking`).
     """
 
@@ -131,7 +132,7 @@ class BlockStats(NamedTuple):
     keys: bytes
     group_types: Counter[str]
     promoted: Counter[str]
-    gathered: Gathered | None
+    identities: IdentityColumns | None
     good_rows: int
     found: Names
 
@@ -158,13 +159,13 @@ class BlockTransformer:
         self.rules = ValidationContext.of(config.options, config.limits, config.excluded)
         self.envelope = Envelope(project_key)
         self.identified = IdentifiedIds(config.identified) if config.identified is not None else None
-        self.gathering = Gathering(
+        self.aggregator = IdentityAggregator(
             config.options.as_of - WITHOUT_TIME,
             persons=config.options.person_properties == "final",
             unsets=self.mapper.unsets,
             excluded=config.excluded,
         )
-        self.promoting = Promoting()
+        self.promoting = PromotionAggregator()
         self.looking = Looking(config.wanted) if config.wanted is not None else None
 
     def mapper_of(self, part: Part) -> Mapper:
@@ -177,19 +178,19 @@ class BlockTransformer:
         return mapper
 
     def events(
-        self, task: Task, *, observe: bool, gathering: Gathering | None = None
+        self, task: Task, *, observe: bool, aggregator: IdentityAggregator | None = None
     ) -> tuple[Events, Callable[[int], bytes]]:
         """The events of a block before the tables, and a way to a row's canonical content."""
         part = self.config.parts[task.block.part]
         mapper = self.mapper_of(part)
         members = mapper.map_members is not None
         rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks)
-        if gathering is not None:
-            gathering.begin(task.number)
+        if aggregator is not None:
+            aggregator.start_block(task.number)
         made = make_events(
             rows, mapper, self.encoder, self.rules,
-            part=part.path, limit=task.limit, observe=observe, gathering=gathering,
-            looking=self.looking if gathering is not None else None,
+            part=part.path, limit=task.limit, observe=observe, aggregator=aggregator,
+            looking=self.looking if aggregator is not None else None,
         )  # fmt: skip
         return made, rows.canonical
 
@@ -236,8 +237,8 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
 
     What the rows say beside their events stays with the transformer until there is enough of it (`take_aggregate`).
     """
-    gathering = transformer.gathering
-    made, _ = transformer.events(task, observe=True, gathering=gathering)
+    aggregator = transformer.aggregator
+    made, _ = transformer.events(task, observe=True, aggregator=aggregator)
     keys = _keys(made, task.number)
     return BlockStats(
         made.rows,
@@ -253,30 +254,30 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         count_offsets(made.walls, made.walls_received),
         made.distinct_names,
         keys.tobytes(),
-        gathering.end(),
-        promoted(made),
-        gathering.take() if gathering.full else None,
+        aggregator.finish_block(),
+        count_promoted(made),
+        aggregator.take() if aggregator.full else None,
         made.good_rows,
         made.found,
     )
 
 
-def take_aggregate(transformer: BlockTransformer) -> Gathered:
+def take_aggregate(transformer: BlockTransformer) -> IdentityColumns:
     """What this process still holds of what the rows of its blocks say beside their events."""
-    return transformer.gathering.take()
+    return transformer.aggregator.take()
 
 
-def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[str, list[Said]]] | None:
+def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[str, list[PromotedUpdate]]] | None:
     """Read a block of a plan once more, now that its copies are decided: what is sent of it promotes properties.
 
     Gives what this process heard of all its blocks where there is enough of it; the rest stays (`take_promoted`).
     """
     made, _ = transformer.sealed(task, observe=True)
-    transformer.promoting.hear(made, {(copy.row, copy.nth) for copy in task.copies if copy.code})
+    transformer.promoting.add(made, {(copy.row, copy.nth) for copy in task.copies if copy.code})
     return transformer.promoting.take() if transformer.promoting.full else None
 
 
-def take_promoted(transformer: BlockTransformer) -> list[tuple[str, list[Said]]]:
+def take_promoted(transformer: BlockTransformer) -> list[tuple[str, list[PromotedUpdate]]]:
     """What this process still holds of what it heard."""
     return transformer.promoting.take()
 

@@ -65,7 +65,7 @@ class Events:
     `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
     `walls` are readings of a wall clock and `walls_received` the receive times beside them, µs, for the proof of the
     zone. `good_rows` could be read, and `found` are the names that they have (`events.looking`). What rows say beside
-    their events goes to a `events.gathering.Gathering`.
+    their events goes to a `identity.aggregator.IdentityAggregator`.
     """
 
     rows: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from pipeline.identity.aggregate import Gathering
+from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.property_updates import ABSENT
 from pipeline.models import UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
@@ -18,7 +18,7 @@ OVERWRITES, GROUPS, NOTE = 1, 2, 4
 class Observer:
     """Keeps names and times of a block's events, which only a plan asks for, and lets `ids` see their ids.
 
-    `names` takes the names. `ids` is a fold of `Gathering`, None where nobody gathers.
+    `names` takes the names. `ids` is a fold of `IdentityAggregator`, None where nobody gathers.
     """
 
     def __init__(self, names: list[str], ids: Any, place: int) -> None:
@@ -33,7 +33,7 @@ class Observer:
         note = draft.note
         self.add(draft.event, time, draft.received, draft.wall)
         if self._ids is not None:
-            self._ids.see(distinct_id, time, note is not None and note.user == distinct_id, self._place + row)
+            self._ids.add_id(distinct_id, time, note is not None and note.user == distinct_id, self._place + row)
         return OVERWRITES * ("$set" in properties) | GROUPS * ("$groups" in properties) | NOTE * (note is not None)
 
     def add(self, event: str | None, time: int, received: int | None, wall: int | None) -> None:
@@ -62,10 +62,10 @@ class Observer:
         return tuple(one.tobytes() for one in (self._times, self._received, self._walls, self._walls_received))
 
 
-def observer(made: Events, gathering: Gathering | None) -> Any:
+def observer(made: Events, aggregator: IdentityAggregator | None) -> Any:
     """An `Observer`, in C where there is any, which then hears most notes by itself."""
-    ids, pairs, properties = gathering.folds if gathering is not None else (None, None, None)
-    place = gathering.place if gathering is not None else 0
+    ids, pairs, properties = aggregator.accumulators if aggregator is not None else (None, None, None)
+    place = aggregator.place if aggregator is not None else 0
     if not AVAILABLE:
         return Observer(made.names, ids, place)
     return native.Observer(made.names, ids, pairs, properties, place, ABSENT)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.rows import Rows
-from pipeline.identity.aggregate import Gathering
+from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.models import BrokenRow, GroupUpdate, Link, PersonUpdate, Reject, RejectReason, Skip, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY, format_utc
@@ -60,7 +60,7 @@ class RowTransformer:
         encoder: Encoder,
         rules: ValidationContext,
         observe: bool,
-        gathering: Gathering | None,
+        aggregator: IdentityAggregator | None,
         looking: Looking | None,
     ) -> None:
         self.rows = rows
@@ -71,13 +71,13 @@ class RowTransformer:
         self.encoder = encoder
         self.rules = rules
         self.observe = observe
-        self.gathering = gathering if observe else None
+        self.aggregator = aggregator if observe else None
         self.made = Events()
         self.texts = EventBuffer(mapper.hasher, digest_each=observe)
         self.keyless: set[int] = set()
         self.nth: dict[int, int] = {}
         self.journal: list[tuple[Counter[Any], Any]] | None = None
-        self.observed: Any = observer(self.made, self.gathering)
+        self.observed: Any = observer(self.made, self.aggregator)
 
     def run(self, limit: int | None) -> Events:
         made, rules, observe, texts, encoder = self.made, self.rules, self.observe, self.texts, self.encoder
@@ -278,35 +278,35 @@ class RowTransformer:
 
     def hear(self, row: int, outcome: UnvalidatedEvent | Link | PersonUpdate | GroupUpdate) -> None:
         """Hand over what a row that is kept says beside its events."""
-        gathering = self.gathering
-        if gathering is None:
+        aggregator = self.aggregator
+        if aggregator is None:
             return
         if isinstance(outcome, Link):
-            gathering.link(row, outcome)
+            aggregator.add_link(row, outcome)
         elif isinstance(outcome, GroupUpdate):
-            gathering.group(outcome)
+            aggregator.add_group(outcome)
         else:
             time: int | None = outcome.time  # type: ignore[assignment]
             who: str = outcome.distinct_id  # type: ignore[assignment]
             note = outcome.note
             if note is not None:
-                gathering.note(row, who, time, outcome.received, note)
+                aggregator.add_note(row, who, time, outcome.received, note)
             if isinstance(outcome, UnvalidatedEvent):
-                gathering.see(row, who, time, note is not None and note.user == who)  # type: ignore[arg-type]
+                aggregator.add_id(row, who, time, note is not None and note.user == who)  # type: ignore[arg-type]
                 if "$groups" in outcome.properties:
-                    gathering.groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
+                    aggregator.add_groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
 
     def observe_left(self, left: int, row: int, draft: UnvalidatedEvent) -> None:
         """What an observer leaves to do."""
         if left & OVERWRITES:
             self.warn(row, *OVERWRITES_PERSON)
-        if self.gathering is None:
+        if self.aggregator is None:
             return
         time: int = draft.time  # type: ignore[assignment]
         if left & GROUPS:
-            self.gathering.groups(draft.properties.get("$groups"), time)
+            self.aggregator.add_groups(draft.properties.get("$groups"), time)
         if left & NOTE:
-            self.gathering.note(row, draft.distinct_id, time, draft.received, draft.note)  # type: ignore[arg-type]
+            self.aggregator.add_note(row, draft.distinct_id, time, draft.received, draft.note)  # type: ignore[arg-type]
 
     def reject_event(self, row: int, rejected: RowRejected) -> None:
         draft = rejected.draft
@@ -385,14 +385,14 @@ def make_events(
     first_row: int = 1,
     limit: int | None = None,
     observe: bool = True,
-    gathering: Gathering | None = None,
+    aggregator: IdentityAggregator | None = None,
     looking: Looking | None = None,
 ) -> Events:
     """Map, check and encode the rows of one block.
 
     `first_row` is the number of the block's first row in its part, from 1. `limit` reads only so many rows.
-    `observe` also takes the notes that a plan needs and a sender does not; the events are the same. `gathering` then
+    `observe` also takes the notes that a plan needs and a sender does not; the events are the same. `aggregator` then
     hears what the rows say beside their events, and `looking` looks at the names that they have.
     Every row ends in exactly one of mapped, skipped and rejected (docs/know/promises.md#balance).
     """
-    return RowTransformer(rows, part, first_row, mapper, encoder, rules, observe, gathering, looking).run(limit)
+    return RowTransformer(rows, part, first_row, mapper, encoder, rules, observe, aggregator, looking).run(limit)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ledger import read_places
-from pipeline.plan.contents import Planned, task_of, tasks
+from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
@@ -138,7 +138,7 @@ def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: 
             settled, doubted = ranges.get((phase, number), ([], []))
             yield sights_of(events, settled, doubted, number)
 
-    def choose(planned: Planned) -> Task | None:
+    def choose(planned: PlannedBlock) -> Task | None:
         known = ranges.get(("events", planned.sealed.number))
         return task_of(plan, planned)._replace(ended=known[0], doubtful=known[1]) if known else None
 

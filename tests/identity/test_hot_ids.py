@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.identity.aggregate import PLACE_SHIFT
-from pipeline.identity.event_ids import AT_ONCE, IdFold
-from pipeline.identity.hot_ids import A_MINUTE, HotIds, hot_ids
+from pipeline.identity.aggregator import PLACE_SHIFT
+from pipeline.identity.event_ids import AT_ONCE, EventIdAggregator
+from pipeline.identity.hot_ids import EVENTS_PER_MINUTE, HotIds, hot_ids
 from tests.support.identity_pairs import SeenId, id_columns
 
 
@@ -29,16 +29,16 @@ def seen(*ids: tuple[int, int]) -> list[SeenId]:
 
 def hot(*pieces: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
     with TemporaryDirectory() as folder:
-        ids = IdFold(Path(folder) / "ids", at_once)
+        ids = EventIdAggregator(Path(folder) / "ids", at_once)
         for piece in pieces:
             ids.add(id_columns(piece))
-        return hot_ids(ids.folded())
+        return hot_ids(ids.finish())
 
 
 def test_the_limit_itself_is_not_above_it() -> None:
     """5,000 events of one id are none too many; one more is."""
-    assert hot(seen((7, A_MINUTE))) is None
-    assert hot(seen((7, A_MINUTE + 1))) == HotIds(1, A_MINUTE + 1, 0, 0)
+    assert hot(seen((7, EVENTS_PER_MINUTE))) is None
+    assert hot(seen((7, EVENTS_PER_MINUTE + 1))) == HotIds(1, EVENTS_PER_MINUTE + 1, 0, 0)
 
 
 def test_ids_are_told_apart() -> None:
@@ -58,7 +58,7 @@ def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int)
     whole = seen(*((number << 40, count) for number, count in enumerate(counts)))
     shuffled = random.Random(seed).sample(whole, len(whole))
     found = hot(*(shuffled[start : start + cut] for start in range(0, len(shuffled), cut)), at_once=2)
-    above = [count for count in counts if count > A_MINUTE]
+    above = [count for count in counts if count > EVENTS_PER_MINUTE]
     assert (found is None) == (not above)
     if found is not None:
         assert (found.ids, found.events) == (len(above), max(above))
@@ -67,11 +67,11 @@ def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int)
 
 def test_the_rate_keeps_the_hottest_id_at_the_limit() -> None:
     """An id with half of all events allows twice the limit a minute."""
-    assert HotIds(1, 6_000, 0, 0).rate(12_000) == A_MINUTE * 2 // 60
+    assert HotIds(1, 6_000, 0, 0).rate(12_000) == EVENTS_PER_MINUTE * 2 // 60
     assert HotIds(1, 10_000_000, 0, 0).rate(10_000_000) == 83
 
 
-@pytest.mark.parametrize("limit", [A_MINUTE, A_MINUTE + 1])
+@pytest.mark.parametrize("limit", [EVENTS_PER_MINUTE, EVENTS_PER_MINUTE + 1])
 def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> None:
     """The warning counts ids, and its example names the first row of the one with most and a rate that suits."""
     rows = [("quiet", 3), ("busy", limit), ("quiet", 10)]
@@ -87,7 +87,7 @@ def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> 
         tmp_path / "export.jsonl", tmp_path / "plan", mapping="generic", workers=0,
         settings={name: name for name in ("event", "distinct_id", "timestamp")},
     )  # fmt: skip
-    if limit == A_MINUTE:
+    if limit == EVENTS_PER_MINUTE:
         assert "hot_distinct_id" not in plan.warnings
         return
     assert plan.warnings["hot_distinct_id"] == 1

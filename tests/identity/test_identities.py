@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UsageError
-from pipeline.identity.observed import EarlierLink
+from pipeline.identity.observed_pairs import EarlierLink
 from pipeline.identity.pair_file import read_pairs
 from pipeline.uuids import event_uuid, namespace
 from pipeline.validator.rules import WITHOUT_TIME

@@ -20,16 +20,23 @@ from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
-from pipeline.identity.aggregate import MOST_BYTES, MOST_ENTRIES, Gathered, Gathering, SayingColumns, TextColumn
+from pipeline.identity.aggregator import (
+    MAX_BYTES,
+    MAX_ENTRIES,
+    IdentityAggregator,
+    IdentityColumns,
+    PropertyColumns,
+    TextColumn,
+)
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import IdFold
+from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.identity.group_types import choose_types, group_types_gate
 from pipeline.identity.groups import GroupCounts, Groups, SealedGroup, encode_group
-from pipeline.identity.last_values import Sayings, end
+from pipeline.identity.last_values import UpdateTable, last_values_of
 from pipeline.identity.person_counts import ProfileCounts, seal_identified
 from pipeline.identity.persons import PersonCounts, SealedPerson, encode_person, final_persons
 from pipeline.identity.profile_policy import parse_policy
-from pipeline.identity.property_updates import ABSENT, SEEN, SET, SET_ONCE, UNSET
+from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 from pipeline.models import GroupUpdate, Note
 from pipeline.options import SealedOptions
 from pipeline.uuids import SEPARATOR, Hasher, namespace
@@ -53,15 +60,15 @@ class Said(NamedTuple):
     value: bytes
 
 
-def heard(rows: Iterable[Said], *, unsets: bool = True) -> Gathered:
+def heard(rows: Iterable[Said], *, unsets: bool = True) -> IdentityColumns:
     """What a process hands over that hears these rows, one a note."""
-    gathering = Gathering(AS_OF - WITHOUT_TIME, unsets=unsets)
+    aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME, unsets=unsets)
     for one in rows:
         held = {one.name: Raw(one.value)}
         note = {SET: Note(set=held), SET_ONCE: Note(set_once=held), UNSET: Note(unset=(one.name,))}[one.kind]
-        gathering.note(0, one.owner, one.time, one.received, note)
-    gathering.end()
-    return gathering.take()
+        aggregator.add_note(0, one.owner, one.time, one.received, note)
+    aggregator.finish_block()
+    return aggregator.take()
 
 
 def said(owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None) -> Said:
@@ -79,7 +86,7 @@ def persons(
 ) -> list[SealedPerson]:
     """The profiles that come of these sayings, each block heard by a process of its own."""
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
-        sayings = Sayings(database, "sayings")
+        sayings = UpdateTable(database, "sayings")
         for block in blocks:
             sayings.add(heard(block, unsets=unsets).persons)
         counts = counts if counts is not None else PersonCounts()
@@ -98,7 +105,7 @@ def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
 @given(st.randoms(use_true_random=False), st.integers(1, 9_000), st.sampled_from([1, 3, 200, 5_000]))
 def test_columns_come_to_what_row_by_row_comes_to(chance: random.Random, count: int, owners: int) -> None:
     """Many words or few of one owner, at equal times and not, of every kind, however a database cuts its answer."""
-    kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (SEEN, SET_ONCE, SET, UNSET)])
+    kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (EXISTS, SET_ONCE, SET, UNSET)])
     rows = [
         (
             f"u{chance.randrange(owners)}", chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
@@ -108,16 +115,16 @@ def test_columns_come_to_what_row_by_row_comes_to(chance: random.Random, count: 
     ]  # fmt: skip
     owner, name, kind, time, received, latest, value = zip(*rows, strict=True)
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
-        sayings = Sayings(database, "sayings")
-        sayings.add(SayingColumns(
+        sayings = UpdateTable(database, "sayings")
+        sayings.add(PropertyColumns(
             text_bytes(owner), text_bytes(name), numbers(kind), numbers(time), numbers(received), numbers(latest),
             text_bytes(value),
         ))  # fmt: skip
-        found = list(sayings.final())
+        found = list(sayings.last_values())
     of: dict[str, list[Any]] = {}
     for one in rows:
         of.setdefault(one[0], []).append((one[0], one[1], one[3], one[4], one[2], one[6], one[5]))
-    assert found == [end(owner, of[owner]) for owner in sorted(of)]
+    assert found == [last_values_of(owner, of[owner]) for owner in sorted(of)]
     assert all(list(one.set) == sorted(one.set) for one in found)
 
 
@@ -300,12 +307,14 @@ def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = 
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
         found = Groups(database)
         for type_, key, time, properties in rows:
-            gathering = Gathering(AS_OF - WITHOUT_TIME)
-            gathering.group(GroupUpdate(type_, key, time, {name: Raw(value) for name, value in properties.items()}))
-            found.types.update(gathering.end())
-            found.add(gathering.take().groups)
+            aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME)
+            aggregator.add_group(
+                GroupUpdate(type_, key, time, {name: Raw(value) for name, value in properties.items()})
+            )
+            found.types.update(aggregator.finish_block())
+            found.add(aggregator.take().groups)
         types = choose_types(found.types, wanted)
-        return list(found.final(types, HASHER, counts if counts is not None else GroupCounts()))
+        return list(found.last_values(types, HASHER, counts if counts is not None else GroupCounts()))
 
 
 def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_type_before_all() -> None:
@@ -337,27 +346,27 @@ def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_ty
 )
 def test_groups_of_an_event_are_read_as_the_service_reads_them(text: bytes, named: list[str]) -> None:
     """Texts and numbers are keys; nothing else is a group."""
-    gathering = Gathering(AS_OF)
-    gathering.groups(Raw(text), 5)
-    gathering.groups(Raw(text), 7)
-    assert dict(gathering.end()) == {one.partition(":")[0]: 2 for one in named}
-    owners = gathering.take().groups.owner.text.decode()
+    aggregator = IdentityAggregator(AS_OF)
+    aggregator.add_groups(Raw(text), 5)
+    aggregator.add_groups(Raw(text), 7)
+    assert dict(aggregator.finish_block()) == {one.partition(":")[0]: 2 for one in named}
+    owners = aggregator.take().groups.owner.text.decode()
     assert owners == "".join(one.replace(":", SEPARATOR, 1) for one in named)
 
 
 def test_what_is_heard_is_handed_over_once_and_before_it_grows_large() -> None:
     """By the number of things, and by their bytes."""
-    gathering = Gathering(AS_OF, unsets=False)
-    gathering.note(0, "u", 5, None, Note(set={"a": Raw(b"1")}))
-    assert not gathering.full
-    gathering.note(0, "u", 6, None, Note(set={"a": Raw(b'"%b"' % (b"x" * MOST_BYTES))}))
-    assert gathering.full
-    assert len(gathering.take().persons.value.text) > MOST_BYTES
-    assert not gathering.full
-    assert gathering.take().persons.value.text == b""
-    for number in range(MOST_ENTRIES + 1):
-        gathering.note(number, "u", 5, None, Note(user="u", anonymous=str(number)))
-    assert gathering.full
+    aggregator = IdentityAggregator(AS_OF, unsets=False)
+    aggregator.add_note(0, "u", 5, None, Note(set={"a": Raw(b"1")}))
+    assert not aggregator.full
+    aggregator.add_note(0, "u", 6, None, Note(set={"a": Raw(b'"%b"' % (b"x" * MAX_BYTES))}))
+    assert aggregator.full
+    assert len(aggregator.take().persons.value.text) > MAX_BYTES
+    assert not aggregator.full
+    assert aggregator.take().persons.value.text == b""
+    for number in range(MAX_ENTRIES + 1):
+        aggregator.add_note(number, "u", 5, None, Note(user="u", anonymous=str(number)))
+    assert aggregator.full
 
 
 @pytest.mark.parametrize(("dialect", "name"), [("contract", "$group_identify"), ("posthog", "$groupidentify")])
@@ -420,11 +429,11 @@ def identified(
 ) -> tuple[IdentifiedIds, ProfileCounts]:
     """The table of these events: (id, whether it is a user's)."""
     seen = [SeenId(hash_id(one), user=user) for one, user in events]
-    ids = IdFold(place / "ids", at_once=2)
+    ids = EventIdAggregator(place / "ids", at_once=2)
     for some in (seen[:2], seen[2:]):
         ids.add(id_columns(some))
     hashed = np.array([hash_id(one) for one in joined], np.uint64)
-    counts = seal_identified(place / "identified", ids.folded(), hashed)
+    counts = seal_identified(place / "identified", ids.finish(), hashed)
     return IdentifiedIds(place / "identified"), counts
 
 

@@ -16,10 +16,10 @@ from pipeline.errors import BrokenLedger, UsageError
 from pipeline.identity.links import SealedLink
 from pipeline.jobs.state import State, read_history
 from pipeline.ledger import Place
-from pipeline.plan import remaining
+from pipeline.plan import event_uuids
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.duplicates import REMAINING, Decisions
-from pipeline.plan.remaining import SENT, all_of, settled_of, write_remaining
+from pipeline.plan.event_uuids import SENT, all_uuids, settled_uuids, write_uuids
 
 BELONGS = {"job": "a", "target": "http://127.0.0.1:1"}
 HALF = st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1])
@@ -88,15 +88,15 @@ def test_a_place_in_the_ledger_is_a_place_among_the_uuids(
                     places[-1] = places[-1]._replace(last=event)
                 else:
                     places.append(Place("events", block, event, event))
-    write_remaining(place.uuids, gathered)
+    write_uuids(place.uuids, gathered)
     with LinesWriter(place.identities):
         pass
-    before, remaining.AT_ONCE = remaining.AT_ONCE, at_once
+    before, event_uuids.AT_ONCE = event_uuids.AT_ONCE, at_once
     try:
-        found = [int(lo) for chunk in settled_of(place, places) for lo in chunk["lo"]]
-        assert len(list(np.concatenate([*all_of(place), np.zeros(0, SENT)]))) == sum(blocks)
+        found = [int(lo) for chunk in settled_uuids(place, places) for lo in chunk["lo"]]
+        assert len(list(np.concatenate([*all_uuids(place), np.zeros(0, SENT)]))) == sum(blocks)
     finally:
-        remaining.AT_ONCE = before
+        event_uuids.AT_ONCE = before
     assert sorted(found) == sorted(expected)
 
 
@@ -109,7 +109,7 @@ def test_settled_merges_are_found_by_their_place(tmp_path: Path) -> None:
             uuid = f"00000000-0000-0000-0000-{number:012x}"
             writer.write(SealedLink("identify", "u", f"d-{number}", 0, uuid, 1))
     places = [Place("identities", 0, 4, 5), Place("identities", 1, 2, 2)]
-    assert [int(lo) for chunk in settled_of(place, places) for lo in chunk["lo"]] == [4, 5, 5_002]
+    assert [int(lo) for chunk in settled_uuids(place, places) for lo in chunk["lo"]] == [4, 5, 5_002]
 
 
 def test_a_damaged_state_says_that_it_can_be_made_again(tmp_path: Path) -> None:

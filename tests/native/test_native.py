@@ -22,7 +22,7 @@ from pipeline import mapper as language
 from pipeline.encoder.buffer import ENDING, _fill
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl import JsonlRows
-from pipeline.identity.aggregate import Gathering
+from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.loader import parse
 from pipeline.models import BrokenRow, Limits
 from pipeline.native import AVAILABLE, build, native
@@ -265,13 +265,13 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
     assert mapper.map_members is not None
     rows = JsonlRows(data, observe=observe, opens=mapper.opens, members=members)
     rules = ValidationContext.of(options, Limits())
-    gathering = Gathering(AS_OF, unsets=mapper.unsets)
+    aggregator = IdentityAggregator(AS_OF, unsets=mapper.unsets)
     events: Events = make_events(
-        rows, mapper, Encoder(mapper.tool, options), rules, observe=observe, gathering=gathering
+        rows, mapper, Encoder(mapper.tool, options), rules, observe=observe, aggregator=aggregator
     )
     found = {one.name: getattr(events, one.name) for one in fields(events)}
     arrays = {name: value.tolist() for name, value in found.items() if isinstance(value, np.ndarray)}
-    said = {"group_types": gathering.end(), "gathered": gathering.take()}
+    said = {"group_types": aggregator.finish_block(), "identities": aggregator.take()}
     return found | arrays | said | {"events": events.events}
 
 

@@ -280,13 +280,13 @@ def test_a_fold_may_be_called_by_what_it_calls() -> None:
             depth.append(1)
             fold.set(f"owner{len(depth)}", {"a": "x"}, 1, 1)
             fold.set("u", {"a": "inner", "b": "inner"}, 5 + len(depth) % 3, 5)
-            fold.told()
+            fold.rows()
         return json_of(value)
 
-    fold = native.Properties(again)
+    fold = native.PropertyAccumulator(again)
     fold.set_once("u", {"a": 1, "b": 2}, 5, 5)
     fold.set("u", {"a": 1, "b": 2}, 5, 5)
-    told = fold.told()
+    told = fold.rows()
     assert len(told) == len(fold) == len({one[:2] for one in told})
     assert fold.bytes == sum(len(one[-1]) for one in told)
 
@@ -300,13 +300,13 @@ def test_a_value_that_cannot_be_written_leaves_the_others() -> None:
             raise LookupError
         return "text" if value == "text" else json_of(value)
 
-    fold = native.Properties(failing)
+    fold = native.PropertyAccumulator(failing)
     for bad in ("bad", "text"):
         with pytest.raises((LookupError, TypeError)):
             fold.set("u", {"a": 1, "b": bad}, 2, 2)
-    assert sorted(one[:2] for one in fold.told()) == [("u", "a"), ("v", "x")]
+    assert sorted(one[:2] for one in fold.rows()) == [("u", "a"), ("v", "x")]
     with pytest.raises(TypeError):
-        native.Properties().set("u", {"a": 1}, 1, 1)
+        native.PropertyAccumulator().set("u", {"a": 1}, 1, 1)
 
 
 def test_a_dict_may_change_while_it_is_folded() -> None:
@@ -319,7 +319,7 @@ def test_a_dict_may_change_while_it_is_folded() -> None:
         gc.collect()
         return json_of(value)
 
-    fold = native.Properties(emptying)
+    fold = native.PropertyAccumulator(emptying)
     fold.set("u", values, 1, 1)
     assert 1 <= len(fold) <= 50
 
@@ -342,13 +342,13 @@ class Reentrant:
 
 def test_an_observer_may_be_called_by_what_it_calls() -> None:
     """It goes on, or says that this cannot be: nothing is written where something else lies by now."""
-    ids, pairs, properties = native.Ids(), native.Pairs(), native.Properties(json_of)
+    ids, pairs, properties = native.IdAccumulator(), native.PairAccumulator(), native.PropertyAccumulator(json_of)
     observed = native.Observer([], ids, pairs, properties, 0, ABSENT)
     count = []
 
     def act() -> None:
         for number in range(400):
-            ids.see(f"{len(count)}-{number}", 1, False, 1)
+            ids.add_id(f"{len(count)}-{number}", 1, False, 1)
         if len(count) < 20:
             count.append(1)
             observed(1, UnvalidatedEvent("Seen", "v", 5, {}, note=Reentrant(act)), 5, f"v{len(count)}", {})  # type: ignore[arg-type]
@@ -357,7 +357,7 @@ def test_an_observer_may_be_called_by_what_it_calls() -> None:
         with suppress(RuntimeError):  # "the observer was called by what it called"
             observed(number, UnvalidatedEvent("Seen", "u", 5, {}, note=Reentrant(act)), 5, "u", {})  # type: ignore[arg-type]
     observed.columns()
-    assert pairs.told()
+    assert pairs.rows()
 
 
 def test_an_observer_looks_for_attributes_of_any_object() -> None:
@@ -433,7 +433,14 @@ def things(chance: random.Random) -> Iterator[Any]:
         lambda: chance.choice([Raw(b"1"), Raw(b""), Raw(b'"q'), Raw(b"null"), object(), Name("n0"), Index(gc.collect)]),
         lambda: row,
         lambda: members_of(b'{"p":{"a":1,"b":"c"},"q":2}', "p"),
-        lambda: chance.choice([native.Ids(), native.Pairs(), native.Properties(json_of), native.Properties()]),
+        lambda: chance.choice(
+            [
+                native.IdAccumulator(),
+                native.PairAccumulator(),
+                native.PropertyAccumulator(json_of),
+                native.PropertyAccumulator(),
+            ]
+        ),
         lambda: Note(*(chance.choice([None, "u", 5, {"a": 1}]) for _ in range(4))),  # type: ignore[arg-type]
         lambda: UnvalidatedEvent(
             "Seen", "u", 5, {}, note=chance.choice([None, Note("d", "u", {"a": 1}, {"b": object()})])
@@ -453,9 +460,26 @@ def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
     """Each type made of anything, each of its methods called with anything: no crash, no other kind of error."""
     chance = random.Random(seed)
     given = things(chance)
-    types = [native.Lines, native.Renames, native.Columns, native.Writer, native.Ids, native.Pairs, native.Properties]
-    made: list[Any] = [members_of(many(40)), native.Ids(), native.Pairs(), native.Properties(json_of)]
-    made += [native.Observer([], native.Ids(), native.Pairs(), native.Properties(json_of), 0, ABSENT)]
+    types = [
+        native.Lines,
+        native.Renames,
+        native.Columns,
+        native.Writer,
+        native.IdAccumulator,
+        native.PairAccumulator,
+        native.PropertyAccumulator,
+    ]
+    made: list[Any] = [
+        members_of(many(40)),
+        native.IdAccumulator(),
+        native.PairAccumulator(),
+        native.PropertyAccumulator(json_of),
+    ]
+    made += [
+        native.Observer(
+            [], native.IdAccumulator(), native.PairAccumulator(), native.PropertyAccumulator(json_of), 0, ABSENT
+        )
+    ]
     made += [
         native.Writer(frozenset(["a"]), TAIL, TAIL),
         native.Columns(frozenset(["n1"]), "x_"),

@@ -156,7 +156,7 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path,
     file = write(tmp_path / "a.jsonl", rows)
     with pytest.MonkeyPatch.context() as patch:
         if limit is not None:
-            patch.setattr("pipeline.plan.key_records.Keys.__init__.__defaults__", (limit,))
+            patch.setattr("pipeline.plan.key_records.KeyRecords.__init__.__defaults__", (limit,))
         made = make_plan(tmp_path / "plan", [file])
         accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
     gate, allowed = gate_named(made, "key_not_unique"), gate_named(accepted, "key_not_unique")

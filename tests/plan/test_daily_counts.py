@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.plan.daily_counts import Cells
+from pipeline.plan.daily_counts import DailyCounts
 
 CELLS = st.tuples(
     st.sampled_from(["Seen", "é", "", 'q"\n', "\u2028"]),
@@ -23,7 +23,7 @@ def test_cells_add_up_whether_or_not_they_fit_in_memory(
     tmp_path_factory: pytest.TempPathFactory, added: list[dict[tuple[str, int, str], int]], most: int
 ) -> None:
     """Sorted, each once, and without those that came to nothing."""
-    cells = Cells(tmp_path_factory.mktemp("cells"), most)
+    cells = DailyCounts(tmp_path_factory.mktemp("cells"), most)
     expected = Counter[tuple[str, int, str]]()
     for counts in added:
         cells.add(counts)
@@ -34,7 +34,7 @@ def test_cells_add_up_whether_or_not_they_fit_in_memory(
 
 def test_a_copy_moves_from_mapped_to_its_code(tmp_path: Path) -> None:
     """What is left out was counted as mapped before anyone could know."""
-    cells = Cells(tmp_path)
+    cells = DailyCounts(tmp_path)
     cells.add({("Seen", 3, "mapped"): 5})
     cells.move("Seen", 3, "superseded", 2)
     assert list(cells.items()) == [(("Seen", 3, "mapped"), 3), (("Seen", 3, "superseded"), 2)]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.plan.duplicates import Decided, Decisions, copies_of, decide, rows_out
-from pipeline.plan.key_records import Keys
+from pipeline.plan.key_records import KeyRecords
 from pipeline.transform.block import KEY, KEYLESS, DuplicateDecision
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
@@ -80,7 +80,7 @@ def _clashes(keys: list[Key]) -> Iterator[bool]:
 
 def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tuple[dict[Any, Any], list[Decided]]:
     """What the plan's own code decides, with room for `most` records at a time."""
-    records = Keys(place / "keys", most)
+    records = KeyRecords(place / "keys", most)
     for block in sorted({key.block for key in keys}):
         records.add(as_array([key for key in keys if key.block == block]))
     decisions = Decisions(place / "decisions", most, bucket_blocks=2)
@@ -153,7 +153,7 @@ def test_a_row_is_out_when_all_its_events_are_and_has_the_code_of_its_first(tmp_
     both = [Key(1, 1, 5, THEN, 0, False, 0, 0, 0, 2), Key(2, 2, 5, THEN, 0, False, 0, 0, 1, 2)]
     later = [Key(1, 1, 1, THEN, 1, False, 0, 1, 0, 2), Key(2, 2, 1, THEN, 0, False, 0, 1, 1, 2)]
     partly = [Key(1, 1, 1, THEN, 0, False, 0, 2, 0, 2), Key(3, 3, 0, THEN, 0, False, 0, 2, 1, 2)]
-    records = Keys(tmp_path / "keys")
+    records = KeyRecords(tmp_path / "keys")
     records.add(as_array([*both, *later, *partly]))
     decisions = Decisions(tmp_path / "decisions")
     list(decide(records, decisions, collapse=False))

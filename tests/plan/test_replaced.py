@@ -20,7 +20,7 @@ from pipeline.extractors import open_source
 from pipeline.extractors.plan_detection import FINISHED, UNFINISHED
 from pipeline.ledger.opening import hold, release
 from pipeline.models import BLOCK_BYTES
-from pipeline.plan.commit import LOCK, making
+from pipeline.plan.commit import LOCK, staged_plan
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import load
 from tests.support.commands import generic, process
@@ -98,7 +98,7 @@ STOPPED = """
 import json, os, shutil, sys
 from pathlib import Path
 from pipeline.plan.directory import Directory
-from pipeline.plan.commit import LOCK, making
+from pipeline.plan.commit import LOCK, staged_plan
 from pipeline.plan.manifest import load
 
 start, new, place = map(Path, sys.argv[1:])
@@ -118,7 +118,7 @@ def plan_until(step):
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     die_before(step)
-    with making(Directory(place)) as work:
+    with staged_plan(Directory(place)) as work:
         shutil.copytree(new, work.path, dirs_exist_ok=True)
         (work.path / "plan.lock").unlink()
     os._exit(0)
@@ -171,7 +171,7 @@ def test_whenever_planning_is_killed_the_old_plan_or_the_new_one_is_there(tmp_pa
 def test_a_directory_in_which_no_plan_was_finished_says_so_and_can_be_used(call: Any, tmp_path: Path) -> None:
     """A program that was killed leaves no doubt of what lies there."""
     place = tmp_path / "plan"
-    with making(Directory(place)) as work:
+    with staged_plan(Directory(place)) as work:
         left = contents(work.path)
         work.plan.write_text("{}")
     shutil.rmtree(place)
@@ -262,7 +262,7 @@ def test_an_apply_that_began_meanwhile_keeps_its_plan(tmp_path: Path) -> None:
     before = contents(made.directory.path)
 
     def plan_while_applying() -> None:
-        with making(made.directory) as work:
+        with staged_plan(made.directory) as work:
             work.plan.write_text("{}")
             made.directory.ledger.write_bytes(b"a ledger")
 
@@ -274,7 +274,7 @@ def test_an_apply_that_began_meanwhile_keeps_its_plan(tmp_path: Path) -> None:
 def test_two_plans_are_never_made_in_one_directory_at_once(tmp_path: Path) -> None:
     """The second says who makes the first."""
     source = write(tmp_path / "a.jsonl", [row(key="k")])
-    with making(Directory(tmp_path / "plan")) as work:
+    with staged_plan(Directory(tmp_path / "plan")) as work:
         with pytest.raises(Busy, match=f"process {os.getpid()}"):
             make_plan(tmp_path / "plan", [source])
         assert work.path.exists()

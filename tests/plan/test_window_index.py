@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.identity.aggregate import KINDS
+from pipeline.identity.aggregator import KINDS
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import IdFold
+from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.identity.links import SealedLink
 from pipeline.identity.numbering import hashes
-from pipeline.identity.observed import EarlierLink, Observed, Pair
+from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import Sightings, sight
+from pipeline.identity.sightings import IdActivity, find_activity
 from pipeline.jobs.state import State
 from pipeline.plan.directory import Directory
-from pipeline.plan.window_index import Seen, earlier_pairs, write_seen
+from pipeline.plan.window_index import WindowIndex, earlier_pairs, write_window_index
 from pipeline.uuids import Hasher, namespace
 from tests.support.identity_pairs import (
     AS_OF,
@@ -64,16 +64,16 @@ class Series:
         place = Directory(self.folder / str(number))
         place.scratch.mkdir(parents=True)
         seen = event_ids(events, users_of(events))
-        ids = IdFold(place.scratch / "ids")
+        ids = EventIdAggregator(place.scratch / "ids")
         ids.add(id_columns(seen))
         with Database(place.scratch) as database:
-            observed = Observed(database)
-            observed.add(0, (Pair(p.anonymous, p.user, KINDS[p.kind], p.at, p.at, 1, 1) for p in pairs))
-            write_seen(place, observed, ids.folded(), {})
-            observed.add(1, earlier_pairs(place, self.state.known, owed=False))
+            observed = ObservedPairs(database)
+            observed.add(0, (ObservedPair(p.anonymous, p.user, KINDS[p.kind], p.at, p.at, 1, 1) for p in pairs))
+            write_window_index(place, observed, ids.finish(), {})
+            observed.add(1, earlier_pairs(place, self.state.known, pending_merges=False))
 
-            def look(hashed: Any, order: Any) -> Sightings:
-                return sight(hashed, order, chain([sightings_of(seen)], self.state.known.sightings(hashed)))
+            def look(hashed: Any, order: Any) -> IdActivity:
+                return find_activity(hashed, order, chain([sightings_of(seen)], self.state.known.sightings(hashed)))
 
             with resolve(observed, look, place.scratch, most=self.most, earlier=self.settled) as found:
                 links = list(found.links(Hasher(namespace("tiny")), AS_OF))
@@ -81,7 +81,7 @@ class Series:
             self.service.merge(link.distinct_id, link.other)
         self.settled += [EarlierLink(one.distinct_id, one.other, one.kind, one.time, "settled") for one in links]
         with self.state.moment():
-            self.state.known.add(Seen(place))
+            self.state.known.add(WindowIndex(place))
         return links
 
 
@@ -162,7 +162,7 @@ def test_a_window_asks_only_for_those_that_it_meets() -> None:
     with series_of() as series:
         chain_ = [Rows("a", "b", 1), Rows("c", "b", 1), Rows("c", "d", 1)]
         series.settle(0, ([*chain_, Rows("e", "f", 1), Rows("null", "a", 1), Rows("null", "e", 1)], {}))
-        found = [pair[:2] for pair in series.state.known.pairs([hashes(["d", "x"])], owed=False)]
+        found = [pair[:2] for pair in series.state.known.pairs([hashes(["d", "x"])], pending_merges=False)]
         assert sorted(found) == [("a", "b"), ("c", "b"), ("c", "d")]
 
 
@@ -175,12 +175,12 @@ def test_sightings_are_folded_whatever_comes_in_which_piece(
     folder = tmp_path_factory.mktemp("seen")
     place = Directory(folder)
     place.scratch.mkdir()
-    ids = IdFold(place.scratch / "ids", at_once)
+    ids = EventIdAggregator(place.scratch / "ids", at_once)
     for start in range(0, len(rows), at_once):
         ids.add(id_columns([SeenId(*row) for row in rows[start : start + at_once]]))
     with Database(place.scratch) as database:
-        write_seen(place, Observed(database), ids.folded(), {})
-    found = [one for chunk in Seen(place).sightings() for one in chunk.tolist()]
+        write_window_index(place, ObservedPairs(database), ids.finish(), {})
+    found = [one for chunk in WindowIndex(place).sightings() for one in chunk.tolist()]
     expected = {
         id: (min(at for one, at, _ in rows if one == id), any(user for one, _, user in rows if one == id))
         for id, *_ in rows

@@ -15,7 +15,7 @@ from pipeline.errors import UnsafePlan
 from pipeline.plan.checks import zone_gate
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan, load
-from pipeline.plan.zone import judge
+from pipeline.plan.zone import judge_zone
 from tests.support.tiny_tool import AS_OF
 
 PST = [-28_813, -28_840, -28_829, -28_819, -28_820, -28_805, -28_841]
@@ -138,7 +138,7 @@ JULY_2021 = (2021 - 1970) * 12 + 6
 
 def judged(counts: dict[int, int], zone: str = "UTC") -> list[tuple[int, int, int]]:
     """(offset, rows, of) of July 2021."""
-    verdict = judge(Counter({(JULY_2021, offset): count for offset, count in counts.items()}), ((zone, ""),))
+    verdict = judge_zone(Counter({(JULY_2021, offset): count for offset, count in counts.items()}), ((zone, ""),))
     return [(one.offset, one.rows, one.of) for one in verdict.months]
 
 
@@ -157,22 +157,22 @@ def test_a_small_share_of_a_month_proves_and_contradicts_nothing() -> None:
 def test_months_are_judged_in_order_each_by_itself() -> None:
     """A project's zone may have been changed: ZONE@DATE holds from that day."""
     counts = Counter({(JULY_2021 + 1, 0): 5, (JULY_2021, 7_200): 5})
-    verdict = judge(counts, (("Europe/Berlin", ""), ("UTC", "2021-08-01")))
+    verdict = judge_zone(counts, (("Europe/Berlin", ""), ("UTC", "2021-08-01")))
     assert [(one.month, one.agrees) for one in verdict.months] == [("2021-07", True), ("2021-08", True)]
     assert verdict.zone == "Europe/Berlin, UTC@2021-08-01"
-    assert not judge(counts, (("Europe/Berlin", ""),)).proved
+    assert not judge_zone(counts, (("Europe/Berlin", ""),)).proved
 
 
 def test_a_zone_that_held_for_some_days_only_is_one_of_its_month() -> None:
     """Every day of the month is looked at, not only its ends."""
     zones = (("UTC", ""), ("Asia/Kolkata", "2021-07-10"), ("UTC", "2021-07-20"))
-    (month,) = judge(Counter({(JULY_2021, 19_800): 5}), zones).months
+    (month,) = judge_zone(Counter({(JULY_2021, 19_800): 5}), zones).months
     assert (month.expected, month.agrees) == ((0, 19_800), True)
 
 
 def test_the_gate_speaks_of_the_month_with_the_most_rows_against_the_zone() -> None:
     """So that a person sees the strongest reason first."""
     counts = Counter({(JULY_2021, 19_800): 4, (JULY_2021 + 1, 19_800): 9})
-    gate = zone_gate(judge(counts, ()), named=True)
+    gate = zone_gate(judge_zone(counts, ()), named=True)
     assert gate is not None
     assert "in 2021-08 the clock stands at UTC+05:30 in 9 of 9 rows; UTC is UTC+00:00 then; 2 of 2" in gate.detail

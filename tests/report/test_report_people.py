@@ -25,7 +25,7 @@ from rich.console import Console
 import pipeline
 from pipeline.api import PlanRequest, plan_export
 from pipeline.errors import UnsafePlan
-from pipeline.identity.decisions import SCHEMA
+from pipeline.identity.identities import SCHEMA
 from pipeline.identity.rules import Decision, Reason
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan

@@ -16,9 +16,9 @@ import pytest
 
 from pipeline.identity.database import Database
 from pipeline.identity.numbering import hashes
-from pipeline.identity.observed import ALIAS, ROW, Observed, Pair
+from pipeline.identity.observed_pairs import ALIAS, ROW, ObservedPair, ObservedPairs
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import sight
+from pipeline.identity.sightings import find_activity
 from pipeline.plan.window_index import SIGHTING
 from pipeline.uuids import Hasher, namespace
 
@@ -31,16 +31,18 @@ def device(number: int) -> str:
     return f"{number * 2654435761 % 2**32:08x}-aaaa-4bbb-8ccc-{number:012d}"
 
 
-def pairs(shape: str, devices: int, users: int) -> Iterator[Pair]:
+def pairs(shape: str, devices: int, users: int) -> Iterator[ObservedPair]:
     """One user a device; or two for each, the second always later; or chains of forty devices."""
     for number in range(devices):
         if shape == "chain":
             if number % 40:
-                yield Pair(device(number), device(number - 1), ALIAS, number, number, 1, number + 1)
+                yield ObservedPair(device(number), device(number - 1), ALIAS, number, number, 1, number + 1)
             continue
-        yield Pair(device(number), f"user-{number % users}", ROW, number, number + 9, 3, number + 1)
+        yield ObservedPair(device(number), f"user-{number % users}", ROW, number, number + 9, 3, number + 1)
         if shape == "shared":
-            yield Pair(device(number), f"user-{(number * 7 + 1) % users}", ROW, number + 1, number + 9, 3, number + 1)
+            yield ObservedPair(
+                device(number), f"user-{(number * 7 + 1) % users}", ROW, number + 1, number + 9, 3, number + 1
+            )
 
 
 def keys(devices: int) -> Iterator[np.ndarray[Any, np.dtype[np.void]]]:
@@ -58,10 +60,10 @@ def plan(shape: str, ids: int, scratch: Path) -> dict[str, int]:
     users = ids if shape == "chain" else ids // 5
     devices = ids if shape == "chain" else ids - users
     with Database(scratch) as database:
-        observed = Observed(database)
+        observed = ObservedPairs(database)
         for block in _blocks(pairs(shape, devices, users)):
             observed.add(0, block)
-        with resolve(observed, partial(sight, chunks=keys(devices)), scratch) as found:
+        with resolve(observed, partial(find_activity, chunks=keys(devices)), scratch) as found:
             rows = found.write(scratch / "identities.parquet", ["part"])
             blast = found.blast_radius()
             sent = sum(1 for _ in found.links(Hasher(namespace("soak")), 10**15))
@@ -69,7 +71,7 @@ def plan(shape: str, ids: int, scratch: Path) -> dict[str, int]:
     return {"rows": rows, "links": sent, "persons": blast.persons, "megabytes": peak, "grown": peak - begun}
 
 
-def _blocks(every: Iterator[Pair]) -> Iterator[list[Pair]]:
+def _blocks(every: Iterator[ObservedPair]) -> Iterator[list[ObservedPair]]:
     while some := [one for _, one in zip(range(5_000), every, strict=False)]:
         yield some
 

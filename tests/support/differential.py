@@ -5,7 +5,7 @@
 
 Each side is a process of its own, so that nothing of one is in the other: one has the C part, the other
 BACKCAST_NATIVE=0. They digest all that a plan learns of a block (counts, warnings and their places, rejects, keys,
-what is gathered) and all that is sent of it. Where two differ, both are asked again, and what differs is shown.
+what is identities) and all that is sent of it. Where two differ, both are asked again, and what differs is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 from pipeline import mapper as language
 from pipeline.extractors import blocks, open_source
-from pipeline.identity.aggregate import TextColumn
+from pipeline.identity.aggregator import TextColumn
 from pipeline.mapper.loader import parse
 from pipeline.models import Limits
 from pipeline.native import AVAILABLE
@@ -82,7 +82,7 @@ def content_of(number: int) -> tuple[str, bytes]:
 
 
 def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
-    """What becomes of an export: (what it is, the thing itself) of each block, then what the process gathered."""
+    """What becomes of an export: (what it is, the thing itself) of each block, then what the process identities."""
     name, content = content_of(number)
     path = folder / "export.jsonl"
     path.write_bytes(content)
@@ -110,12 +110,12 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
             yield f"block {block.index}: {field}", sorted(found.items()) if isinstance(found, dict) else found
         made = make_batches(transformer, task._replace(seal=notes.digest))
         yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
-    for field, gathered in take_aggregate(transformer)._asdict().items():
-        yield f"gathered: {field}", rows_of(gathered)
+    for field, identities in take_aggregate(transformer)._asdict().items():
+        yield f"identities: {field}", rows_of(identities)
 
 
 def rows_of(columns: Any) -> list[tuple[Any, ...]]:
-    """The rows of some columns in an order of their own: the one they were gathered in is not part of a plan."""
+    """The rows of some columns in an order of their own: the one they were identities in is not part of a plan."""
     series: list[list[Any]] = []
     for column in columns:
         if isinstance(column, TextColumn):

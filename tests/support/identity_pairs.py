@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipeline.identity.aggregate import KINDS, IdColumns
+from pipeline.identity.aggregator import KINDS, IdColumns
 from pipeline.identity.database import Database
-from pipeline.identity.decisions import BlastRadius
+from pipeline.identity.identities import BlastRadius
 from pipeline.identity.links import SealedLink
 from pipeline.identity.numbering import hashes
-from pipeline.identity.observed import EarlierLink, Observed, Pair
+from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import sight
+from pipeline.identity.sightings import find_activity
 from pipeline.plan.window_index import SIGHTING
 from pipeline.uuids import Hasher, namespace
 
@@ -101,17 +101,20 @@ def resolved(
     keys = sightings_of(event_ids(events, users))
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
         place = Path(folder)
-        observed = Observed(database)
+        observed = ObservedPairs(database)
         if named is not None:
             add_pair_file(observed, named)
         for part, block in enumerate(blocks):
             observed.add(
                 part,
-                (Pair(one.anonymous, one.user, KINDS[one.kind], one.at, one.at, one.events, one.row) for one in block),
+                (
+                    ObservedPair(one.anonymous, one.user, KINDS[one.kind], one.at, one.at, one.events, one.row)
+                    for one in block
+                ),
             )
             observed.flush()
         look = [keys[: len(keys) // 2], keys[len(keys) // 2 :]]
-        events_say = partial(sight, chunks=look)
+        events_say = partial(find_activity, chunks=look)
         with resolve(observed, events_say, place, most=most, earlier=earlier) as found:
             found.write(place / "identities.parquet", [f"part-{number}" for number in range(len(blocks))], "named.csv")
             known = frozenset(found.identified().tolist())

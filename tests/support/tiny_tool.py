@@ -24,8 +24,8 @@ from pipeline.models import Limits, Link, MapperResult, RejectReason, Skip, Unva
 from pipeline.options import SealedOptions
 from pipeline.plan.build import build
 from pipeline.plan.checks import Allowed
-from pipeline.plan.commit import making
-from pipeline.plan.contents import Planned, config_of, find_parts, task_of, tasks
+from pipeline.plan.commit import staged_plan
+from pipeline.plan.contents import PlannedBlock, config_of, find_parts, task_of, tasks
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import MappingSeal, Plan, load
 from pipeline.plan.request import Request
@@ -119,7 +119,7 @@ class Made:
         config = self.config()
         transformer = BlockTransformer(config, "phc_test")
 
-        def choose(planned: Planned) -> Task:
+        def choose(planned: PlannedBlock) -> Task:
             return task_of(self.plan, planned)
 
         return [
@@ -173,7 +173,7 @@ def make_plan(
     chosen = SealedOptions(**{"as_of": AS_OF, **options})
     config = TransformConfig(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
     place = Directory(directory)
-    with making(place) as work:
+    with staged_plan(place) as work:
         seal = MappingSeal("tiny", "0" * 64, "tiny")
         build(Request(source, config, seal, work, Workers(workers, config), "", allowed, key_conflicts))
     return Made(load(place), place, frozenset(excluded))

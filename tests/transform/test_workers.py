@@ -18,7 +18,7 @@ from pipeline import api
 from pipeline.errors import Unfinished
 from pipeline.ledger import Ledger
 from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.prestart import ready_readers, ready_workers
+from pipeline.plan.prestart import start_apply_workers, start_plan_workers
 from pipeline.transform.block import BatchedBlock, make_batches
 from pipeline.transform.workers import SMALL, Workers, default_workers
 from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, run, scripted, serving
@@ -98,13 +98,13 @@ def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
 def test_only_rows_that_are_left_get_workers(tmp_path: Path) -> None:
     """None for a small export, other phases, a finished plan, or a directory without a plan."""
     directory = planned(tmp_path, 20)
-    assert ready_workers(directory, None, 2)._count == 2
-    assert ready_workers(directory, None, None)._count == 0
-    assert ready_workers(directory, ["identities"], 2)._count == 0
-    assert ready_workers(tmp_path, None, 2)._count == 0
+    assert start_apply_workers(directory, None, 2)._count == 2
+    assert start_apply_workers(directory, None, None)._count == 0
+    assert start_apply_workers(directory, ["identities"], 2)._count == 0
+    assert start_apply_workers(tmp_path, None, 2)._count == 0
     with serving(scripted(Reply())) as server:
         run(directory, server.url)
-    assert ready_workers(directory, None, 2)._count == 0
+    assert start_apply_workers(directory, None, 2)._count == 0
 
 
 def test_readers_are_started_for_what_is_plainly_large(tmp_path: Path) -> None:
@@ -113,11 +113,11 @@ def test_readers_are_started_for_what_is_plainly_large(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "large").touch()
     os.truncate(folder / "large", SMALL - 1)
-    assert ready_readers([str(folder / "large")], None).count == 0
-    assert ready_readers([str(folder / "large")], 2).count == 2
+    assert start_plan_workers([str(folder / "large")], None).count == 0
+    assert start_plan_workers([str(folder / "large")], 2).count == 2
     (tmp_path / "exports" / "small").write_bytes(b"x")
-    assert ready_readers([str(tmp_path / "exports")], None).count == default_workers()
-    assert ready_readers(["-", str(tmp_path / "missing"), str(tmp_path / "*")], 2).count == 0
+    assert start_plan_workers([str(tmp_path / "exports")], None).count == default_workers()
+    assert start_plan_workers(["-", str(tmp_path / "missing"), str(tmp_path / "*")], 2).count == 0
 
 
 def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Path) -> None:

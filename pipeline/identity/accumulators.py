@@ -16,7 +16,7 @@ NEVER = 2**62
 """Stands for "no time" where the earliest is looked for; the latest of nothing is its negative."""
 
 
-class Ids:
+class IdAccumulator:
     """Each id that events have, with its first event, how many they are, and whether one names it a user's.
 
     `bytes` is about how much text is held.
@@ -29,7 +29,7 @@ class Ids:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def see(self, id: str, time: int, user: bool, place: int) -> None:
+    def add_id(self, id: str, time: int, user: bool, place: int) -> None:
         """One event, at `place` and `time` (µs UTC), has this id."""
         told = self._ids.get(id)
         if told is None:
@@ -41,12 +41,12 @@ class Ids:
         told[2] = min(place, told[2])
         told[3] = told[3] or user
 
-    def told(self) -> list[tuple[str, int, int, int, bool]]:
+    def rows(self) -> list[tuple[str, int, int, int, bool]]:
         """(id, time of the first event, events, first place, whether it is a user's) of each id."""
         return [(id, *told) for id, told in self._ids.items()]
 
 
-class Pairs:
+class PairAccumulator:
     """Each pair of ids with what says so, the first and last row that does, and how many do.
 
     `bytes` is about how much text is held.
@@ -59,7 +59,7 @@ class Pairs:
     def __len__(self) -> int:
         return len(self._pairs)
 
-    def hear(self, anonymous: str, user: str, kind: int, time: int | None, place: int) -> None:
+    def add_pair(self, anonymous: str, user: str, kind: int, time: int | None, place: int) -> None:
         """One row, at `place` and `time` (µs UTC), pairs two ids; `kind` is a bit, and is added to the others."""
         first, last = (NEVER, -NEVER) if time is None else (time, time)
         told = self._pairs.get((anonymous, user))
@@ -73,14 +73,14 @@ class Pairs:
         told[2] = max(last, told[2])
         told[3] += 1
 
-    def told(self) -> list[tuple[str, str, int, int, int, int, int]]:
+    def rows(self) -> list[tuple[str, str, int, int, int, int, int]]:
         """(anonymous, user, kinds, first, last, rows, place of the first) of each pair."""
         return [
-            (*ids, kinds, first, last, rows, place) for ids, (kinds, first, last, rows, place) in self._pairs.items()
+            (*pair, kinds, first, last, rows, place) for pair, (kinds, first, last, rows, place) in self._pairs.items()
         ]
 
 
-class Properties:
+class PropertyAccumulator:
     """Of each property of each owner the saying that counts: the last that sets it, else the first that set it once.
 
     Of one instant the last received counts as the later, and then the greater value. `bytes` is about how much text is
@@ -104,8 +104,8 @@ class Properties:
         for name, value in values.items():
             self._say(SET_ONCE, owner, name, json_of(value), at, got)
 
-    def told(self) -> list[tuple[str, str, int, int, int, int, bytes]]:
-        """(owner, name, kind, time, received, latest, value) of each property: the fields of a `Saying`."""
+    def rows(self) -> list[tuple[str, str, int, int, int, int, bytes]]:
+        """(owner, name, kind, time, received, latest, value) of each property: the fields of a `PropertyUpdate`."""
         return [(*key, *said) for key, said in self._said.items()]
 
     def _say(self, kind: int, owner: str, name: str, value: bytes, at: int, got: int) -> None:
@@ -123,16 +123,16 @@ class Properties:
             self._said[owner, name] = (known, time, received, at, held)
 
 
-def ids() -> Any:
-    """An empty `Ids`, in C where there is any."""
-    return native.Ids() if AVAILABLE else Ids()
+def new_id_accumulator() -> Any:
+    """An empty `IdAccumulator`, in C where there is any."""
+    return native.IdAccumulator() if AVAILABLE else IdAccumulator()
 
 
-def pairs() -> Any:
-    """An empty `Pairs`, in C where there is any."""
-    return native.Pairs() if AVAILABLE else Pairs()
+def new_pair_accumulator() -> Any:
+    """An empty `PairAccumulator`, in C where there is any."""
+    return native.PairAccumulator() if AVAILABLE else PairAccumulator()
 
 
-def properties() -> Any:
-    """An empty `Properties`, in C where there is any."""
-    return native.Properties(json_of) if AVAILABLE else Properties()
+def new_property_accumulator() -> Any:
+    """An empty `PropertyAccumulator`, in C where there is any."""
+    return native.PropertyAccumulator(json_of) if AVAILABLE else PropertyAccumulator()

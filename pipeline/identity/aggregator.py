@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.id_hash import hash_id
-from pipeline.identity.folds import ids, pairs, properties
-from pipeline.identity.property_updates import ABSENT, SEEN, Heard, Saying, condense, json_of
+from pipeline.identity.accumulators import new_id_accumulator, new_pair_accumulator, new_property_accumulator
+from pipeline.identity.property_updates import ABSENT, EXISTS, PersonNote, PropertyUpdate, condense, json_of
 from pipeline.models import GroupUpdate, Link, Note
 from pipeline.uuids import SEPARATOR
 
@@ -26,8 +26,8 @@ KINDS = {"row": 1, "identify": 2, "alias": 4, "merge": 8, "person": 128}
 """What may say that two ids are one person; the kinds of a pair are added up."""
 PLACE_SHIFT = 32
 """A place is the number of a block, shifted by so much, and a row in it, from 0."""
-MOST_ENTRIES = 125_000
-MOST_BYTES = 16 * 1024 * 1024
+MAX_ENTRIES = 125_000
+MAX_BYTES = 16 * 1024 * 1024
 """So many entries, or so much text, are held before they are handed over."""
 _MOST_OPENED = 10_000
 _open = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -70,8 +70,8 @@ class PairColumns(NamedTuple):
     places: bytes
 
 
-class SayingColumns(NamedTuple):
-    """Sayings (`events.sayings.Saying`). Numbers are columns of int64."""
+class PropertyColumns(NamedTuple):
+    """Sayings (`PropertyUpdate`). Numbers are columns of int64."""
 
     owner: TextColumn
     name: TextColumn
@@ -82,16 +82,16 @@ class SayingColumns(NamedTuple):
     value: TextColumn
 
 
-class Gathered(NamedTuple):
+class IdentityColumns(NamedTuple):
     """What is handed over. The owner of what is said of a group is its type and its key, joined by SEPARATOR."""
 
     ids: IdColumns
     pairs: PairColumns
-    persons: SayingColumns
-    groups: SayingColumns
+    persons: PropertyColumns
+    groups: PropertyColumns
 
 
-class Gathering:
+class IdentityAggregator:
     """Hears rows, block by block.
 
     `undated` stands for the time of a row that has none (µs UTC). `persons` says whether properties of persons are
@@ -109,23 +109,23 @@ class Gathering:
         self.place = 0
         self._types: Counter[str] = Counter()
         self._opened: dict[bytes, tuple[tuple[str, str], ...]] = {}
-        self._heard: list[Heard] = []
+        self._heard: list[PersonNote] = []
         self._clear()
 
     def _clear(self) -> None:
-        self._ids = ids()
-        self._pairs = pairs()
-        self._persons = properties()
-        self._groups = properties()
+        self._ids = new_id_accumulator()
+        self._pairs = new_pair_accumulator()
+        self._persons = new_property_accumulator()
+        self._groups = new_property_accumulator()
         self._seen: dict[str, int] = {}
-        self._condensed: list[Saying] = []
+        self._condensed: list[PropertyUpdate] = []
         self._condensed_bytes = 0
 
-    def begin(self, number: int) -> None:
+    def start_block(self, number: int) -> None:
         """The rows that follow are those of this block."""
         self.place = number << PLACE_SHIFT
 
-    def end(self) -> Counter[str]:
+    def finish_block(self) -> Counter[str]:
         """The block is over; how many of its rows name a group, by type."""
         if self._heard:
             said = condense(self._heard)
@@ -140,34 +140,34 @@ class Gathering:
         """Whether it is time to hand over."""
         folds = (self._ids, self._pairs, self._persons, self._groups)
         return (
-            sum(map(len, (*folds, self._seen, self._condensed))) > MOST_ENTRIES
-            or sum(fold.bytes for fold in folds) + self._condensed_bytes > MOST_BYTES
+            sum(map(len, (*folds, self._seen, self._condensed))) > MAX_ENTRIES
+            or sum(fold.bytes for fold in folds) + self._condensed_bytes > MAX_BYTES
         )
 
     @property
-    def folds(self) -> tuple[Any, Any, Any]:
+    def accumulators(self) -> tuple[Any, Any, Any]:
         """Where ids, pairs and properties of persons may be told by others than this; None where they may not."""
         if self._excluded or self._unsets:
             return self._ids, None, None
         return self._ids, self._pairs, self._persons if self._wanted else None
 
-    def take(self) -> Gathered:
+    def take(self) -> IdentityColumns:
         """All that was heard since the last time."""
-        seen = (Saying(owner, "", SEEN, at, ABSENT, at, b"") for owner, at in self._seen.items())
-        gathered = Gathered(
-            _id_columns(self._ids.told()),
-            _pair_columns(self._pairs.told()),
-            _saying_columns([*self._persons.told(), *self._condensed]),
-            _saying_columns([*seen, *self._groups.told()]),
+        seen = (PropertyUpdate(owner, "", EXISTS, at, ABSENT, at, b"") for owner, at in self._seen.items())
+        gathered = IdentityColumns(
+            _id_columns(self._ids.rows()),
+            _pair_columns(self._pairs.rows()),
+            _saying_columns([*self._persons.rows(), *self._condensed]),
+            _saying_columns([*seen, *self._groups.rows()]),
         )
         self._clear()
         return gathered
 
-    def see(self, row: int, distinct_id: str, time: int, user: bool) -> None:
+    def add_id(self, row: int, distinct_id: str, time: int, user: bool) -> None:
         """Hear that a row has an event of this id; `user` says that it is a user's."""
-        self._ids.see(distinct_id, time, user, self.place + row)
+        self._ids.add_id(distinct_id, time, user, self.place + row)
 
-    def note(self, row: int, distinct_id: str, time: int | None, received: int | None, note: Note) -> None:
+    def add_note(self, row: int, distinct_id: str, time: int | None, received: int | None, note: Note) -> None:
         """Hear what a row says of its ids and its person. Times are µs UTC, `row` counts from 0."""
         if note.anonymous is not None and note.user is not None:
             self._pair(note.anonymous, note.user, KINDS["row"], time, row)
@@ -177,18 +177,18 @@ class Gathering:
         got = ABSENT if received is None else received
         if self._unsets:
             if note.set or note.set_once or note.unset:
-                self._heard.append(Heard(distinct_id, note, at, got))
+                self._heard.append(PersonNote(distinct_id, note, at, got))
             return
         if note.set:
             self._persons.set(distinct_id, note.set, at, got)
         if note.set_once:
             self._persons.set_once(distinct_id, note.set_once, at, got)
 
-    def link(self, row: int, link: Link) -> None:
+    def add_link(self, row: int, link: Link) -> None:
         """Hear a merge that a row states."""
         self._pair(link.other, link.distinct_id, KINDS[link.kind], link.time, row)
 
-    def groups(self, named: Any, time: int) -> None:
+    def add_groups(self, named: Any, time: int) -> None:
         """Hear an event's `$groups`."""
         text = json_of(named)
         groups = self._opened.get(text)
@@ -199,7 +199,7 @@ class Gathering:
         for type_, key in groups:
             self._group(type_, key, time)
 
-    def group(self, update: GroupUpdate) -> None:
+    def add_group(self, update: GroupUpdate) -> None:
         """Hear what a row says of a group."""
         at = update.time if type(update.time) is int else self._undated
         owner = self._group(update.type, update.key, at)
@@ -207,7 +207,7 @@ class Gathering:
 
     def _pair(self, anonymous: str, user: str, kind: int, time: int | None, row: int) -> None:
         if not self._excluded or self._excluded.isdisjoint((anonymous, user)):
-            self._pairs.hear(anonymous, user, kind, time, self.place + row)
+            self._pairs.add_pair(anonymous, user, kind, time, self.place + row)
 
     def _group(self, type_: str, key: str, at: int) -> str:
         self._types[type_] += 1
@@ -242,10 +242,10 @@ def _pair_columns(told: Sequence[tuple[Any, ...]]) -> PairColumns:
     return PairColumns(_texts(anonymous), _texts(user), *map(_numbers, numbers))
 
 
-def _saying_columns(said: Sequence[tuple[Any, ...]]) -> SayingColumns:
+def _saying_columns(said: Sequence[tuple[Any, ...]]) -> PropertyColumns:
     owner, name, *numbers, value = zip(*said, strict=True) if said else ((),) * 7
     kind, time, received, latest = map(_numbers, numbers)
-    return SayingColumns(_texts(owner), _texts(name), kind, time, received, latest, _blobs(value))
+    return PropertyColumns(_texts(owner), _texts(name), kind, time, received, latest, _blobs(value))
 
 
 def _texts(texts: Sequence[str]) -> TextColumn:

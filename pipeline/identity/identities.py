@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipeline.identity.database import give_back, kept, numbers, numbers_of, texts
-from pipeline.identity.folds import NEVER
+from pipeline.identity.accumulators import NEVER
+from pipeline.identity.database import numbers, numbers_of, read_batches, release_memory, texts
 from pipeline.identity.links import BEFORE, SealedLink
 from pipeline.identity.numbering import Numbering, counts
-from pipeline.identity.observed import EARLIER, NAMED_PART, PART_SHIFT, SETTLED, EarlierLink
-from pipeline.identity.rules import Decision, Pairs, Reason
+from pipeline.identity.observed_pairs import EARLIER, NAMED_PART, PART_SHIFT, SETTLED, EarlierLink
+from pipeline.identity.rules import Decision, PairArrays, Reason
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.rules import WITHOUT_TIME
 
@@ -74,7 +74,7 @@ class Identities:
         self,
         told: Path,
         numbering: Numbering,
-        pairs: Pairs,
+        pairs: PairArrays,
         decisions: NDArray[np.uint8],
         reasons: NDArray[np.uint8],
         joined: NDArray[np.bool_],
@@ -129,7 +129,7 @@ class Identities:
         Where neither has an event, the earliest row that pairs the absorbed id counts, but never under 49 hours
         before `as_of` (µs UTC).
         """
-        give_back()
+        release_memory()
         said, rows = self._said()
         for start in range(0, len(self._absorbed), _AT_ONCE):
             some = self._absorbed[start : start + _AT_ONCE]
@@ -171,11 +171,11 @@ class Identities:
     def forget(self) -> None:
         """Let go of what only links, the table and the blast radius need; whose an id is can still be asked."""
         empty = np.zeros(0, np.int32)
-        self._pairs = Pairs(empty, empty, empty.astype(np.uint8), empty.astype(np.int64), empty.astype(np.uint32))
+        self._pairs = PairArrays(empty, empty, empty.astype(np.uint8), empty.astype(np.int64), empty.astype(np.uint32))
         self._decisions = self._reasons = empty.astype(np.uint8)
         self._joined = empty.astype(np.bool_)
         self._earliest, self._absorbed = empty.astype(np.int64), empty
-        give_back()
+        release_memory()
 
     # -- each id's person ----------------------------------------------------------------------------
 
@@ -215,17 +215,17 @@ class Identities:
         `parts` are the paths of the source's parts, `named` that of the operator's file. Times are empty where the
         rows of a pair have none. A pair that only an earlier plan knows is left out.
         """
-        give_back()
+        release_memory()
         rows = at = 0
         with pq.ParquetWriter(path, SCHEMA, compression="zstd", use_dictionary=["decision", "reason"]) as writer:
-            for batch in kept(self._told):
+            for batch in read_batches(self._told):
                 ours = np.flatnonzero(numbers_of(batch, "kinds") & ~EARLIER)
                 if len(ours):
                     writer.write_table(self._rows(batch.take(numbers(ours)), at + ours, parts, named))
                     rows += len(ours)
                 at += len(batch)
                 if at % (10 * _AT_ONCE) < len(batch):
-                    give_back()
+                    release_memory()
         return rows
 
     def _rows(self, batch: pa.RecordBatch, here: NDArray[np.int64], parts: Sequence[str], named: str) -> pa.Table:
@@ -249,7 +249,7 @@ class Identities:
 
     def blast_radius(self, most: int = 20) -> BlastRadius:
         """What merging would touch: counts, and the `most` largest persons, most shared and most crowded ids."""
-        give_back()
+        release_memory()
         ours = (self._pairs.kinds & ~np.uint8(EARLIER)) != 0
         codes = np.zeros(256, np.int64)
         for start in range(0, len(ours), _AT_ONCE):

@@ -1,13 +1,13 @@
-/* What many rows say of ids, of pairs of them, and of properties, folded as `pipeline.identity.folds` folds it. */
+/* What many rows say of ids, of pairs of them, and of properties, folded as `pipeline.identity.accumulators` folds it. */
 
-#include "folds.h"
+#include "accumulators.h"
 #include <structmember.h>
 
 #define NEVER (INT64_C(1) << 62)
-#define SET_ONCE FOLD_SET_ONCE
-#define SET FOLD_SET
-#define SEEN 1
-#define USERS 2
+#define SET_ONCE UPDATE_SET_ONCE
+#define SET UPDATE_SET
+#define ADDED 1
+#define IS_USER 2
 
 /* --- a table of entries with two texts each ------------------------------------------------------------ */
 
@@ -23,7 +23,7 @@ same_text(PyObject *one, PyObject *other)
 }
 
 static int
-grow(Fold *self)
+grow(Accumulator *self)
 {
     Py_ssize_t room = self->room ? self->room * 2 : 256;
     Entry *entries = PyMem_Realloc(self->entries, (size_t)room * sizeof(Entry));
@@ -64,7 +64,7 @@ are_texts(PyObject *one, PyObject *other)
 
 /* The entry of two texts; a new one has no kind. NULL with an exception. */
 static Entry *
-entry_of(Fold *self, PyObject *one, PyObject *other)
+entry_of(Accumulator *self, PyObject *one, PyObject *other)
 {
     if (!are_texts(one, other))
         return NULL;
@@ -84,7 +84,7 @@ entry_of(Fold *self, PyObject *one, PyObject *other)
 
 /* The same, looked for first where it may stand: every look that a guess spares is one into memory far away. */
 static Entry *
-entry_near(Fold *self, int32_t guess, PyObject *one, PyObject *other)
+entry_near(Accumulator *self, int32_t guess, PyObject *one, PyObject *other)
 {
     if (guess > 0 && guess <= self->used && PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other)) {
         Entry *entry = &self->entries[guess - 1];
@@ -96,7 +96,7 @@ entry_near(Fold *self, int32_t guess, PyObject *one, PyObject *other)
 
 /* The entry of two texts where there is one. */
 static const Entry *
-entry_there(const Fold *self, int32_t guess, PyObject *one, PyObject *other)
+entry_there(const Accumulator *self, int32_t guess, PyObject *one, PyObject *other)
 {
     if (guess > 0 && guess <= self->used) {
         const Entry *entry = &self->entries[guess - 1];
@@ -123,7 +123,7 @@ number_of(PyObject *given, int64_t *number)
 
 /* All entries as tuples. To make one may run Python (the garbage collector does), and so let the fold grow. */
 static PyObject *
-listed(const Fold *self, PyObject *tuple_of(const Entry *))
+listed(const Accumulator *self, PyObject *tuple_of(const Entry *))
 {
     PyObject *list = PyList_New(0);
     for (Py_ssize_t n = 0; list != NULL && n < self->used; n++) {
@@ -151,13 +151,13 @@ tuple_of(const Entry *one)
 }
 
 static PyObject *
-told(Fold *self, PyObject *Py_UNUSED(nothing))
+rows(Accumulator *self, PyObject *Py_UNUSED(nothing))
 {
     return listed(self, tuple_of);
 }
 
 static Py_ssize_t
-length(Fold *self)
+length(Accumulator *self)
 {
     return self->used;
 }
@@ -169,14 +169,14 @@ construct(PyTypeObject *type, PyObject *given, PyObject *words)
     static char *known[] = {"json_of", NULL};
     if (!PyArg_ParseTupleAndKeywords(given, words, "|O", known, &json_of))
         return NULL;
-    Fold *self = (Fold *)type->tp_alloc(type, 0);
+    Accumulator *self = (Accumulator *)type->tp_alloc(type, 0);
     if (self != NULL)
         self->json_of = Py_XNewRef(json_of);
     return (PyObject *)self;
 }
 
 static void
-dealloc(Fold *self)
+dealloc(Accumulator *self)
 {
     for (Py_ssize_t n = 0; n < self->used; n++) {
         Py_CLEAR(self->entries[n].one);
@@ -194,13 +194,13 @@ dealloc(Fold *self)
 static PyObject *nothing; /* "" */
 
 int
-folds_init(void)
+accumulators_init(void)
 {
     return (nothing = PyUnicode_New(0, 0)) == NULL ? -1 : 0;
 }
 
 uint64_t
-fold_hash(PyObject *id)
+id_slot_hash(PyObject *id)
 {
     return hash_of(id, nothing);
 }
@@ -208,7 +208,7 @@ fold_hash(PyObject *id)
 #define FETCH(place) __builtin_prefetch((const char *)(place))
 
 void
-fold_fetch(const Fold *ids, uint64_t hash, int step, const Fold *pairs, const Fold *properties)
+prefetch_id(const Accumulator *ids, uint64_t hash, int step, const Accumulator *pairs, const Accumulator *properties)
 {
     if (ids->room == 0)
         return;
@@ -220,39 +220,39 @@ fold_fetch(const Fold *ids, uint64_t hash, int step, const Fold *pairs, const Fo
     if (*slot == 0)
         return;
     const Entry *entry = &ids->entries[*slot - 1];
-    int paired = pairs != NULL && step > 1 && entry->pair > 0 && entry->pair <= pairs->used;
-    int said = properties != NULL && step > 1 && entry->said > 0 && entry->said <= properties->used;
+    int paired = pairs != NULL && step > 1 && entry->paired > 0 && entry->paired <= pairs->used;
+    int updated = properties != NULL && step > 1 && entry->updated > 0 && entry->updated <= properties->used;
     if (step == 1) {
         FETCH(entry);
-        FETCH(&entry->said);
+        FETCH(&entry->updated);
     }
     else if (step == 2) {
         FETCH(entry->one);
         FETCH((const char *)entry->one + 64);
         if (paired) {
-            FETCH(&pairs->entries[entry->pair - 1]);
-            FETCH(&pairs->entries[entry->pair - 1].said);
+            FETCH(&pairs->entries[entry->paired - 1]);
+            FETCH(&pairs->entries[entry->paired - 1].updated);
         }
-        if (said) {
-            FETCH(&properties->entries[entry->said - 1]);
-            FETCH(&properties->entries[entry->said - 1].said);
+        if (updated) {
+            FETCH(&properties->entries[entry->updated - 1]);
+            FETCH(&properties->entries[entry->updated - 1].updated);
         }
     }
     else if (paired) {
-        FETCH(pairs->entries[entry->pair - 1].one);
-        FETCH((const char *)pairs->entries[entry->pair - 1].one + 64);
+        FETCH(pairs->entries[entry->paired - 1].one);
+        FETCH((const char *)pairs->entries[entry->paired - 1].one + 64);
     }
 }
 
-/* Numbers are first, events, place; the kind is SEEN, and USERS where the id is a user's. */
+/* Numbers are first, events, place; the kind is ADDED, and IS_USER where the id is a user's. */
 Entry *
-fold_see(Fold *self, PyObject *id, int64_t time, int user, int64_t place)
+accumulate_id(Accumulator *self, PyObject *id, int64_t time, int user, int64_t place)
 {
-    Entry *seen = entry_of(self, id, nothing);
-    if (seen == NULL)
+    Entry *entry = entry_of(self, id, nothing);
+    if (entry == NULL)
         return NULL;
-    int64_t *of = seen->numbers;
-    if (seen->kind == 0) {
+    int64_t *of = entry->numbers;
+    if (entry->kind == 0) {
         self->bytes += PyUnicode_GET_LENGTH(id);
         of[0] = time, of[2] = place;
     }
@@ -261,13 +261,13 @@ fold_see(Fold *self, PyObject *id, int64_t time, int user, int64_t place)
     if (place < of[2])
         of[2] = place;
     of[1]++;
-    seen->kind |= user ? SEEN | USERS : SEEN;
-    return seen;
+    entry->kind |= user ? ADDED | IS_USER : ADDED;
+    return entry;
 }
 
-/* see(id, time, user, place) */
+/* add_id(id, time, user, place) */
 static PyObject *
-see(Fold *self, PyObject *const *given, Py_ssize_t count)
+add_id(Accumulator *self, PyObject *const *given, Py_ssize_t count)
 {
     int64_t time, place;
     if (count != 4) {
@@ -276,7 +276,7 @@ see(Fold *self, PyObject *const *given, Py_ssize_t count)
     }
     int user = PyObject_IsTrue(given[2]);
     if (user < 0 || number_of(given[1], &time) < 0 || number_of(given[3], &place) < 0 ||
-        fold_see(self, given[0], time, user, place) == NULL)
+        accumulate_id(self, given[0], time, user, place) == NULL)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -287,11 +287,11 @@ id_of(const Entry *one)
 {
     const int64_t *of = one->numbers;
     return Py_BuildValue("(OLLLO)", one->one, (long long)of[0], (long long)of[1], (long long)of[2],
-                         one->kind & USERS ? Py_True : Py_False);
+                         one->kind & IS_USER ? Py_True : Py_False);
 }
 
 static PyObject *
-ids_told(Fold *self, PyObject *Py_UNUSED(none))
+id_rows(Accumulator *self, PyObject *Py_UNUSED(none))
 {
     return listed(self, id_of);
 }
@@ -300,7 +300,7 @@ ids_told(Fold *self, PyObject *Py_UNUSED(none))
 
 /* Numbers are first, last, events, place. */
 int
-fold_hear(Fold *self, int32_t *guess, PyObject *anonymous, PyObject *user, int64_t kind, int64_t first, int64_t last,
+accumulate_pair(Accumulator *self, int32_t *guess, PyObject *anonymous, PyObject *user, int64_t kind, int64_t first, int64_t last,
           int64_t place)
 {
     Entry *pair = entry_near(self, guess == NULL ? 0 : *guess, anonymous, user);
@@ -322,9 +322,9 @@ fold_hear(Fold *self, int32_t *guess, PyObject *anonymous, PyObject *user, int64
     return 0;
 }
 
-/* hear(anonymous, user, kind, time or None, place) */
+/* add_pair(anonymous, user, kind, time or None, place) */
 static PyObject *
-hear(Fold *self, PyObject *const *given, Py_ssize_t count)
+add_pair(Accumulator *self, PyObject *const *given, Py_ssize_t count)
 {
     int64_t kind, place, first = NEVER, last = -NEVER;
     if (count != 5) {
@@ -342,7 +342,7 @@ hear(Fold *self, PyObject *const *given, Py_ssize_t count)
             return NULL;
         last = first;
     }
-    if (fold_hear(self, NULL, given[0], given[1], kind, first, last, place) < 0)
+    if (accumulate_pair(self, NULL, given[0], given[1], kind, first, last, place) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -351,7 +351,7 @@ hear(Fold *self, PyObject *const *given, Py_ssize_t count)
 
 /* A value as JSON; NULL with an exception. */
 static PyObject *
-json_of(const Fold *self, PyObject *value)
+json_of(const Accumulator *self, PyObject *value)
 {
     if (self->json_of == NULL) {
         PyErr_SetString(PyExc_TypeError, "this fold has no values");
@@ -391,7 +391,7 @@ rank(const Entry *entry, int kind, int64_t at, int64_t got)
 
 /* Numbers are time, received, latest. */
 static int
-say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at, int64_t got)
+update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at, int64_t got)
 {
     if (!are_texts(owner, name))
         return -1;
@@ -431,7 +431,7 @@ say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObj
 }
 
 int
-fold_say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *given, int64_t at, int64_t got)
+accumulate_properties(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *given, int64_t at, int64_t got)
 {
     PyObject *values = PyDict_CheckExact(given) ? Py_NewRef(given) : PyObject_CallOneArg((PyObject *)&PyDict_Type, given);
     PyObject *name, *value;
@@ -441,7 +441,7 @@ fold_say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *given,
     while (!failed && PyDict_Next(values, &place, &name, &value)) {
         Py_INCREF(name); /* what turns a value into JSON may take it out of the dict */
         Py_INCREF(value);
-        failed = say(self, &near, kind, owner, name, value, at, got) < 0;
+        failed = update(self, &near, kind, owner, name, value, at, got) < 0;
         Py_DECREF(name);
         Py_DECREF(value);
         first = first ? first : near;
@@ -455,7 +455,7 @@ fold_say(Fold *self, int32_t *guess, int kind, PyObject *owner, PyObject *given,
 
 /* set(owner, values, at, got), and set_once */
 static PyObject *
-say_all(Fold *self, int kind, PyObject *const *given, Py_ssize_t count)
+update_all(Accumulator *self, int kind, PyObject *const *given, Py_ssize_t count)
 {
     int64_t at, got;
     if (count != 4) {
@@ -463,21 +463,21 @@ say_all(Fold *self, int kind, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     if (number_of(given[2], &at) < 0 || number_of(given[3], &got) < 0 ||
-        fold_say(self, NULL, kind, given[0], given[1], at, got) < 0)
+        accumulate_properties(self, NULL, kind, given[0], given[1], at, got) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *
-set(Fold *self, PyObject *const *given, Py_ssize_t count)
+set(Accumulator *self, PyObject *const *given, Py_ssize_t count)
 {
-    return say_all(self, SET, given, count);
+    return update_all(self, SET, given, count);
 }
 
 static PyObject *
-set_once(Fold *self, PyObject *const *given, Py_ssize_t count)
+set_once(Accumulator *self, PyObject *const *given, Py_ssize_t count)
 {
-    return say_all(self, SET_ONCE, given, count);
+    return update_all(self, SET_ONCE, given, count);
 }
 
 /* --- the types --------------------------------------------------------------------------------------------- */
@@ -485,32 +485,32 @@ set_once(Fold *self, PyObject *const *given, Py_ssize_t count)
 #define METHOD(name) (PyCFunction)(void (*)(void))name
 
 static PyMethodDef id_methods[] = {
-    {"see", METHOD(see), METH_FASTCALL, NULL},
-    {"told", (PyCFunction)ids_told, METH_NOARGS, NULL},
+    {"add_id", METHOD(add_id), METH_FASTCALL, NULL},
+    {"rows", (PyCFunction)id_rows, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyMethodDef pair_methods[] = {
-    {"hear", METHOD(hear), METH_FASTCALL, NULL},
-    {"told", (PyCFunction)told, METH_NOARGS, NULL},
+    {"add_pair", METHOD(add_pair), METH_FASTCALL, NULL},
+    {"rows", (PyCFunction)rows, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyMethodDef property_methods[] = {
     {"set", METHOD(set), METH_FASTCALL, NULL},
     {"set_once", METHOD(set_once), METH_FASTCALL, NULL},
-    {"told", (PyCFunction)told, METH_NOARGS, NULL},
+    {"rows", (PyCFunction)rows, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef counts[] = {
-    {"bytes", T_PYSSIZET, offsetof(Fold, bytes), READONLY, NULL},
+    {"bytes", T_PYSSIZET, offsetof(Accumulator, bytes), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static PySequenceMethods sizes = {.sq_length = (lenfunc)length};
 
-#define FOLD_TYPE(name, its_methods)                                                                                   \
+#define ACCUMULATOR_TYPE(name, its_methods)                                                                                   \
     PyTypeObject name##_Type = {                                                                                       \
         PyVarObject_HEAD_INIT(NULL, 0)                                                                                 \
         .tp_name = "pipeline.native._native." #name,                                                                   \
-        .tp_basicsize = sizeof(Fold),                                                                                  \
+        .tp_basicsize = sizeof(Accumulator),                                                                                  \
         .tp_flags = Py_TPFLAGS_DEFAULT,                                                                                \
         .tp_new = construct,                                                                                           \
         .tp_dealloc = (destructor)dealloc,                                                                             \
@@ -519,6 +519,6 @@ static PySequenceMethods sizes = {.sq_length = (lenfunc)length};
         .tp_as_sequence = &sizes,                                                                                      \
     }
 
-FOLD_TYPE(Ids, id_methods);
-FOLD_TYPE(Pairs, pair_methods);
-FOLD_TYPE(Properties, property_methods);
+ACCUMULATOR_TYPE(IdAccumulator, id_methods);
+ACCUMULATOR_TYPE(PairAccumulator, pair_methods);
+ACCUMULATOR_TYPE(PropertyAccumulator, property_methods);

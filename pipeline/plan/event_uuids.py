@@ -33,7 +33,7 @@ class _Sealed(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Sealed).decode
 
 
-def write_remaining(path: Path, remaining: Decisions) -> str:
+def write_uuids(path: Path, remaining: Decisions) -> str:
     """Write what remains, block by block, durably. Gives the sha256 of the file."""
     digest = hashlib.sha256()
     with path.open("wb", buffering=1 << 18) as file:
@@ -49,7 +49,7 @@ def write_remaining(path: Path, remaining: Decisions) -> str:
     return digest.hexdigest()
 
 
-def settled_of(directory: Directory, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
+def settled_uuids(directory: Directory, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
     """The SENT records at these places of the ledger, which come in the order of phase, block and event."""
     by_phase: dict[str, list[Place]] = {}
     for place in places:
@@ -58,7 +58,7 @@ def settled_of(directory: Directory, places: Iterable[Place]) -> Iterator[NDArra
         yield from _events_at(directory.uuids, mine) if phase == EVENTS else _lines_at(phase, directory, mine)
 
 
-def all_of(directory: Directory) -> Iterator[NDArray[np.void]]:
+def all_uuids(directory: Directory) -> Iterator[NDArray[np.void]]:
     """The SENT records of everything that a plan sends."""
     yield from _chunks(directory.uuids)
     for phase in PHASES:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from pipeline.identity.aggregate import Gathering
-from pipeline.identity.folds import NEVER, Ids, Pairs, Properties
+from pipeline.identity.accumulators import NEVER, IdAccumulator, PairAccumulator, PropertyAccumulator
+from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.property_updates import ABSENT, json_of
 from pipeline.models import Note, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
@@ -31,42 +31,42 @@ HELD = st.dictionaries(st.sampled_from(["a", "b", "", "é"]), VALUES, max_size=3
 @given(st.lists(st.tuples(IDS, NUMBERS, st.booleans(), NUMBERS)))
 def test_ids_are_folded_as_in_python(rows: list[tuple[str, int, bool, int]]) -> None:
     """First, events, place, and whose it is."""
-    expected, found = Ids(), native.Ids()
+    expected, found = IdAccumulator(), native.IdAccumulator()
     for row in rows:
-        expected.see(*row)
-        found.see(*row)
-    assert found.told() == expected.told()
+        expected.add_id(*row)
+        found.add_id(*row)
+    assert found.rows() == expected.rows()
     assert (len(found), found.bytes) == (len(expected), expected.bytes)
 
 
 @given(st.lists(st.tuples(IDS, IDS, st.sampled_from([1, 2, 4, 8]), st.none() | NUMBERS, NUMBERS)))
 def test_pairs_are_folded_as_in_python(rows: list[tuple[str, str, int, int | None, int]]) -> None:
     """Kinds, first, last, rows and place."""
-    expected, found = Pairs(), native.Pairs()
+    expected, found = PairAccumulator(), native.PairAccumulator()
     for row in rows:
-        expected.hear(*row)
-        found.hear(*row)
-    assert found.told() == expected.told()
+        expected.add_pair(*row)
+        found.add_pair(*row)
+    assert found.rows() == expected.rows()
     assert (len(found), found.bytes) == (len(expected), expected.bytes)
 
 
 @given(st.lists(st.tuples(st.booleans(), IDS, HELD, NUMBERS, NUMBERS)))
 def test_properties_are_folded_as_in_python(rows: list[tuple[bool, str, dict[str, Any], int, int]]) -> None:
     """The last that is set, else the first that is set once; ties too."""
-    expected, found = Properties(), native.Properties(json_of)
+    expected, found = PropertyAccumulator(), native.PropertyAccumulator(json_of)
     for once, *row in rows:
         for one in (expected, found):
             (one.set_once if once else one.set)(*row)
-    assert found.told() == expected.told()
+    assert found.rows() == expected.rows()
     assert (len(found), found.bytes) == (len(expected), expected.bytes)
 
 
 def test_folds_of_many_ids_lose_none() -> None:
     """More than a table has room for at first, each of them twice."""
-    found = native.Pairs()
+    found = native.PairAccumulator()
     for number in range(40_000):
-        found.hear(f"d{number % 20_000}", "u", 1, number, number)
-    told = found.told()
+        found.add_pair(f"d{number % 20_000}", "u", 1, number, number)
+    told = found.rows()
     assert len(told) == 20_000
     assert {one[5] for one in told} == {2}
     assert [one[0] for one in told] == [f"d{number}" for number in range(20_000)]
@@ -74,13 +74,13 @@ def test_folds_of_many_ids_lose_none() -> None:
 
 def test_a_value_that_cannot_be_written_leaves_no_trace() -> None:
     """The error comes through, and what was heard before stays."""
-    found = native.Properties(json_of)
+    found = native.PropertyAccumulator(json_of)
     found.set("u", {"a": 1}, 5, 5)
     for name in ("a", "b"):
         with pytest.raises(TypeError):
             found.set("u", {name: object()}, 6, 6)
     found.set("u", {"c": 2}, 7, 7)
-    assert [(one[1], one[-1]) for one in found.told()] == [("a", b"1"), ("c", b"2")]
+    assert [(one[1], one[-1]) for one in found.rows()] == [("a", b"1"), ("c", b"2")]
     with pytest.raises(TypeError):
         found.set(7, {"a": 1}, 5, 5)  # type: ignore[arg-type]
     with pytest.raises(OverflowError):
@@ -105,10 +105,12 @@ def test_what_a_plan_keeps_of_an_event_is_the_same(
     """Names, columns, ids and notes; where the C part leaves a note to be heard, it is."""
     kept = []
     for native_too in (False, True):
-        made_of, gathering = Events(), Gathering(AS_OF, persons=wanted, unsets=unsets)
-        gathering.begin(3)
+        made_of, aggregator = Events(), IdentityAggregator(AS_OF, persons=wanted, unsets=unsets)
+        aggregator.start_block(3)
         observed: Any = (
-            observer(made_of, gathering) if native_too else Observer(made_of.names, gathering.folds[0], gathering.place)
+            observer(made_of, aggregator)
+            if native_too
+            else Observer(made_of.names, aggregator.accumulators[0], aggregator.place)
         )
         left_over = []
         for row, (event, who, time, received, wall, note, properties, slow) in enumerate(rows):
@@ -122,10 +124,10 @@ def test_what_a_plan_keeps_of_an_event_is_the_same(
                 continue
             left = observed(row, draft, time, who, properties)
             if left & NOTE:
-                gathering.note(row, who, time, received, note)
+                aggregator.add_note(row, who, time, received, note)
             left_over.append(left & ~NOTE)
-        gathering.end()
-        kept.append((made_of.names, observed.columns(), observed.walls, left_over, gathering.take()))
+        aggregator.finish_block()
+        kept.append((made_of.names, observed.columns(), observed.walls, left_over, aggregator.take()))
     assert kept[0] == kept[1]
 
 
@@ -138,18 +140,18 @@ def test_what_a_plan_keeps_of_many_ids_is_the_same() -> None:
         for row in range(20_000)
     ]
     for native_too in (False, True):
-        made_of, gathering = Events(), Gathering(AS_OF, unsets=False)
-        gathering.begin(1)
-        ids, place = gathering.folds[0], gathering.place
-        observed: Any = observer(made_of, gathering) if native_too else Observer(made_of.names, ids, place)
+        made_of, aggregator = Events(), IdentityAggregator(AS_OF, unsets=False)
+        aggregator.start_block(1)
+        ids, place = aggregator.accumulators[0], aggregator.place
+        observed: Any = observer(made_of, aggregator) if native_too else Observer(made_of.names, ids, place)
         for row, who, device, names in rows:
             said = dict.fromkeys(names, row % 7)
             note = Note(who, device, said, None) if row % 2 else Note(who, device, None, said)
             draft = UnvalidatedEvent("Seen", who, row, {}, note=note)
             if observed(row, draft, row, who, {}) & NOTE:
-                gathering.note(row, who, row, None, note)
+                aggregator.add_note(row, who, row, None, note)
         assert len(observed.columns()[0]) == 8 * len(rows)
-        kept.append(gathering.take())
+        kept.append(aggregator.take())
     assert kept[0] == kept[1]
     assert len(kept[0].ids.hashed) > 8 * 2_900
 
@@ -157,12 +159,12 @@ def test_what_a_plan_keeps_of_many_ids_is_the_same() -> None:
 def test_an_observer_asks_for_what_it_understands() -> None:
     """Wrong arguments are errors, and nothing is kept of them."""
     names: list[str] = []
-    observed: Any = native.Observer(names, native.Ids(), None, None, 0, ABSENT)
+    observed: Any = native.Observer(names, native.IdAccumulator(), None, None, 0, ABSENT)
     for wrong in ((0, object(), 5, "u", {}), (0, UnvalidatedEvent("Seen", "u", 5, {}), 2**64, "u", {}), ("x",)):
         with pytest.raises((AttributeError, OverflowError, TypeError)):
             observed(*wrong)
     with pytest.raises(ValueError, match="not so many"):
         observed.cut(1, 0)
     with pytest.raises(TypeError):
-        native.Observer(names, None, native.Pairs(), None, 0, ABSENT)
+        native.Observer(names, None, native.PairAccumulator(), None, 0, ABSENT)
     assert (names, observed.columns()) == ([], (b"",) * 4)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.identity.aggregate import KINDS, PLACE_SHIFT, PairColumns
-from pipeline.identity.database import Database, keep, number_column, numbers, text_column, texts
-from pipeline.identity.folds import NEVER
+from pipeline.identity.accumulators import NEVER
+from pipeline.identity.aggregator import KINDS, PLACE_SHIFT, PairColumns
+from pipeline.identity.database import Database, number_column, numbers, text_column, texts, write_batches
 
 ROW, IDENTIFY, ALIAS, MERGE, PERSON = (KINDS[kind] for kind in ("row", "identify", "alias", "merge", "person"))
 NAMED, SETTLED, SETTLED_USER = 16, 32, 64
@@ -39,7 +39,7 @@ PAIRS = pa.schema(
 _AT_ONCE = 50_000
 
 
-class Pair(NamedTuple):
+class ObservedPair(NamedTuple):
     """Some rows of one block say that `anonymous` and `user` are one person.
 
     `kind` is one of KINDS' values; `first` and `last` are µs UTC, None where the rows have no time; `events` counts
@@ -55,7 +55,7 @@ class Pair(NamedTuple):
     row: int
 
 
-class Observed:
+class ObservedPairs:
     """The pairs of a plan being made. An id holds no lone surrogate; anything else is judged later."""
 
     def __init__(self, database: Database) -> None:
@@ -93,7 +93,7 @@ class Observed:
             },
         )
 
-    def add(self, part: int, pairs: Iterable[Pair]) -> None:
+    def add(self, part: int, pairs: Iterable[ObservedPair]) -> None:
         """Add what one block of a part shows."""
         held, place = self._held, part << PART_SHIFT
         for anonymous, user, kind, first, last, events, row in pairs:
@@ -122,7 +122,7 @@ class Observed:
             },
         )
 
-    def fold(self) -> None:
+    def aggregate(self) -> None:
         """Make table `pairs`: each pair once, sorted, with where it is first told; `observed` is gone.
 
         The earliest place is the least of (time, part, row), packed into one number so that ties have one answer.
@@ -161,10 +161,10 @@ class Observed:
         )
         self.database.run(f"DELETE FROM observed WHERE kinds = {PERSON}")
 
-    def keep(self, path: Path) -> int:
+    def move_to(self, path: Path) -> int:
         """Move table `pairs` to a file of PAIRS, out of the database's memory; how many there are."""
         count = self.database.number("SELECT count(*) FROM pairs")
-        keep(self.database.stream("SELECT * FROM pairs"), PAIRS, path)
+        write_batches(self.database.stream("SELECT * FROM pairs"), PAIRS, path)
         self.database.drop("pairs")
         return count
 
