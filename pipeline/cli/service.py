@@ -17,10 +17,12 @@ class _WithSwitches(misbehaviour.WithFaults):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, then the settings, then the faults."""
         super().format_options(ctx, formatter)
-        from pipeline.local_service.settings import switches
+        from pipeline.local_service.settings import describe_settings
 
         with formatter.section("Settings, each written --set NAME=VALUE"):
-            formatter.write_dl([(one.name, f"{one.about}: {one.values} [{one.usual}]") for one in switches()])
+            formatter.write_dl(
+                [(one.name, f"{one.about}: {one.values} [{one.default}]") for one in describe_settings()]
+            )
 
 
 @click.command(cls=_WithSwitches, epilog="Example: backcast service --store landed.duckdb --fault mix:10%")
@@ -68,19 +70,19 @@ def service(
     the last lines on stderr say how often.
     """
     from pipeline.errors import UsageError
-    from pipeline.local_service.keys import generated, load
-    from pipeline.local_service.management.seeds import load as load_seed
+    from pipeline.local_service.keys import generate_keys, load_keys
+    from pipeline.local_service.management.seeds import load_seed
     from pipeline.local_service.server import LocalService
-    from pipeline.local_service.settings import chosen
+    from pipeline.local_service.settings import parse_settings
 
     misbehaviour.check(faults)
     try:
-        keys = load(keys_file) if keys_file else generated()
+        keys = load_keys(keys_file) if keys_file else generate_keys()
         running = LocalService(
             store,
             port=port,
             keys=keys,
-            settings=chosen(behaviour, changes),
+            settings=parse_settings(behaviour, changes),
             faults=faults,
             fault_seed=fault_seed,
             seed=load_seed(seed_file) if seed_file else None,

@@ -2,8 +2,8 @@
 
 The file is JSON: `{"projects": [{"id": 1, "name": "Rehearsal", "capture_key": "phc_..."}],
 "keys": {"phx_...": ["hog_function:read", ...]}}`, with `["*"]` for all scopes; a key that reaches only some projects
-has `{"scopes": [...], "projects": [1]}`. Without a file there is project 1 and one new key of each kind. A key is in no
-repr, no log and no error message.
+has `{"scopes": [...], "projects": [1]}`. Without a file there is project 1 and one new key of each kind. No key
+appears in a repr, a log or an error message.
 """
 
 from __future__ import annotations
@@ -54,26 +54,27 @@ class Keyring:
         return any(project.id == project_id for project in self.projects)
 
     def scopes_of(self, personal_key: str) -> frozenset[str] | None:
-        """The scopes of a personal key, or None for a key nobody was given."""
+        """The scopes of a personal key, or None for an unknown key."""
         return self.personal.get(personal_key)
 
     def texts(self) -> tuple[str, ...]:
-        """Every key as text: what must be removed from anything that is kept."""
+        """Every key as text: what must be removed from anything that is stored or shown."""
         return (*(project.capture_key for project in self.projects), *self.personal)
 
 
 def allows(scopes: frozenset[str], scope: str) -> bool:
-    """Whether scopes open one: `*` opens all, and `x:write` implies `x:read` (docs/know/service.md#management-api)."""
+    """Whether scopes include one: `*` includes all, and `x:write` includes `x:read`
+    (docs/know/service.md#management-api)."""
     return "*" in scopes or scope in scopes or scope.replace(":read", ":write") in scopes
 
 
-def generated() -> Keyring:
+def generate_keys() -> Keyring:
     """Project 1 with a new key of each kind."""
     project = Project(1, "Rehearsal", f"phc_{secrets.token_hex(20)}")
     return Keyring((project,), {f"phx_{secrets.token_hex(20)}": frozenset({"*"})})
 
 
-def load(path: Path) -> Keyring:
+def load_keys(path: Path) -> Keyring:
     """The keys of a file. Raises BadKeys, which names the place and never a key."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -96,24 +97,24 @@ def load(path: Path) -> Keyring:
         raise BadKeys(f'"keys" in {path} is not an object of key to scopes')
     scopes: dict[str, frozenset[str]] = {}
     reach: dict[str, frozenset[int]] = {}
-    for position, (key, given) in enumerate(personal.items()):
+    for position, (key, granted) in enumerate(personal.items()):
         where = f"personal key {position + 1} in {path}"
         if not key.startswith("phx_") or not key.isascii() or not key.isprintable() or " " in key:
             raise BadKeys(f"{where} does not start with phx_, or has characters that no key has")
-        if isinstance(given, dict):
-            reach[key] = _reach(where, given.get("projects"), projects)
-            given = given.get("scopes")
-        if not isinstance(given, list) or not all(isinstance(one, str) and _SCOPE.fullmatch(one) for one in given):
+        if isinstance(granted, dict):
+            reach[key] = _reach(where, granted.get("projects"), projects)
+            granted = granted.get("scopes")
+        if not isinstance(granted, list) or not all(isinstance(one, str) and _SCOPE.fullmatch(one) for one in granted):
             raise BadKeys(f'the scopes of {where} are not a list of texts like "hog_function:read", or ["*"]')
-        scopes[key] = frozenset(given)
+        scopes[key] = frozenset(granted)
     return Keyring(projects, scopes, reach)
 
 
-def _reach(where: str, given: Any, projects: tuple[Project, ...]) -> frozenset[int]:
+def _reach(where: str, ids: Any, projects: tuple[Project, ...]) -> frozenset[int]:
     known = {project.id for project in projects}
-    if not isinstance(given, list) or not all(type(one) is int and one in known for one in given):
+    if not isinstance(ids, list) or not all(type(one) is int and one in known for one in ids):
         raise BadKeys(f'the "projects" of {where} are not a list of ids of its projects')
-    return frozenset(given)
+    return frozenset(ids)
 
 
 def _project(path: Path, position: int, entry: Any) -> Project:

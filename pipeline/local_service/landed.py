@@ -1,4 +1,4 @@
-"""Persons, groups and warnings of a project as values, for tests and pages."""
+"""What landed in a project, as values: events, persons, groups and warnings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from typing import Any
 import msgspec
 
 from pipeline.local_service.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class LandedEvent:
+    """One event after duplicates collapsed; `timestamp` is ISO 8601 with microseconds and Z."""
+
+    uuid: str
+    event: str
+    distinct_id: str
+    timestamp: str
+    properties: str
+    historical_migration: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,7 @@ class GroupProfile:
 
 @dataclass(frozen=True, slots=True)
 class IngestionWarning:
-    """What the service did to an accepted event without telling the sender; `dropped`: it is no event any more."""
+    """What the service did to an accepted event without an error; a `dropped` event is not stored as one."""
 
     type: str
     details: dict[str, Any]
@@ -44,7 +56,17 @@ class IngestionWarning:
     distinct_id: str
 
 
-def persons(store: Store, project: int) -> list[PersonProfile]:
+def read_events(store: Store, project: int) -> list[LandedEvent]:
+    """The events, by time and uuid."""
+    found = store.select(
+        "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM events "
+        "ORDER BY timestamp, uuid, event, distinct_id",
+        project,
+    )
+    return [LandedEvent(*row) for row in found]
+
+
+def read_persons(store: Store, project: int) -> list[PersonProfile]:
     """The persons, by their first id."""
     found = store.select(
         "SELECT p.id, list_sort(list(d.distinct_id)) AS ids, any_value(p.properties), any_value(p.created_at), "
@@ -58,7 +80,7 @@ def persons(store: Store, project: int) -> list[PersonProfile]:
     ]
 
 
-def groups(store: Store, project: int) -> list[GroupProfile]:
+def read_groups(store: Store, project: int) -> list[GroupProfile]:
     """The groups, by type and key."""
     found = store.select('SELECT "index", type, key, properties, created_at FROM groups ORDER BY "index", key', project)
     return [
@@ -67,7 +89,7 @@ def groups(store: Store, project: int) -> list[GroupProfile]:
     ]
 
 
-def warnings(store: Store, project: int) -> list[IngestionWarning]:
+def read_warnings(store: Store, project: int) -> list[IngestionWarning]:
     """The warnings, in the order of their events' acceptance."""
     found = store.select(
         "SELECT type, details, dropped, uuid, event, distinct_id FROM warnings ORDER BY receipt, type, details",

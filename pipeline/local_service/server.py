@@ -1,6 +1,6 @@
-"""Run the local service: in a thread beside a program, or until somebody stops it.
+"""Run the local service: in a thread beside a program, or until it is stopped.
 
-It listens on 127.0.0.1 only. Keys are in no log: requests are not logged at all.
+It listens on 127.0.0.1 only. Requests are not logged, so no log contains a key.
 """
 
 from __future__ import annotations
@@ -9,43 +9,40 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import uvicorn
 
-from pipeline.local_service.app import EVENT_ROUTES, create_app
+from pipeline.local_service.app import create_app
+from pipeline.local_service.capture.endpoint import EVENT_ROUTES
 from pipeline.local_service.faults import Tally, read_script
 from pipeline.local_service.faults.middleware import Connection, Faulty, tallies
-from pipeline.local_service.keys import Keyring, generated
-from pipeline.local_service.landed import GroupProfile, IngestionWarning, PersonProfile, groups, persons, warnings
-from pipeline.local_service.query.runner import Queries
+from pipeline.local_service.keys import Keyring, generate_keys
+from pipeline.local_service.landed import (
+    GroupProfile,
+    IngestionWarning,
+    LandedEvent,
+    PersonProfile,
+    read_events,
+    read_groups,
+    read_persons,
+    read_warnings,
+)
+from pipeline.local_service.query.runner import QueryRunner
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import Store
 
 HOST = "127.0.0.1"
-GRACE = 0.5
-"""Seconds at the end in which a client may go on sending what it has begun; then its connection is closed."""
-PATIENCE = 5
-"""Seconds at the end after which whatever still runs is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """One event as it is after copies collapsed; `timestamp` is ISO 8601 with microseconds and Z."""
-
-    uuid: str
-    event: str
-    distinct_id: str
-    timestamp: str
-    properties: str
-    historical_migration: bool
+SENDING_GRACE = 0.5
+"""Seconds after the stop in which a client may finish a request that it has begun; then its connection is closed."""
+SHUTDOWN_TIMEOUT = 5
+"""Seconds after the stop in which a request that runs may end."""
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it is ready, and calls `closing` when it is asked to end."""
+    """A server with an event for when it is ready, which calls `closing` when it is asked to end."""
 
     def __init__(self, config: uvicorn.Config, closing: Callable[[], None]) -> None:
         super().__init__(config)
@@ -58,24 +55,24 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._closing()
-        giving_up = asyncio.get_running_loop().call_later(GRACE, self._hang_up)
+        deadline = asyncio.get_running_loop().call_later(SENDING_GRACE, self._close_connections)
         await super().shutdown(sockets)
-        giving_up.cancel()
+        deadline.cancel()
 
-    def _hang_up(self) -> None:
+    def _close_connections(self) -> None:
         for connection in tuple(self.server_state.connections):
             connection.transport.close()
 
 
 class LocalService:
-    """The local service as something held open.
+    """The local service; a context manager that starts and stops it.
 
         with LocalService() as service:
             ...service.url, service.capture_key, service.personal_key, service.count()
 
     `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None makes
-    project 1 with new keys; `faults` is a script of misbehaviour (see `pipeline.local_service.faults`), drawn by
-    `fault_seed`; `seed` holds hog functions and recordings that are there from the start. Raises OSError where the
+    project 1 with new keys; `faults` is a script of simulated failures (see `pipeline.local_service.faults`), drawn
+    by `fault_seed`; `seed` has the hog functions and recordings that exist from the start. Raises OSError where the
     port is taken, BadFault, BadSeed.
     """
 
@@ -91,10 +88,10 @@ class LocalService:
         seed: Mapping[str, Any] | None = None,
     ) -> None:
         self._faults = read_script(faults, fault_seed)
-        self.keys = keys if keys is not None else generated()
+        self.keys = keys if keys is not None else generate_keys()
         settings = settings or Settings()
         self.store = Store(None if store is None else Path(store), settings)
-        self._queries = Queries(self.store, settings)
+        self._queries = QueryRunner(self.store, settings)
         try:
             self._socket = _listening(port)
         except OSError:
@@ -120,7 +117,7 @@ class LocalService:
                 lifespan="on",
                 ws="none",
                 loop="asyncio",
-                timeout_graceful_shutdown=PATIENCE,
+                timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
             ),
             self._interrupt,
         )
@@ -149,7 +146,7 @@ class LocalService:
             self.close()
 
     def close(self) -> None:
-        """Finish what is being taken, end what is being read, stop listening, close the database.
+        """Finish the capture requests, end the queries, stop listening, close the database.
 
         May be called twice.
         """
@@ -188,42 +185,39 @@ class LocalService:
 
     @property
     def faults(self) -> list[Tally]:
-        """What each fault of the script met and did so far."""
+        """How many requests reached each fault of the script, and on how many it acted."""
         return tallies(self._faults)
 
     def count(self) -> int:
-        """How many events there are after copies collapsed."""
+        """How many events there are after duplicates collapsed."""
         return self.store.count()
 
-    def events(self, project_id: int | None = None) -> list[Landed]:
-        """What landed in a project (by default the first), after copies collapsed, by time and uuid."""
-        found = self.store.select(
-            "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM events "
-            "ORDER BY timestamp, uuid, event, distinct_id",
-            self.project_id if project_id is None else project_id,
-        )
-        return [Landed(*row) for row in found]
+    def events(self, project_id: int | None = None) -> list[LandedEvent]:
+        """The events of a project (by default the first) after duplicates collapsed, by time and uuid."""
+        return read_events(self.store, self.project_id if project_id is None else project_id)
 
     def persons(self, project_id: int | None = None) -> list[PersonProfile]:
         """The persons of a project (by default the first), by their first id."""
-        return persons(self.store, self.project_id if project_id is None else project_id)
+        return read_persons(self.store, self.project_id if project_id is None else project_id)
 
     def groups(self, project_id: int | None = None) -> list[GroupProfile]:
         """The groups of a project (by default the first), by type and key."""
-        return groups(self.store, self.project_id if project_id is None else project_id)
+        return read_groups(self.store, self.project_id if project_id is None else project_id)
 
     def warnings(self, project_id: int | None = None) -> list[IngestionWarning]:
-        """What the service did to accepted events without telling the sender, in the order of their acceptance."""
-        return warnings(self.store, self.project_id if project_id is None else project_id)
+        """What the service did to accepted events without an error, in the order of their acceptance."""
+        return read_warnings(self.store, self.project_id if project_id is None else project_id)
 
     def select(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of an SQL query of the caller's own over the first project's views."""
+        """The rows of a SELECT over the views of the first project."""
         return self.store.select(sql, self.project_id)
 
 
 def _listening(port: int) -> socket.socket:
-    """A listener whose protocol is said: only then does asyncio turn off Nagle's algorithm for what it accepts, which
-    would hold every answer on a kept connection for 40 ms."""
+    """A listener with its protocol named: only then does asyncio turn off Nagle's algorithm for the connections.
+
+    With it, every answer on a kept connection would be delayed by 40 ms.
+    """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,6 +1,7 @@
-"""What can be set of the local service: points on which the service's behaviour is not known, and the limits.
+"""The settings of the local service: limits, and points on which the behaviour of the real service is unsettled.
 
-A point that is not known is a named setting here, never a guess (docs/know/service.md#unknown).
+`--behaviour` chooses a preset and `--set name=value` changes one setting. A new setting is a field of `Settings` with
+a docstring: the command line and its help take it from there (docs/know/service.md#unknown).
 """
 
 from __future__ import annotations
@@ -105,62 +106,65 @@ class Settings:
 
 
 Behaviour = Literal["contract", "observed"]
-_OBSERVED: dict[str, Any] = {
+_OBSERVED_PRESET: dict[str, Any] = {
     "behaviour": "observed",
     "management_rates": "on",
     "promote_properties": "on",
     "query_default_rows": 100,
 }
-_APART = ("clock", "behaviour")
+_NOT_SETTABLE = ("clock", "behaviour")
 _SOURCE = re.compile(r"\s\(docs/know/[^)]*\)")
 
 
-class BadSwitch(ValueError):
+class BadSetting(ValueError):
     """A `name=value` that is no setting."""
 
 
-class Switch(NamedTuple):
-    """A setting: its name, the values it takes, its usual value, what it is about."""
+class SettingHelp(NamedTuple):
+    """A setting: its name, the values it takes, its default, its description."""
 
     name: str
     values: str
-    usual: str
+    default: str
     about: str
 
 
 def preset(behaviour: Behaviour, **changes: Any) -> Settings:
-    """The settings of a behaviour."""
-    return Settings(**((_OBSERVED if behaviour == "observed" else {}) | changes))
+    """The settings of a behaviour, some of them changed."""
+    return Settings(**((_OBSERVED_PRESET if behaviour == "observed" else {}) | changes))
 
 
-def chosen(behaviour: Behaviour, texts: Iterable[str]) -> Settings:
-    """The settings of a behaviour, changed by texts like `broadcast=success`. Raises BadSwitch."""
+def parse_settings(behaviour: Behaviour, texts: Iterable[str]) -> Settings:
+    """The settings of a behaviour, changed by texts like `broadcast=success`. Raises BadSetting."""
     kinds = _kinds()
     changes = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name not in kinds:
-            raise BadSwitch(f"no setting {text!r}: there are {', '.join(kinds)}")
+            raise BadSetting(f"no setting {text!r}: there are {', '.join(kinds)}")
         changes[name] = _value(name, value, kinds[name])
     return preset(behaviour, **changes)
 
 
-def switches() -> list[Switch]:
-    """All that can be set, with the first sentence of what the code says of each."""
-    told = _told()
-    usual = {field.name: field.default for field in fields(Settings)}
-    return [Switch(name, _values(kind), _shown(usual[name]), told[name]) for name, kind in _kinds().items()]
+def describe_settings() -> list[SettingHelp]:
+    """Every setting of the command line, with the first sentence of its docstring."""
+    descriptions = _descriptions()
+    defaults = {field.name: field.default for field in fields(Settings)}
+    return [
+        SettingHelp(name, _values(kind), _spelling(defaults[name]), descriptions[name])
+        for name, kind in _kinds().items()
+    ]
 
 
 def _kinds() -> dict[str, Any]:
     hints = get_type_hints(Settings)
-    return {field.name: hints[field.name] for field in fields(Settings) if field.name not in _APART}
+    return {field.name: hints[field.name] for field in fields(Settings) if field.name not in _NOT_SETTABLE}
 
 
 def _value(name: str, value: str, kind: Any) -> Any:
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
-            raise BadSwitch(f"{name} is {_values(kind)}, not {value!r}")
+            raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
         return value
     if value == "none" and type(None) in get_args(kind):
         return None
@@ -170,7 +174,7 @@ def _value(name: str, value: str, kind: Any) -> Any:
     except ValueError:
         found = -1
     if not 0 <= found < 2**53:
-        raise BadSwitch(f"{name} is {_values(kind)}, not {value!r}")
+        raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
     return found
 
 
@@ -180,12 +184,12 @@ def _values(kind: Any) -> str:
     return "a number or none" if type(None) in get_args(kind) else "a number"
 
 
-def _shown(value: object) -> str:
+def _spelling(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _told() -> dict[str, str]:
-    """The docstring below each setting, up to its first full stop."""
+def _descriptions() -> dict[str, str]:
+    """The first sentence of the docstring below each setting."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(Settings)).body if isinstance(node, ast.ClassDef))
     found, name = {}, ""
     for node in body:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipeline.local_service.capture.decoding import Refusal
-from pipeline.local_service.capture.parsing import DEEPEST, depth, parse
+from pipeline.local_service.capture.decoding import RequestRefused
+from pipeline.local_service.capture.parsing import DEEPEST, depth, parse_body
 
 MIB = 1024 * 1024
 NOTHING = b"{}," * 8_000_000 + b"{}"
@@ -25,8 +25,8 @@ def test_millions_of_nothings_take_no_memory(body: bytes) -> None:
     """No object is made of any of them."""
     tracemalloc.start()
     try:
-        with pytest.raises(Refusal) as refused:
-            parse(body)
+        with pytest.raises(RequestRefused) as refused:
+            parse_body(body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -37,7 +37,7 @@ def test_millions_of_nothings_take_no_memory(body: bytes) -> None:
 def test_a_large_batch_of_real_events_is_taken() -> None:
     """Size alone is no fault."""
     event = {"event": "e", "properties": {"distinct_id": "u", "text": "x" * 1_000_000}}
-    parsed = parse(msgspec.json.encode({"api_key": "k", "batch": [event] * 18}))
+    parsed = parse_body(msgspec.json.encode({"api_key": "k", "batch": [event] * 18}))
     assert [one.event for one in parsed.events] == ["e"] * 18
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.local_service import Keyring, LocalService, Settings
-from pipeline.local_service.keys import BadKeys, Project, load
+from pipeline.local_service.keys import BadKeys, Project, load_keys
 from tests.support.capture_service import KEY, KEYS, NOW_TEXT, batch, event, make, post
 
 
@@ -88,7 +88,7 @@ def test_reads_a_keys_file(tmp_path: Path) -> None:
     """The keys file of the command line is read."""
     file = tmp_path / "keys.json"
     file.write_text('{"projects": [{"id": 7, "name": "P", "capture_key": "phc_x"}], "keys": {"phx_y": ["query:read"]}}')
-    keys = load(file)
+    keys = load_keys(file)
     assert (keys.project_of("phc_x"), keys.project_of("phc_z")) == (7, None)
     assert (keys.scopes_of("phx_y"), keys.scopes_of("phc_x")) == (frozenset({"query:read"}), None)
 
@@ -111,6 +111,6 @@ def test_refuses_a_bad_keys_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "keys.json"
     file.write_text(text)
     with pytest.raises(BadKeys) as caught:
-        load(file)
+        load_keys(file)
     assert str(file) in str(caught.value)
     assert "secret" not in str(caught.value)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from pipeline.local_service import Keyring
-from pipeline.local_service.keys import BadKeys, allows, generated, load
+from pipeline.local_service.keys import BadKeys, allows, generate_keys, load_keys
 
 GOOD: dict[str, Any] = {
     "projects": [
@@ -32,7 +32,7 @@ GOOD: dict[str, Any] = {
 def read(tmp_path: Path, content: Any) -> Keyring:
     file = tmp_path / "keys.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content))
-    return load(file)
+    return load_keys(file)
 
 
 def test_a_file_gives_projects_keys_and_scopes(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_bad_file_says_where_and_shows_no_key(tmp_path: Path, change: Any, sai
 def test_a_keyring_shows_no_key(tmp_path: Path) -> None:
     """Neither of its own nor those it made."""
     assert "test_" not in repr(read(tmp_path, GOOD))
-    made = generated()
+    made = generate_keys()
     assert not any(key in repr(made) for key in made.texts())
     assert len(set(made.texts())) == 2
 

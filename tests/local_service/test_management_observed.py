@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local_service.settings import BadSwitch, chosen, preset, switches
+from pipeline.local_service.settings import BadSetting, describe_settings, parse_settings, preset
 from tests.support.management_service import RECORDING, Asking, asking, key_with
 
 LIST = "/api/projects/1/hog_functions/"
@@ -401,12 +401,12 @@ def test_projects_need_their_scope(ask: Asking) -> None:
 
 def test_settings_are_set_by_name() -> None:
     """Every switch is listed with its values; a wrong name or value is refused."""
-    assert chosen("contract", ["broadcast=success", "drop_events_older_than=60"]).drop_events_older_than == 60
-    assert chosen("observed", ["drop_events_older_than=none"]).behaviour == "observed"
-    assert chosen("contract", ["query_seconds=0.5"]).query_seconds == 0.5
-    assert {"broadcast", "icons", "token_validation"} < {one.name for one in switches()}
-    assert all(one.about and one.values and one.usual for one in switches())
+    assert parse_settings("contract", ["broadcast=success", "drop_events_older_than=60"]).drop_events_older_than == 60
+    assert parse_settings("observed", ["drop_events_older_than=none"]).behaviour == "observed"
+    assert parse_settings("contract", ["query_seconds=0.5"]).query_seconds == 0.5
+    assert {"broadcast", "icons", "token_validation"} < {one.name for one in describe_settings()}
+    assert all(one.about and one.values and one.default for one in describe_settings())
     for text in ("clock=1", "behaviour=observed", "broadcast=maybe", "nowhere=1", "icons", "batch_wire_limit=-1",
                  "batch_wire_limit=x", "query_seconds=nan"):  # fmt: skip
-        with pytest.raises(BadSwitch):
-            chosen("contract", [text])
+        with pytest.raises(BadSetting):
+            parse_settings("contract", [text])

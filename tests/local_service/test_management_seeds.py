@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.local_service import LocalService
-from pipeline.local_service.management.seeds import BadSeed
-from pipeline.local_service.management.seeds import load as load_seed
+from pipeline.local_service.management.seeds import BadSeed, load_seed
 from pipeline.local_service.settings import Behaviour, preset
 from tests.support.management_service import KEYS, LIST, RECORDING, SECRET, asking
 

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from pipeline.local_service import LocalService
 from pipeline.local_service.page.routes import Page
-from pipeline.local_service.store.database import Rows, Store
+from pipeline.local_service.store.database import EventColumns, Store
 from tests.support.page_service import KEYS, NOW, SEED, Read, event, get, make, read, send, uuid, uuids
 
 pytestmark = pytest.mark.slow
@@ -101,7 +101,7 @@ class Unhurried(Store):
 def test_persons_may_take_their_time() -> None:
     """While persons are worked out a page says so and loads again; events are there at once."""
     store = Unhurried()
-    rows = Rows(NOW, [uuid(1)], ["Seen"], ["u1"], [NOW], [b"{}"], [True])
+    rows = EventColumns(NOW, [uuid(1)], ["Seen"], ["u1"], [NOW], [b"{}"], [True])
     store.append(1, rows)
 
     async def no_functions(project: int) -> list[Any]:

@@ -23,8 +23,8 @@ import httpx
 import pytest
 
 from pipeline.local_service import LocalService, Settings
-from pipeline.local_service.query.runner import Abandoned, Queries
-from pipeline.local_service.store.database import Rows, Store, Unavailable
+from pipeline.local_service.query.runner import Abandoned, QueryRunner
+from pipeline.local_service.store.database import EventColumns, Store, Unavailable
 from tests.support.capture_service import batch, event, make, post
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def has_ended(pid: int) -> bool:
         os.close(descriptor)
 
 
-def until_asked(queries: Queries) -> None:
+def until_asked(queries: QueryRunner) -> None:
     """A query has reached the process."""
     until = time.monotonic() + 60
     while (turn := queries._turn) is None or turn._process is None:
@@ -174,7 +174,7 @@ def test_a_client_that_goes_away_takes_its_query_along(service: LocalService) ->
 def test_who_has_left_before_the_turn_is_not_answered() -> None:
     """No process is started for it."""
     store = Store()
-    queries = Queries(store, Settings())
+    queries = QueryRunner(store, Settings())
 
     async def leave() -> None:
         return
@@ -218,7 +218,7 @@ class Unhurried(Store):
 def test_a_client_that_goes_away_does_not_undo_the_copy() -> None:
     """However long the copy of a large store takes, and however often its clients lose patience, it is made once."""
     store = Unhurried()
-    queries = Queries(store, Settings())
+    queries = QueryRunner(store, Settings())
 
     async def leave() -> None:
         await asyncio.to_thread(store.asked.wait, 60)
@@ -239,7 +239,7 @@ def test_a_client_that_goes_away_does_not_undo_the_copy() -> None:
         return await queries.answer("select count() from raw_events where event = 'Seen'", 1, stay())
 
     try:
-        store.append(1, Rows(0, [uuid(1)], ["Seen"], ["u1"], [0], [b"{}"], [True]))
+        store.append(1, EventColumns(0, [uuid(1)], ["Seen"], ["u1"], [0], [b"{}"], [True]))
         assert json.loads(asyncio.run(asked()))["results"] == [[1]]
     finally:
         queries.close()
@@ -249,8 +249,8 @@ def test_a_client_that_goes_away_does_not_undo_the_copy() -> None:
 def test_no_query_begins_once_the_service_closes() -> None:
     """It is said that the service is closing, and nothing is left of the process."""
     store = Store()
-    store.append(1, Rows(0, [uuid(1)], ["Seen"], ["u1"], [0], [b"{}"], [True]))
-    queries = Queries(store, Settings())
+    store.append(1, EventColumns(0, [uuid(1)], ["Seen"], ["u1"], [0], [b"{}"], [True]))
+    queries = QueryRunner(store, Settings())
 
     async def stay() -> None:
         await asyncio.Event().wait()

@@ -12,7 +12,7 @@ import httpx
 
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
-from pipeline.local_service.server import Landed
+from pipeline.local_service.landed import LandedEvent
 
 NOW = 1_700_000_000_000_000
 """In microseconds."""
@@ -54,12 +54,12 @@ def post(
 
 def taken(
     service: LocalService, body: bytes, path: str = "/batch/", headers: dict[str, str] | None = None
-) -> list[Landed]:
+) -> list[LandedEvent]:
     """The copies of events that a request leaves in the service, which must take it, in their order."""
     ((before,),) = service.select("select coalesce(max(receipt), 0) from raw_events")
     answer = post(service, body, path, headers)
     assert (answer.status_code, answer.text) == (200, '{"status":"Ok"}')
     assert answer.headers["content-type"] == "application/json"
-    columns = ", ".join(field.name for field in fields(Landed))
+    columns = ", ".join(field.name for field in fields(LandedEvent))
     found = service.select(f"select {columns} from raw_events where receipt > {before} order by receipt")
-    return [Landed(*row) for row in found]
+    return [LandedEvent(*row) for row in found]

@@ -1,4 +1,7 @@
-"""The one exception of the capture endpoint: a status and the plain text that the real service answers."""
+"""From the bytes of a request to its JSON text: base64, forms and gzip (docs/know/service.md#encodings-and-sizes).
+
+zstd, brotli and deflate are not decoded, as at the real service: their bytes are refused as no UTF-8.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from urllib.parse import parse_qsl
 from isal import isal_zlib
 
 
-class Refusal(Exception):
-    """A request that is turned away as a whole (docs/know/service.md#answers: error bodies are plain text)."""
+class RequestRefused(Exception):
+    """A request that is refused as a whole, with the status and the plain text that the real service answers."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)
@@ -22,19 +25,19 @@ class Refusal(Exception):
         self.text = text
 
 
-def undecodable(detail: str) -> Refusal:
-    """The body is not gzip, base64, a form or UTF-8 as it claims."""
-    return Refusal(400, f"failed to decode request: {detail}")
+def undecodable(detail: str) -> RequestRefused:
+    """The body is not the gzip, base64, form or UTF-8 that it is declared to be."""
+    return RequestRefused(400, f"failed to decode request: {detail}")
 
 
-def unparsable(detail: str) -> Refusal:
-    """The body is not JSON, or no JSON of a known shape."""
-    return Refusal(400, f"failed to parse request: {detail}")
+def unparsable(detail: str) -> RequestRefused:
+    """The body is not JSON, or not of a known shape."""
+    return RequestRefused(400, f"failed to parse request: {detail}")
 
 
-def too_large(detail: str) -> Refusal:
+def too_large(detail: str) -> RequestRefused:
     """The body or one event is over a limit."""
-    return Refusal(413, f"maximum event size exceeded: {detail}")
+    return RequestRefused(413, f"maximum event size exceeded: {detail}")
 
 
 FORM = "application/x-www-form-urlencoded"
@@ -48,75 +51,76 @@ _GUNZIP = 16 + 15
 _BAD_GZIP = cast("type[Exception]", isal_zlib.error)
 
 
-def payload(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], limit: int) -> bytes:
-    """The JSON text of a request, valid UTF-8, at most `limit` bytes. Raises Refusal.
+def decode_body(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], limit: int) -> bytes:
+    """The JSON text of a request, valid UTF-8, at most `limit` bytes. Raises RequestRefused.
 
-    `query` and `headers` (names in lower case) may carry the hint of the compression: the query wins over
-    the form, the form over the header. gzip is also known by its first bytes, without any hint.
+    `query` and `headers` (names in lower case) may name the compression: the query wins over the form,
+    the form over the header. gzip is also recognised by its first bytes.
     """
-    given = query.get("data", "").encode() or body
-    if not given:
-        raise Refusal(400, "request missing data payload")
-    hint = query.get("compression", "").lower()
+    data = query.get("data", "").encode() or body
+    if not data:
+        raise RequestRefused(400, "request missing data payload")
+    compression = query.get("compression", "").lower()
     if headers.get("content-type") == FORM:
-        form = _form(_unwrapped(given))
-        given = _inside(form)
-        hint = hint or form.get("compression", "").lower()
-    hint = hint or headers.get("content-encoding", "").lower()
-    given = _decoded(given) if hint in _BASE64 else _unwrapped(given)
-    if hint in _GZIP or given.startswith(GZIP_MAGIC):
-        return _text(_gunzipped(given, limit), "invalid gzip data")
-    if hint in _LZ64:
+        form = _form(_without_base64(data))
+        data = _data_field(form)
+        compression = compression or form.get("compression", "").lower()
+    compression = compression or headers.get("content-encoding", "").lower()
+    data = _from_base64(data) if compression in _BASE64 else _without_base64(data)
+    if compression in _GZIP or data.startswith(GZIP_MAGIC):
+        return _checked_utf8(_from_gzip(data, limit), "invalid gzip data")
+    if compression in _LZ64:
         raise undecodable("lz64 is not supported by the local service")
-    if len(given) > limit:
-        raise too_large(f"Uncompressed payload size limit {limit} exceeded: {len(given)}")
-    return _text(given, "invalid UTF8 in request payload")
+    if len(data) > limit:
+        raise too_large(f"Uncompressed payload size limit {limit} exceeded: {len(data)}")
+    return _checked_utf8(data, "invalid UTF8 in request payload")
 
 
-def beginning(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], most: int) -> bytes:
-    """About the first `most` bytes of what a request says, so far as it can be decoded: for who asks why it was
-    turned away. What cannot be decoded is empty: keys hide in base64 and gzip, where nobody would find and mask them.
+def decode_beginning(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], most: int) -> bytes:
+    """About the first `most` bytes of a refused request, decoded, so that a person can find out what was wrong.
+
+    Empty for what cannot be decoded: nobody could find and mask the keys inside base64 and gzip.
     """
-    given = query.get("data", "").encode() or body
+    data = query.get("data", "").encode() or body
     try:
         if headers.get("content-type") == FORM:
-            given = _inside(_form(_unwrapped(given)))
-        given = given[: 4 * most]
-        if _BASE64_TEXT(given):
-            packed = b"".join(given.split())
-            inner = _decoded(packed[: len(packed) // 4 * 4])
+            data = _data_field(_form(_without_base64(data)))
+        data = data[: 4 * most]
+        if _BASE64_TEXT(data):
+            packed = b"".join(data.split())
+            inner = _from_base64(packed[: len(packed) // 4 * 4])
             if inner.startswith(GZIP_MAGIC) or _starts_text(inner):
-                given = inner
-        if given.startswith(GZIP_MAGIC):
-            given = isal_zlib.decompressobj(_GUNZIP).decompress(given, most)
-    except (Refusal, _BAD_GZIP):
+                data = inner
+        if data.startswith(GZIP_MAGIC):
+            data = isal_zlib.decompressobj(_GUNZIP).decompress(data, most)
+    except (RequestRefused, _BAD_GZIP):
         return b""
-    return given[:most]
+    return data[:most]
 
 
-def _starts_text(given: bytes) -> bool:
+def _starts_text(data: bytes) -> bool:
     """Whether these are the first bytes of a text."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(given)
+        codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
         return False
     return True
 
 
-def _text(given: bytes, complaint: str) -> bytes:
-    if not given.isascii():
+def _checked_utf8(data: bytes, problem: str) -> bytes:
+    if not data.isascii():
         try:
-            given.decode()
+            data.decode()
         except UnicodeDecodeError:
-            raise undecodable(complaint) from None
-    return given
+            raise undecodable(problem) from None
+    return data
 
 
-def _gunzipped(given: bytes, limit: int) -> bytes:
+def _from_gzip(data: bytes, limit: int) -> bytes:
     """The first gzip member; what follows it is ignored, as the real service's decoder does."""
     stream = isal_zlib.decompressobj(_GUNZIP)
     try:
-        out: bytes = stream.decompress(given, limit + 1)
+        out: bytes = stream.decompress(data, limit + 1)
     except _BAD_GZIP:
         raise undecodable("invalid GZIP data") from None
     if len(out) > limit:
@@ -126,27 +130,27 @@ def _gunzipped(given: bytes, limit: int) -> bytes:
     return out
 
 
-def _unwrapped(given: bytes) -> bytes:
-    """The inside of a body that is base64 from end to end; any other body as it is."""
-    if given[:1] in (b"{", b"[") or not _BASE64_TEXT(given):
-        return given
+def _without_base64(data: bytes) -> bytes:
+    """A body that is base64 from end to end, decoded; any other body as it is."""
+    if data[:1] in (b"{", b"[") or not _BASE64_TEXT(data):
+        return data
     try:
-        return _decoded(given)
-    except Refusal:
-        return given
+        return _from_base64(data)
+    except RequestRefused:
+        return data
 
 
-def _decoded(given: bytes) -> bytes:
-    packed = b"".join(given.split())
+def _from_base64(data: bytes) -> bytes:
+    packed = b"".join(data.split())
     try:
         return base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise undecodable("invalid base64 data") from None
 
 
-def _form(given: bytes) -> dict[str, str]:
+def _form(data: bytes) -> dict[str, str]:
     try:
-        fields = dict(parse_qsl(given.decode(), keep_blank_values=True, encoding="utf-8", errors="strict"))
+        fields = dict(parse_qsl(data.decode(), keep_blank_values=True, encoding="utf-8", errors="strict"))
     except ValueError:
         fields = {}
     if "data" not in fields:
@@ -154,8 +158,8 @@ def _form(given: bytes) -> dict[str, str]:
     return fields
 
 
-def _inside(form: Mapping[str, str]) -> bytes:
-    """The field `data`; where it is base64, the form has turned its `+` signs into spaces."""
-    found = form["data"]
-    spaced = found[:1] not in ("{", "[") and _BASE64_TEXT(found.encode()) is not None
-    return (found.replace(" ", "+") if spaced else found).encode()
+def _data_field(form: Mapping[str, str]) -> bytes:
+    """The field `data`; where it is base64, the form decoding has turned its `+` signs into spaces."""
+    text = form["data"]
+    is_base64 = text[:1] not in ("{", "[") and _BASE64_TEXT(text.encode()) is not None
+    return (text.replace(" ", "+") if is_base64 else text).encode()

@@ -1,9 +1,9 @@
-"""The shapes a capture body may have, told apart as the real service does (docs/know/service.md#body-shapes,
+"""The shapes that a capture body may have, recognised as the real service does (docs/know/service.md#body-shapes,
 #event-fields).
 
-It tries, in this order: a list of events, a batch, one event, an engage object. What fits none is a parse
-error; what fits only the last, on a route that is not `/engage`, is the hydration error that names neither
-the event nor the field: so a batch with one misshapen event is refused whole.
+It tries, in this order: a list of events, a batch, one event, an engage object. What fits none is a parse error; what
+fits only the last, on a route that is not `/engage`, is the hydration error that names neither the event nor the field.
+So a batch with one malformed event is refused as a whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from pipeline.local_service.capture.decoding import Refusal, unparsable
+from pipeline.local_service.capture.decoding import RequestRefused, unparsable
 
 NO_SHAPE = "data did not match any variant of untagged enum RawRequest"
 NO_EVENT_NAME = "failed to hydrate events from request: non-engage request missing event name attribute"
@@ -29,7 +29,7 @@ Text = str | None
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class _Fields(msgspec.Struct, gc=False):
+class _EventFields(msgspec.Struct, gc=False):
     """The fields that an event and an engage object share; unknown ones are ignored."""
 
     token: Text | UnsetType = UNSET
@@ -45,14 +45,14 @@ class _Fields(msgspec.Struct, gc=False):
     set_once: dict[str, Raw] | None = msgspec.field(default=None, name="$set_once")
 
 
-class RawEvent(_Fields, kw_only=True, gc=False):
+class RawEvent(_EventFields, kw_only=True, gc=False):
     """An event as it was sent."""
 
     event: str
 
 
-class _Named(msgspec.Struct, gc=False):
-    """As much of an event as tells it from what is none."""
+class _EventName(msgspec.Struct, gc=False):
+    """The least that makes an object an event."""
 
     event: str
 
@@ -65,15 +65,15 @@ class _Batch(msgspec.Struct):
     sent_at: Text = None
 
 
-class _NamedBatch(msgspec.Struct):
-    """As much of a batch as tells it from what is none."""
+class _EventNameBatch(msgspec.Struct):
+    """The least that makes an object a batch."""
 
-    batch: list[_Named]
+    batch: list[_EventName]
 
 
 @dataclass(slots=True)
-class Parsed:
-    """The events of a request in their order, each with its properties (opened, and as text) and its size."""
+class ParsedRequest:
+    """The events of a request in their order, each with its properties (decoded, and as text) and its size in bytes."""
 
     events: list[RawEvent]
     properties: list[dict[str, Any]]
@@ -84,25 +84,25 @@ class Parsed:
     sent_at: str | None = None
 
 
-class _Unfit(Exception):
+class _WrongShape(Exception):
     """The body is not of the shape that is being tried."""
 
 
 _LARGE = 16 * 1024 * 1024
-"""Bytes of a body that is first looked at for events without names: a few bytes of gzip may hold millions of those, and
-taking each of them apart would use up the memory."""
+"""Bytes of a body that is first checked for events without names: a few bytes of gzip may contain millions of those,
+and decoding each of them would use up the memory."""
 
 _as_list = msgspec.json.Decoder(list[Raw]).decode
 _as_batch = msgspec.json.Decoder(_Batch).decode
 _as_event = msgspec.json.Decoder(RawEvent).decode
-_as_engage = msgspec.json.Decoder(_Fields).decode
+_as_engage = msgspec.json.Decoder(_EventFields).decode
 _as_object = msgspec.json.Decoder(dict[str, Any]).decode
 _as_anything = msgspec.json.Decoder().decode
 _as_json = msgspec.json.Decoder(Raw).decode
-_as_names = msgspec.json.Decoder(list[_Named]).decode
-_as_named_batch = msgspec.json.Decoder(_NamedBatch).decode
+_as_names = msgspec.json.Decoder(list[_EventName]).decode
+_as_named_batch = msgspec.json.Decoder(_EventNameBatch).decode
 
-_FAILURES = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _Unfit)
+_SHAPE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _WrongShape)
 _UUID = re.compile(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32}"
     r"|\{[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}"
@@ -110,16 +110,16 @@ _UUID = re.compile(
 ).fullmatch
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"{}[]")
-_ALIKE = bytes.maketrans(b"[]", b"{}")
+_AS_BRACES = bytes.maketrans(b"[]", b"{}")
 _USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _FIELDS = frozenset(RawEvent.__struct_encode_fields__)
-_NAMED = [f'"{name}"'.encode() for name in _FIELDS]
+_QUOTED_FIELDS = [f'"{name}"'.encode() for name in _FIELDS]
 
 
-def parse(body: bytes, *, engage: bool = False) -> Parsed:
-    """The events of a JSON text (valid UTF-8). Raises Refusal.
+def parse_body(body: bytes, *, engage: bool = False) -> ParsedRequest:
+    """The events of a JSON text (valid UTF-8). Raises RequestRefused.
 
-    `engage` says that the route is `/engage`, where an object without an event name is an `$identify`.
+    `engage`: the route is `/engage`, where an object without an event name is an `$identify`.
     """
     try:
         listed = body.lstrip(b" \t\r\n")[:1] == b"["
@@ -128,14 +128,14 @@ def parse(body: bytes, *, engage: bool = False) -> Parsed:
         if listed:
             return _events([bytes(raw) for raw in _as_list(body)], around=1)
         return _batch(body)
-    except _FAILURES:
-        return _otherwise(body, engage)
+    except _SHAPE_ERRORS:
+        return _parse_single(body, engage)
 
 
-def _batch(body: bytes) -> Parsed:
+def _batch(body: bytes) -> ParsedRequest:
     envelope = _as_batch(body)
     if (envelope.api_key is UNSET) == (envelope.token is UNSET):
-        raise _Unfit  # no key at all, or the same field under both its names
+        raise _WrongShape  # no key at all, or the same field under both its names
     parsed = _events([bytes(raw) for raw in envelope.batch], around=2)
     parsed.token = envelope.token if isinstance(envelope.token, str) else str(envelope.api_key)
     parsed.historical = bool(envelope.historical_migration)
@@ -143,37 +143,40 @@ def _batch(body: bytes) -> Parsed:
     return parsed
 
 
-def _events(texts: list[bytes], *, around: int) -> Parsed:
+def _events(texts: list[bytes], *, around: int) -> ParsedRequest:
     """Events from their JSON texts, of which `around` objects and lists are still open."""
     events = [_as_event(text) for text in texts]
     inner = [_properties(event) for event in events]
     opened = [_as_object(text) for text in inner]
     for event, properties, text in zip(events, inner, texts, strict=True):
         _check(event, properties, text, around)
-    return Parsed(events, opened, inner, [len(text) for text in texts])
+    return ParsedRequest(events, opened, inner, [len(text) for text in texts])
 
 
-def _properties(event: _Fields) -> bytes:
+def _properties(event: _EventFields) -> bytes:
     return b"{}" if event.properties is UNSET else bytes(event.properties)
 
 
-def _check(event: _Fields, properties: bytes, text: bytes, around: int) -> None:
-    """What the typed decoder does not see: uuids, a field given twice, depth. Spells the uuid as usual."""
+def _check(event: _EventFields, properties: bytes, text: bytes, around: int) -> None:
+    """Check what the typed decoder does not: the uuid, repeated fields, depth. Writes the uuid in its usual spelling.
+
+    Raises _WrongShape.
+    """
     if event.uuid and not _USUAL_UUID(event.uuid):
         if not _UUID(event.uuid):
-            raise _Unfit
+            raise _WrongShape
         event.uuid = str(uuid.UUID(event.uuid))
-    if len(text) != _shortest(event, properties) and _repeats(event, text):
-        raise _Unfit
-    suspect = properties.count(b"{") + properties.count(b"[") > 100 or len(text) > len(properties) + 1000
-    if suspect and depth(text) + around > DEEPEST:
-        raise _Unfit
+    if len(text) != _least_length(event, properties) and _has_repeated_field(event, text):
+        raise _WrongShape
+    may_be_deep = properties.count(b"{") + properties.count(b"[") > 100 or len(text) > len(properties) + 1000
+    if may_be_deep and depth(text) + around > DEEPEST:
+        raise _WrongShape
 
 
-def _shortest(event: _Fields, properties: bytes) -> int:
-    """The bytes of an event that gives each of its common fields once, without spaces or escapes.
+def _least_length(event: _EventFields, properties: bytes) -> int:
+    """The bytes of an event that has each of its common fields once, without spaces or escapes.
 
-    A text of just this length can hold nothing else, so it needs no search for repeated fields.
+    A text of just this length can contain nothing else, so it needs no search for repeated fields.
     """
     length = len('{"event":"","properties":}') + len(properties)
     if isinstance(event, RawEvent):
@@ -183,17 +186,17 @@ def _shortest(event: _Fields, properties: bytes) -> int:
     return length + (len(',"uuid":""') + len(event.uuid) if event.uuid else 0)
 
 
-def _repeats(event: _Fields, text: bytes) -> bool:
-    """Whether a field is given twice, under one of its names or under two."""
+def _has_repeated_field(event: _EventFields, text: bytes) -> bool:
+    """Whether a field occurs twice, under one of its names or under two."""
     if event.dollar_distinct_id is not UNSET and event.distinct_id is not UNSET:
         return True
-    if sum(given is not UNSET for given in (event.token, event.dollar_token, event.api_key)) > 1:
+    if sum(token is not UNSET for token in (event.token, event.dollar_token, event.api_key)) > 1:
         return True
-    return any(text.count(name) > 1 for name in _NAMED) and _given_twice(text)
+    return any(text.count(name) > 1 for name in _QUOTED_FIELDS) and _has_repeated_name(text)
 
 
-def _given_twice(text: bytes) -> bool:
-    """Whether an event names one of its fields twice (in properties and unknown fields that is no error)."""
+def _has_repeated_name(text: bytes) -> bool:
+    """Whether an event has one of its fields twice (in properties and unknown fields that is no error)."""
     pairs = json.loads(text, object_pairs_hook=list)
     names = [name for name, _ in pairs if name in _FIELDS]
     return len(set(names)) < len(names)
@@ -201,7 +204,7 @@ def _given_twice(text: bytes) -> bool:
 
 def depth(text: bytes) -> int:
     """How many objects and lists are open at once in a JSON text, at most; one more than DEEPEST for all above that."""
-    brackets = _STRING.sub(b"", text).translate(_ALIKE, _NO_BRACKET)
+    brackets = _STRING.sub(b"", text).translate(_AS_BRACES, _NO_BRACKET)
     found = 0
     while brackets and found <= DEEPEST:
         brackets = brackets.replace(b"{}", b"")
@@ -209,29 +212,29 @@ def depth(text: bytes) -> int:
     return found
 
 
-def _otherwise(body: bytes, engage: bool) -> Parsed:
-    """What a body is that is no good list or batch: bad JSON, one event, an engage object, or nothing."""
-    _strictly(body)
-    decoders: tuple[Callable[[bytes], _Fields], ...] = (_as_event, _as_engage)
+def _parse_single(body: bytes, engage: bool) -> ParsedRequest:
+    """A body that is neither a list of events nor a batch: one event or an engage object. Raises RequestRefused."""
+    _check_json(body)
+    decoders: tuple[Callable[[bytes], _EventFields], ...] = (_as_event, _as_engage)
     for decode in decoders:
         try:
-            found = decode(body)
-            properties = _properties(found)
-            opened = _as_object(properties)
-            _check(found, properties, body, 0)
-        except _FAILURES:
+            event = decode(body)
+            properties = _properties(event)
+            decoded = _as_object(properties)
+            _check(event, properties, body, 0)
+        except _SHAPE_ERRORS:
             continue
-        if not isinstance(found, RawEvent):
+        if not isinstance(event, RawEvent):
             if not engage:
-                raise Refusal(400, NO_EVENT_NAME)
-            fields = {name: getattr(found, name) for name in found.__struct_fields__}
-            found = RawEvent(event="$identify", **fields)
-        return Parsed([found], [opened], [properties], [len(body)])
+                raise RequestRefused(400, NO_EVENT_NAME)
+            fields = {name: getattr(event, name) for name in event.__struct_fields__}
+            event = RawEvent(event="$identify", **fields)
+        return ParsedRequest([event], [decoded], [properties], [len(body)])
     raise unparsable(NO_SHAPE)
 
 
-def _strictly(body: bytes) -> None:
-    """Raises Refusal where the text is no JSON that the real service's parser would take."""
+def _check_json(body: bytes) -> None:
+    """Raise RequestRefused where the text is not JSON that the parser of the real service accepts."""
     try:
         (_as_json if len(body) > _LARGE else _as_anything)(body)
     except RecursionError:

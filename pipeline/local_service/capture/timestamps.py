@@ -1,7 +1,7 @@
 """When an event happened, as the real service decides it (docs/know/service.md#timestamps).
 
-All instants are whole microseconds since 1970 (UTC); finer fractions are cut off. Nothing here fails: what
-cannot be read becomes the service's own present, which is exactly why a migration must never send it.
+All instants are whole microseconds since 1970 (UTC); finer fractions are cut off. Nothing here fails: a
+time that cannot be read becomes the service's own present, which is why a migration must never send one.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _DATE = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
 _SLASHED = r"(?P<year>\d{4})/(?P<month>\d{1,2})/(?P<day>\d{1,2})"
 _AMERICAN = r"(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4}|\d\d)"
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
-_HALF = r"(?:\s*(?P<half>am|pm|AM|PM))?"
+_AM_PM = r"(?:\s*(?P<am_pm>am|pm|AM|PM))?"
 _ZONE = r"(?:\s*(?P<zone>[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?))?"
 _FORMS = [
     re.compile(form, re.ASCII).fullmatch
     for form in (
         _DATE + r"[Tt]" + _CLOCK + _ZONE,
-        _DATE + r"\s+" + _CLOCK + _HALF + _ZONE,
+        _DATE + r"\s+" + _CLOCK + _AM_PM + _ZONE,
         _DATE,
-        _SLASHED + r"(?:\s+" + _CLOCK + _HALF + r")?",
-        _AMERICAN + r"(?:\s+" + _CLOCK + _HALF + r")?",
+        _SLASHED + r"(?:\s+" + _CLOCK + _AM_PM + r")?",
+        _AMERICAN + r"(?:\s+" + _CLOCK + _AM_PM + r")?",
     )
 ]
 _RFC2822 = re.compile(
@@ -48,15 +48,15 @@ _EPOCH_DIGITS = {10: 1, 13: 1_000, 19: 1_000_000_000}
 """Ten digits are seconds, thirteen milliseconds, nineteen nanoseconds."""
 
 
-def stored(text: str | None, offset: int | None, sent_at: int | None, now: int) -> tuple[int, str]:
-    """The instant that is stored for an event, and what was wrong with its time (empty: nothing).
+def stored_instant(text: str | None, offset: int | None, sent_at: int | None, now: int) -> tuple[int, str]:
+    """The instant that is stored for an event, and the type of warning about its time ("" for none).
 
     `text` is the event's `timestamp`, `offset` its age in milliseconds (which wins over `text`), `sent_at`
     the client's clock when it sent (None also when the event asks to ignore it), `now` the service's clock.
     """
     instant, problem = now, NO_TIMESTAMP
     if text is not None:
-        parsed = parse(text, now)
+        parsed = parse_timestamp(text, now)
         if parsed is None:
             problem = BAD_TIMESTAMP
         else:
@@ -70,7 +70,7 @@ def stored(text: str | None, offset: int | None, sent_at: int | None, now: int) 
     return 0, ANCIENT_TIMESTAMP
 
 
-def parse(text: str, now: int) -> int | None:
+def parse_timestamp(text: str, now: int) -> int | None:
     """The instant a `timestamp` text means, or None where the service cannot read it.
 
     A date without a time of day takes the present time of day, as the date library of the service does: such
@@ -122,11 +122,11 @@ def _instant(found: dict[str, str | None], now: int) -> int | None:
     if found.get("hour") is None:
         return days * DAY + now % DAY
     hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
-    half = found.get("half")
-    if half is not None:
+    am_pm = found.get("am_pm")
+    if am_pm is not None:
         if not 1 <= hour <= 12:
             return None
-        hour = hour % 12 + (12 if half in ("pm", "PM") else 0)
+        hour = hour % 12 + (12 if am_pm in ("pm", "PM") else 0)
     if hour > 23 or minute > 59 or second > 60:
         return None
     fraction = int((found["fraction"] or "0").ljust(6, "0")[:6])

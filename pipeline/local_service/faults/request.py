@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.local_service.capture.decoding import Refusal, payload
+from pipeline.local_service.capture.decoding import RequestRefused, decode_body
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -119,8 +119,8 @@ class Call:
         if self._events is None:
             body = await self.body()
             try:
-                self._events = _as_batch(payload(body, {}, self.headers, _DECODED)).batch
-            except (Refusal, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                self._events = _as_batch(decode_body(body, {}, self.headers, _DECODED)).batch
+            except (RequestRefused, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 self._events = []
         return self._events
 

@@ -1,5 +1,5 @@
 """The management API of the local service: hog functions, session recordings with sharing, projects.
 
-`operations` is the one table of what there is; routes, scopes and the OpenAPI document are made from it. Every
-operation is a function `(State, Call) -> Reply`, run one after another, so that two updates never mix.
+`operations` is the one table of them; routes, scopes and the OpenAPI document are derived from it. An operation is a
+function `(ManagementState, OperationCall) -> OperationReply`; they run one after another, so two updates never mix.
 """

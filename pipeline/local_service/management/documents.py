@@ -12,7 +12,7 @@ from typing import Literal
 from pipeline.local_service.management.requests import Json
 from pipeline.local_service.store.database import Store
 
-Kind = Literal["hog_function", "session_recording", "sharing"]
+DocumentKind = Literal["hog_function", "session_recording", "sharing"]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS documents (kind VARCHAR, project BIGINT, id VARCHAR, body VARCHAR)"
 
@@ -28,27 +28,27 @@ class Documents:
             for kind, project, id, body in connection.execute("SELECT * FROM documents ORDER BY rowid").fetchall():
                 self._held.setdefault((kind, project), {})[id] = None if body is None else json.loads(body)
 
-    def all(self, kind: Kind, project: int) -> list[Json]:
+    def all(self, kind: DocumentKind, project: int) -> list[Json]:
         """Every document of a kind, in the order of its making. What is given must not be changed."""
         return [document for document in self._held.get((kind, project), {}).values() if document is not None]
 
-    def get(self, kind: Kind, project: int, id: str) -> Json | None:
+    def get(self, kind: DocumentKind, project: int, id: str) -> Json | None:
         """One document, or None. What is given must not be changed."""
         return self._held.get((kind, project), {}).get(id)
 
-    def known(self, kind: Kind, project: int, id: str) -> bool:
+    def known(self, kind: DocumentKind, project: int, id: str) -> bool:
         """Whether there is such a document, or was one."""
         return id in self._held.get((kind, project), {})
 
-    def put(self, kind: Kind, project: int, *documents: Json) -> None:
+    def put(self, kind: DocumentKind, project: int, *documents: Json) -> None:
         """Keep documents under their `id`, all or none. Raises Unavailable."""
         self._write(kind, project, {str(document["id"]): document for document in documents})
 
-    def remove(self, kind: Kind, project: int, id: str) -> None:
+    def remove(self, kind: DocumentKind, project: int, id: str) -> None:
         """Forget a document, but not that there was one. Raises Unavailable."""
         self._write(kind, project, {id: None})
 
-    def _write(self, kind: Kind, project: int, changed: dict[str, Json | None]) -> None:
+    def _write(self, kind: DocumentKind, project: int, changed: dict[str, Json | None]) -> None:
         rows = [(kind, project, id, None if body is None else json.dumps(body)) for id, body in changed.items()]
         if not rows:
             return

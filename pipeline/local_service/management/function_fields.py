@@ -47,7 +47,7 @@ _TEXTS = {
 }
 
 
-def written(body: Json, *, observed: bool) -> Json:
+def read_fields(body: Json, *, observed: bool) -> Json:
     """The writable fields of a body, each of the type it must have. Raises ApiError (400)."""
     given = _counted({name: body[name] for name in WRITABLE if name in body}, ("execution_order",))
     if isinstance(given.get("masking"), dict):
@@ -173,7 +173,7 @@ SECRET = {"secret": True}
 """What is kept and shown of a secret input."""
 
 
-def settle_inputs(
+def store_inputs(
     function: Json, before: Json | None, *, observed: bool, written: Collection[str] = frozenset()
 ) -> None:
     """Put the inputs of a record and of its mappings into the shape that is kept. Raises ApiError (400).

@@ -9,18 +9,18 @@ from __future__ import annotations
 import base64
 from datetime import datetime, timedelta
 
-from pipeline.local_service.management.function_fields import written
-from pipeline.local_service.management.hog_functions import find
+from pipeline.local_service.management.function_fields import read_fields
+from pipeline.local_service.management.hog_functions import find_function
 from pipeline.local_service.management.requests import (
     EMPTY,
     BareError,
-    Call,
-    Reply,
-    State,
+    ManagementState,
+    OperationCall,
+    OperationReply,
     forbidden,
-    instant,
     invalid,
     not_found,
+    parse_instant,
 )
 from pipeline.local_service.management.templates import TEMPLATES
 
@@ -41,24 +41,24 @@ _MOST_LABELS = 10_000
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def broadcast(state: State, call: Call) -> Reply:
+def broadcast(state: ManagementState, call: OperationCall) -> OperationReply:
     """200 for a function that exists. The source that was read has no such operation
     (docs/know/service.md#hog-functions)."""
     if state.observed and state.settings.broadcast == "removed":
         raise not_found()
-    find(state, call)
+    find_function(state, call)
     if state.observed:
-        return Reply(body={"success": True})
-    written(call.body, observed=False)
+        return OperationReply(body={"success": True})
+    read_fields(call.body, observed=False)
     return EMPTY
 
 
-def invoke(state: State, call: Call) -> Reply:
+def invoke(state: ManagementState, call: OperationCall) -> OperationReply:
     """One run. Under `observed` the id may be that of no function, and problems are bare
     (docs/know/service.md#hog-functions)."""
     if not state.observed:
-        find(state, call)
-        written(call.body, observed=False)
+        find_function(state, call)
+        read_fields(call.body, observed=False)
         return EMPTY
     if not call.body.get("use_draft"):
         configuration = call.body.get("configuration")
@@ -67,12 +67,12 @@ def invoke(state: State, call: Call) -> Reply:
         if not isinstance(configuration, dict):
             raise BareError(400, {"configuration": ["Expected a dictionary of items."]})
     logs = [{"level": "INFO", "timestamp": call.now, "message": NOT_RUN}]
-    return Reply(body={"status": "success", "logs": logs, "invocation_id": call.body.get("invocation_id")})
+    return OperationReply(body={"status": "success", "logs": logs, "invocation_id": call.body.get("invocation_id")})
 
 
-def logs(state: State, call: Call) -> Reply:
+def logs(state: ManagementState, call: OperationCall) -> OperationReply:
     """What runs wrote, newest first: nothing."""
-    find(state, call)
+    find_function(state, call)
     if not state.observed:
         return EMPTY
     limit = call.parameter("limit")
@@ -81,12 +81,12 @@ def logs(state: State, call: Call) -> Reply:
     ):
         raise invalid("limit", f"Ensure this value is between 1 and {MOST_LOGS}.")
     _span(call)
-    return Reply(body={"count": 0, "next": None, "previous": None, "results": []})
+    return OperationReply(body={"count": 0, "next": None, "previous": None, "results": []})
 
 
-def metrics(state: State, call: Call) -> Reply:
+def metrics(state: ManagementState, call: OperationCall) -> OperationReply:
     """Runs over time: the labels of the span that is asked for, and no series."""
-    find(state, call)
+    find_function(state, call)
     if not state.observed:
         return EMPTY
     interval = call.parameter("interval") or "day"
@@ -95,57 +95,57 @@ def metrics(state: State, call: Call) -> Reply:
     _check_breakdown(call)
     after, before = _span(call)
     step, length, rest = _LABELS[interval]
-    now = instant(call.now)
+    now = parse_instant(call.now)
     assert now is not None
     end, at = before or now, after or now - timedelta(days=7)
     if (end - at) / step > _MOST_LABELS:
         raise invalid("after", "The time between after and before is too long for this interval.")
     count = max(0, (end - at) // step + 1)
     labels = [(at + number * step).isoformat()[:length] + rest for number in range(count)]
-    return Reply(body={"labels": labels, "series": []})
+    return OperationReply(body={"labels": labels, "series": []})
 
 
-def metrics_totals(state: State, call: Call) -> Reply:
+def metrics_totals(state: ManagementState, call: OperationCall) -> OperationReply:
     """Runs in sum: none."""
-    find(state, call)
+    find_function(state, call)
     if not state.observed:
         return EMPTY
     _check_breakdown(call)
     _span(call)
-    return Reply(body={"totals": {}})
+    return OperationReply(body={"totals": {}})
 
 
-def icon(state: State, call: Call) -> Reply:
+def icon(state: ManagementState, call: OperationCall) -> OperationReply:
     """The picture of one icon."""
     _check_icons(state)
     if not state.observed:
         return EMPTY
     if call.parameter("id") is None:
         raise invalid("id", "This field is required.", "required")
-    return Reply(content=PICTURE, media_type="image/png")
+    return OperationReply(content=PICTURE, media_type="image/png")
 
 
-def icons(state: State, call: Call) -> Reply:
+def icons(state: ManagementState, call: OperationCall) -> OperationReply:
     """Icons by a part of their name."""
     _check_icons(state)
     if not state.observed:
         return EMPTY
     wanted = (call.parameter("query") or "").casefold()
     found = [one for one in TEMPLATES.values() if wanted in one["name"].casefold()]
-    return Reply(body=[{"id": one["id"], "name": one["name"], "url": one["icon_url"]} for one in found])
+    return OperationReply(body=[{"id": one["id"], "name": one["name"], "url": one["icon_url"]} for one in found])
 
 
-def _check_icons(state: State) -> None:
+def _check_icons(state: ManagementState) -> None:
     if state.observed and state.settings.icons == "closed":
         raise forbidden("This action does not support personal API key access")
 
 
-def _check_breakdown(call: Call) -> None:
+def _check_breakdown(call: OperationCall) -> None:
     if call.parameter("breakdown_by") not in (None, "name", "kind"):
         raise invalid("breakdown_by", "Not a valid choice.", "invalid_choice")
 
 
-def _span(call: Call) -> tuple[datetime | None, datetime | None]:
+def _span(call: OperationCall) -> tuple[datetime | None, datetime | None]:
     """`after` and `before`: instants, or `-7d`, `-12h`, `-2w` before now. Raises ApiError (400)."""
     found = []
     for name in ("after", "before"):
@@ -154,14 +154,14 @@ def _span(call: Call) -> tuple[datetime | None, datetime | None]:
         if given is not None:
             amount, unit = given[1:-1], given[-1:]
             if given.startswith("-") and unit in _UNITS and amount.isascii() and amount.isdigit() and len(amount) < 6:
-                now = instant(call.now)
+                now = parse_instant(call.now)
                 assert now is not None
                 try:
                     at = now - timedelta(seconds=int(amount) * _UNITS[unit])
                 except OverflowError:
                     at = None
             else:
-                at = instant(given)
+                at = parse_instant(given)
             if at is None:
                 raise invalid(name, "Datetime has wrong format.")
         found.append(at)

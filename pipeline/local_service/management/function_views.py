@@ -28,7 +28,7 @@ _OF_FILTERS = frozenset({"bytecode", "transpiled", "bytecode_error"})
 _OF_MASKING = frozenset({"bytecode"})
 
 
-def compiled(function: Json) -> Json:
+def with_code(function: Json) -> Json:
     """The fields of a stored function that hold code, as they are shown: a mapping to lay over the function."""
     script = function.get("type") in TYPESCRIPT
     shown = _parts(function, script)
@@ -44,7 +44,7 @@ def compiled(function: Json) -> Json:
     return shown
 
 
-def uncompiled(fields: Json, before: Json) -> Json:
+def without_code(fields: Json, before: Json) -> Json:
     """Written fields without the code that they bring. What `before`, the stored function, has stays where its source
     is written as it was; so a record that was read can be sent back."""
     kept = fields | _bare(fields, before)
@@ -159,7 +159,7 @@ def order_of(function: Json) -> int:
     return LAST if order is None else int(order)
 
 
-def whole(function: Json, *, observed: bool) -> Json:
+def full_record(function: Json, *, observed: bool) -> Json:
     """The full record."""
     if observed:
         shown = _observed(function)
@@ -170,12 +170,12 @@ def whole(function: Json, *, observed: bool) -> Json:
     return {name: shown[name] for name in _WHOLE}
 
 
-def item(function: Json, *, observed: bool) -> Json:
+def list_item(function: Json, *, observed: bool) -> Json:
     """An item of a list."""
     if observed:
         shown = _observed(function)
         return {name: shown[name] for name in _OBSERVED_ITEM}
-    shown = whole(function, observed=False)
+    shown = full_record(function, observed=False)
     shown["filters"] = function.get("filters") or None
     shown["template"] = function.get("template_id") or ""
     return {name: value for name, value in shown.items() if name not in _OMITTED}
@@ -184,4 +184,4 @@ def item(function: Json, *, observed: bool) -> Json:
 def _observed(function: Json) -> Json:
     template = TEMPLATES.get(function.get("template_id") or "")
     status = function.get("status") or {"state": 0, "tokens": 0}
-    return _OBSERVED_EMPTY | function | compiled(function) | {"template": template, "status": status}
+    return _OBSERVED_EMPTY | function | with_code(function) | {"template": template, "status": status}

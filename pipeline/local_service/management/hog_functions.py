@@ -10,20 +10,25 @@ import json
 from typing import Any
 from uuid import uuid4
 
-from pipeline.local_service.management.function_fields import settle_inputs, written
-from pipeline.local_service.management.function_views import item, order_of, uncompiled, whole
+from pipeline.local_service.management.function_fields import read_fields, store_inputs
+from pipeline.local_service.management.function_views import (
+    full_record,
+    list_item,
+    order_of,
+    without_code,
+)
 from pipeline.local_service.management.requests import (
     EMPTY,
     ApiError,
     BareError,
-    Call,
     Json,
-    Reply,
-    State,
-    instant,
+    ManagementState,
+    OperationCall,
+    OperationReply,
     invalid,
     not_found,
-    page,
+    paginate,
+    parse_instant,
     uuid_of,
 )
 from pipeline.local_service.management.templates import TEMPLATES
@@ -36,16 +41,16 @@ LONGEST_SEARCH = 200
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
 
 
-def chosen(call: Call, functions: list[Json], *, observed: bool) -> list[Json]:
+def filter_functions(call: OperationCall, functions: list[Json], *, observed: bool) -> list[Json]:
     """The functions that the query asks for, by execution order, the last updated first. Raises ApiError (400)."""
     found = [function for function in functions if not function.get("deleted")]
     for name in ("created_at", "updated_at"):
         given = call.parameter(name)
         if given is not None:
-            wanted = instant(given)
+            wanted = parse_instant(given)
             if wanted is None:
                 raise invalid(name, "Enter a valid date/time.")
-            found = [function for function in found if instant(function[name]) == wanted]
+            found = [function for function in found if parse_instant(function[name]) == wanted]
     by = call.parameter("created_by")
     if by is not None:
         if not (by.isascii() and by.isdigit() and len(by) < 4000):
@@ -63,10 +68,10 @@ def chosen(call: Call, functions: list[Json], *, observed: bool) -> list[Json]:
             raise invalid("id", "Enter a valid UUID.")
         found = [function for function in found if function["id"] == wanted_id]
     for name, field in (("type", "type"), ("kind", "kind")):
-        wanted_names = call.listed(name)
+        wanted_names = call.values_of(name)
         if wanted_names:
             found = [function for function in found if (function.get(field) or "") in wanted_names]
-    unwanted = call.listed("exclude_kind")
+    unwanted = call.values_of("exclude_kind")
     found = [function for function in found if (function.get("kind") or "") not in unwanted or not unwanted]
     if observed:
         found = _observed(call, found)
@@ -75,7 +80,7 @@ def chosen(call: Call, functions: list[Json], *, observed: bool) -> list[Json]:
     return found
 
 
-def _observed(call: Call, found: list[Json]) -> list[Json]:
+def _observed(call: OperationCall, found: list[Json]) -> list[Json]:
     search = call.parameter("search")
     if search is not None:
         if len(search) > LONGEST_SEARCH:
@@ -118,16 +123,18 @@ MOST_ENABLED = {"transformation": 20, "transformation_log": 5}
 """Enabled functions of a type that a project may have (docs/know/service.md#hog-functions)."""
 
 
-def list_functions(state: State, call: Call) -> Reply:
+def list_functions(state: ManagementState, call: OperationCall) -> OperationReply:
     """One page of those that the filters choose."""
-    found = chosen(call, state.documents.all("hog_function", call.project_id), observed=state.observed)
-    envelope, shown = page(call, found, strict=not state.observed)
+    found = filter_functions(call, state.documents.all("hog_function", call.project_id), observed=state.observed)
+    envelope, shown = paginate(call, found, strict=not state.observed)
     full = state.observed and call.parameter("full") == "true"
-    envelope["results"] = [(whole if full else item)(function, observed=state.observed) for function in shown]
-    return Reply(body=envelope)
+    envelope["results"] = [
+        (full_record if full else list_item)(function, observed=state.observed) for function in shown
+    ]
+    return OperationReply(body=envelope)
 
 
-def create(state: State, call: Call) -> Reply:
+def create(state: ManagementState, call: OperationCall) -> OperationReply:
     """201 and the full record."""
     fields = _fields(state, call, {})
     function = _from_template(fields)
@@ -140,49 +147,49 @@ def create(state: State, call: Call) -> Reply:
         "created_by": call.caller.user,
         "version": 1,
     }
-    settle_inputs(function, None, observed=state.observed, written=("inputs", "mappings"))
+    store_inputs(function, None, observed=state.observed, written=("inputs", "mappings"))
     _check_numbers(state, call.project_id, function)
     state.documents.put("hog_function", call.project_id, function)
-    return Reply(201, whole(function, observed=state.observed))
+    return OperationReply(201, full_record(function, observed=state.observed))
 
 
-def retrieve(state: State, call: Call) -> Reply:
+def retrieve(state: ManagementState, call: OperationCall) -> OperationReply:
     """The full record."""
-    return Reply(body=whole(find(state, call), observed=state.observed))
+    return OperationReply(body=full_record(find_function(state, call), observed=state.observed))
 
 
-def update(state: State, call: Call) -> Reply:
+def update(state: ManagementState, call: OperationCall) -> OperationReply:
     """Set the fields that the body has. `deleted` true deletes softly; only `deleted` false reaches it again.
 
     PUT does the same: what its body leaves out, the source takes from the function (`to_internal_value`).
     """
-    before = find(state, call, restoring=call.body.get("deleted") is False)
+    before = find_function(state, call, restoring=call.body.get("deleted") is False)
     fields = _fields(state, call, before)
     if state.observed:
         _check_change(call.body, fields, before)
     function = before | fields | {"updated_at": call.now, "version": before.get("version", 1) + 1}
     if function.get("hog") != before.get("hog"):
         function |= {"bytecode": None, "transpiled": None}  # those of a seed were those of other code
-    settle_inputs(function, before, observed=state.observed, written=fields)
+    store_inputs(function, before, observed=state.observed, written=fields)
     if function.get("enabled") and not before.get("enabled"):
         _check_numbers(state, call.project_id, function)
     state.documents.put("hog_function", call.project_id, function)
-    return Reply(body=whole(function, observed=state.observed))
+    return OperationReply(body=full_record(function, observed=state.observed))
 
 
-def delete(state: State, call: Call) -> Reply:
+def delete(state: ManagementState, call: OperationCall) -> OperationReply:
     """405 with an empty body, whatever the id: a hog function is deleted by an update."""
     raise BareError(405, None, {"Allow": "GET, HEAD, OPTIONS, PATCH" + (", PUT" if state.observed else "")})
 
 
-def rearrange(state: State, call: Call) -> Reply:
+def rearrange(state: ManagementState, call: OperationCall) -> OperationReply:
     """Set the execution orders that `orders` maps ids to.
 
     The contract lists the writable fields as the body and states no answer: there they are checked, change nothing,
     and the answer is empty. `observed` answers with the functions of the type, and takes transformations alone.
     """
     if "orders" not in call.body and not state.observed:
-        written(call.body, observed=False)
+        read_fields(call.body, observed=False)
         return EMPTY
     orders = call.body.get("orders")
     if not isinstance(orders, dict) or not orders:
@@ -198,10 +205,10 @@ def rearrange(state: State, call: Call) -> Reply:
         raise invalid(None, "Only transformations have an order that can be set")
     state.documents.put("hog_function", call.project_id, *changed)
     found = [one for one in _all(state, call) if one.get("type") in kinds]
-    return Reply(body=[whole(one, observed=True) for one in sorted(found, key=order_of)])
+    return OperationReply(body=[full_record(one, observed=True) for one in sorted(found, key=order_of)])
 
 
-def _reordered(state: State, call: Call, id: str, order: Any) -> Json:
+def _reordered(state: ManagementState, call: OperationCall, id: str, order: Any) -> Json:
     if type(order) is not int:
         raise invalid("orders", "A valid integer is required.")
     function = state.documents.get("hog_function", call.project_id, uuid_of(id) or "")
@@ -211,7 +218,7 @@ def _reordered(state: State, call: Call, id: str, order: Any) -> Json:
     return function | {"execution_order": order, "updated_at": call.now}
 
 
-def find(state: State, call: Call, *, restoring: bool = False) -> Json:
+def find_function(state: ManagementState, call: OperationCall, *, restoring: bool = False) -> Json:
     """The function of the path. Raises ApiError (404), for a deleted one too unless it is being restored."""
     function = state.documents.get("hog_function", call.project_id, uuid_of(call.ids["id"]) or "")
     if function is None or (function.get("deleted") and not restoring):
@@ -219,12 +226,12 @@ def find(state: State, call: Call, *, restoring: bool = False) -> Json:
     return function
 
 
-def _fields(state: State, call: Call, before: Json) -> Json:
-    fields = written(call.body, observed=state.observed)
-    return uncompiled(fields, before) if state.observed else fields
+def _fields(state: ManagementState, call: OperationCall, before: Json) -> Json:
+    fields = read_fields(call.body, observed=state.observed)
+    return without_code(fields, before) if state.observed else fields
 
 
-def _all(state: State, call: Call) -> list[Json]:
+def _all(state: ManagementState, call: OperationCall) -> list[Json]:
     return [one for one in state.documents.all("hog_function", call.project_id) if not one.get("deleted")]
 
 
@@ -244,15 +251,15 @@ def _check_change(body: Json, fields: Json, before: Json) -> None:
         raise invalid("type", "Cannot change the type of an existing function")
     base = body.get("base_updated_at")
     if base is not None:
-        seen = instant(base) if isinstance(base, str) else None
+        seen = parse_instant(base) if isinstance(base, str) else None
         if seen is None:
             raise invalid("base_updated_at", "Datetime has wrong format.")
-        if seen < (instant(before["updated_at"]) or seen):
+        if seen < (parse_instant(before["updated_at"]) or seen):
             detail = "This function was changed since you loaded it."
             raise ApiError(409, "invalid_request", "stale_update", detail, "base_updated_at")
 
 
-def _check_numbers(state: State, project: int, function: Json) -> None:
+def _check_numbers(state: ManagementState, project: int, function: Json) -> None:
     most = MOST_ENABLED.get(function.get("type", ""))
     if not state.observed or most is None or not function.get("enabled"):
         return

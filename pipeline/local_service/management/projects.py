@@ -6,28 +6,28 @@ from __future__ import annotations
 import uuid
 
 from pipeline.local_service.keys import Project, allows
-from pipeline.local_service.management.requests import Call, Json, Reply, State, page
+from pipeline.local_service.management.requests import Json, ManagementState, OperationCall, OperationReply, paginate
 
 _SPACE = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e91")
 _ORGANIZATION = str(uuid.uuid5(_SPACE, "organization"))
 
 
-def list_projects(state: State, call: Call) -> Reply:
+def list_projects(state: ManagementState, call: OperationCall) -> OperationReply:
     """One page of the projects that the key reaches."""
     found = [project for project in state.keys.projects if call.caller.reaches(project)]
-    envelope, shown = page(call, found, strict=not state.observed)
+    envelope, shown = paginate(call, found, strict=not state.observed)
     envelope["results"] = [_shown(state, call, project) for project in shown]
-    return Reply(body=envelope)
+    return OperationReply(body=envelope)
 
 
-def retrieve(state: State, call: Call) -> Reply:
+def retrieve(state: ManagementState, call: OperationCall) -> OperationReply:
     """One project with its settings."""
     assert call.project is not None
     more = {"drop_events_older_than_seconds": state.settings.drop_events_older_than}
-    return Reply(body=_shown(state, call, call.project) | more)
+    return OperationReply(body=_shown(state, call, call.project) | more)
 
 
-def _shown(state: State, call: Call, project: Project) -> Json:
+def _shown(state: ManagementState, call: OperationCall, project: Project) -> Json:
     shown: Json = {
         "id": project.id,
         "uuid": str(uuid.uuid5(_SPACE, str(project.id))),

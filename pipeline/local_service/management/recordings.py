@@ -13,14 +13,14 @@ from typing import Final
 
 from pipeline.local_service.management.function_fields import check_shape
 from pipeline.local_service.management.requests import (
-    Call,
     Json,
-    Reply,
-    State,
-    instant,
+    ManagementState,
+    OperationCall,
+    OperationReply,
     invalid,
     not_found,
-    page,
+    paginate,
+    parse_instant,
     uuid_of,
 )
 from pipeline.management.models import Person
@@ -35,27 +35,26 @@ _PARAMETERS = frozenset({
     "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
     "person_uuid", "distinct_ids", "as_query", "version", "hogql_filtering", "add_events_to_property_queries",
 })  # fmt: skip
-"""Query parameters that the real service knows, as far as is known (docs/know/service.md#session-recordings); any other
-is a 400."""
+"""Query parameters that the real service knows, as far as the facts go; any other is a 400."""
 
 
-def list_recordings(state: State, call: Call) -> Reply:
+def list_recordings(state: ManagementState, call: OperationCall) -> OperationReply:
     """One page, the latest first."""
     found = sorted(state.documents.all(KIND, call.project_id), key=_start, reverse=True)
     if state.observed:
         return _observed_page(call, found)
-    envelope, shown = page(call, found, strict=True)
+    envelope, shown = paginate(call, found, strict=True)
     envelope["results"] = list(shown)
-    return Reply(body=envelope)
+    return OperationReply(body=envelope)
 
 
-def retrieve(state: State, call: Call) -> Reply:
+def retrieve(state: ManagementState, call: OperationCall) -> OperationReply:
     """One recording."""
     recording = _find(state, call, "id")
-    return Reply(body=_with_retention(call, recording) if state.observed else recording)
+    return OperationReply(body=_with_retention(call, recording) if state.observed else recording)
 
 
-def update(state: State, call: Call) -> Reply:
+def update(state: ManagementState, call: OperationCall) -> OperationReply:
     """Set `person`, whose inner shape the contract does not show: what is given is merged into what is there.
 
     Under `observed` it is marked as viewed or analysed instead, and the answer is not the recording.
@@ -75,14 +74,14 @@ def update(state: State, call: Call) -> Reply:
         check_shape(Person, given, attr="person")
         if "uuid" in given and uuid_of(given["uuid"]) is None:
             raise invalid("person__uuid", "Enter a valid UUID.")
-        if "created_at" in given and instant(given["created_at"]) is None:
+        if "created_at" in given and parse_instant(given["created_at"]) is None:
             raise invalid("person__created_at", "Enter a valid date/time.")
         recording = recording | {"person": (recording.get("person") or {}) | given}
         state.documents.put(KIND, call.project_id, recording)
-    return Reply(body=recording)
+    return OperationReply(body=recording)
 
 
-def delete(state: State, call: Call) -> Reply:
+def delete(state: ManagementState, call: OperationCall) -> OperationReply:
     """204. The real service does not look whether there is such a recording
     (docs/know/service.md#session-recordings)."""
     id = call.ids["id"]
@@ -90,10 +89,10 @@ def delete(state: State, call: Call) -> Reply:
         state.documents.remove(KIND, call.project_id, id)
     elif not state.observed:
         raise not_found()
-    return Reply(204)
+    return OperationReply(204)
 
 
-def sharing(state: State, call: Call) -> Reply:
+def sharing(state: ManagementState, call: OperationCall) -> OperationReply:
     """How a recording is shared; one that never was gets a configuration that is switched off."""
     recording = _find(state, call, "recording_id")
     held = state.documents.get("sharing", call.project_id, str(recording["id"]))
@@ -103,7 +102,7 @@ def sharing(state: State, call: Call) -> Reply:
     return _sharing(state, held)
 
 
-def refresh_sharing(state: State, call: Call) -> Reply:
+def refresh_sharing(state: ManagementState, call: OperationCall) -> OperationReply:
     """Replace the access token: a configuration made now, switched on or off as the one before it, which is gone."""
     id = str(_find(state, call, "recording_id")["id"])
     held = new_sharing(id, call.now)
@@ -114,11 +113,11 @@ def refresh_sharing(state: State, call: Call) -> Reply:
     return _sharing(state, held)
 
 
-def _sharing(state: State, held: Json) -> Reply:
+def _sharing(state: ManagementState, held: Json) -> OperationReply:
     shown: Json = {name: held[name] for name in ("created_at", "enabled", "access_token")}
     if state.observed:
         shown |= {"settings": {}, "password_required": False, "share_passwords": []}
-    return Reply(body=shown)
+    return OperationReply(body=shown)
 
 
 def new_sharing(id: str, now: str) -> Json:
@@ -126,19 +125,19 @@ def new_sharing(id: str, now: str) -> Json:
     return {"id": id, "created_at": now, "enabled": False, "access_token": secrets.token_urlsafe(22)}
 
 
-def _find(state: State, call: Call, name: str) -> Json:
+def _find(state: ManagementState, call: OperationCall, name: str) -> Json:
     recording = state.documents.get(KIND, call.project_id, call.ids[name])
     if recording is None:
         raise not_found("Recording not found" if state.observed else "Not found.")
     return recording
 
 
-def _with_retention(call: Call, recording: Json) -> Json:
+def _with_retention(call: OperationCall, recording: Json) -> Json:
     """A recording and when it expires: so many days after the day it began; `recording_ttl` is the days that are left
     (the source's query of replay events). The real service shows it no longer then; this one does, with 0 days."""
     days = recording.get("retention_period_days") or RETENTION
     made: Json = {"retention_period_days": days, "expiry_time": None, "recording_ttl": None}
-    start, now = instant(str(recording.get("start_time") or "")), instant(call.now)
+    start, now = parse_instant(str(recording.get("start_time") or "")), parse_instant(call.now)
     if start and now:
         with suppress(OverflowError):
             expiry = start.date() + timedelta(days=days)
@@ -147,11 +146,11 @@ def _with_retention(call: Call, recording: Json) -> Json:
 
 
 def _start(recording: Json) -> tuple[float, str]:
-    at = instant(str(recording.get("start_time") or ""))
+    at = parse_instant(str(recording.get("start_time") or ""))
     return (at.timestamp() if at else 0.0), str(recording["id"])
 
 
-def _observed_page(call: Call, found: list[Json]) -> Reply:
+def _observed_page(call: OperationCall, found: list[Json]) -> OperationReply:
     for name, _ in call.query:
         if name not in _PARAMETERS:
             detail = [{"type": "extra_forbidden", "loc": [name], "msg": "Extra inputs are not permitted"}]
@@ -162,10 +161,10 @@ def _observed_page(call: Call, found: list[Json]) -> Reply:
         if wanted is not None:
             found = [one for one in found if one.get(field) in wanted]
     shown = [_with_retention(call, one) for one in found[offset : offset + limit]]
-    return Reply(body={"results": shown, "has_next": offset + limit < len(found), "version": 4})
+    return OperationReply(body={"results": shown, "has_next": offset + limit < len(found), "version": 4})
 
 
-def _count(call: Call, name: str, usual: int) -> int:
+def _count(call: OperationCall, name: str, usual: int) -> int:
     given = call.parameter(name)
     if given is None:
         return usual
@@ -176,7 +175,7 @@ def _count(call: Call, name: str, usual: int) -> int:
     return int(given)
 
 
-def _names(call: Call, name: str) -> list[object] | None:
+def _names(call: OperationCall, name: str) -> list[object] | None:
     given = call.parameter(name)
     if given is None:
         return None
@@ -189,7 +188,7 @@ def _names(call: Call, name: str) -> list[object] | None:
     return listed
 
 
-def _mark(state: State, call: Call, recording: Json) -> Reply:
+def _mark(state: ManagementState, call: OperationCall, recording: Json) -> OperationReply:
     marks = {}
     for name in ("viewed", "analyzed"):
         marks[name] = call.body.get(name, False)
@@ -201,4 +200,4 @@ def _mark(state: State, call: Call, recording: Json) -> Reply:
         viewer = call.caller.user["email"]
         seen = [one for one in recording.get("viewers") or [] if one != viewer]
         state.documents.put(KIND, call.project_id, recording | {"viewed": True, "viewers": [*seen, viewer]})
-    return Reply(body={"success": True})
+    return OperationReply(body={"success": True})

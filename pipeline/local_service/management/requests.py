@@ -82,7 +82,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ManagementState:
     """What the operations share: the documents, the database of events, the keys and the settings."""
 
     documents: Documents
@@ -96,7 +96,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperationCall:
     """One request that was let in. `address` is its absolute URL without the query; `now` is ISO 8601 in UTC."""
 
     operation: Operation
@@ -118,13 +118,13 @@ class Call:
         given = [value for key, value in self.query if key == name]
         return given[-1] if given and given[-1] else None
 
-    def listed(self, name: str) -> frozenset[str]:
+    def values_of(self, name: str) -> frozenset[str]:
         """The values of a query parameter that may be repeated and may be a comma list."""
         return frozenset(part.strip() for key, value in self.query if key == name for part in value.split(",") if part)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class OperationReply:
     """A success: JSON where `body` is a value, else the bytes of `content` (none: an empty body)."""
 
     status: int = 200
@@ -134,7 +134,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-EMPTY = Reply()
+EMPTY = OperationReply()
 """200 without a body: what the contract states for several operations (docs/know/service.md#hog-functions)."""
 
 
@@ -143,7 +143,7 @@ DEEPEST = 100
 _TEXT = "Null characters and lone surrogates are not allowed."
 
 
-def read_body(body: bytes, content_type: str) -> Json:
+def read_json_body(body: bytes, content_type: str) -> Json:
     """The object of a body; an empty body is an empty object. Raises ApiError (415, 400)."""
     if not body:
         return {}
@@ -217,12 +217,12 @@ def _storable(text: str) -> bool:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def iso(micros: int) -> str:
+def format_instant(micros: int) -> str:
     """Microseconds since 1970 as text."""
     return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def instant(text: str) -> datetime | None:
+def parse_instant(text: str) -> datetime | None:
     """The instant of an ISO 8601 text, without a zone in UTC; None where it is none."""
     try:
         found = datetime.fromisoformat(text.strip().replace(" ", "+") if "T" in text else text.strip())
@@ -246,7 +246,7 @@ PAGE_SIZE = 100
 """Results of a page where no limit is given; there is no greatest one (docs/know/service.md#management-api)."""
 
 
-def page(call: Call, found: Sequence[Any], *, strict: bool) -> tuple[Json, Sequence[Any]]:
+def paginate(call: OperationCall, found: Sequence[Any], *, strict: bool) -> tuple[Json, Sequence[Any]]:
     """The envelope of one page, its `results` still empty, and the part of `found` that belongs into it.
 
     A limit under 1 is the default one and an offset under 0 is 0, as at the real service. Text that is no integer is
@@ -265,7 +265,7 @@ def page(call: Call, found: Sequence[Any], *, strict: bool) -> tuple[Json, Seque
     return envelope, found[offset : offset + limit]
 
 
-def _number(call: Call, name: str, *, least: int, otherwise: int, strict: bool) -> int:
+def _number(call: OperationCall, name: str, *, least: int, otherwise: int, strict: bool) -> int:
     given = call.parameter(name)
     if given is None:
         return otherwise
@@ -277,7 +277,7 @@ def _number(call: Call, name: str, *, least: int, otherwise: int, strict: bool) 
     return int(given) if int(given) >= least else otherwise
 
 
-def _url(call: Call, limit: int, offset: int) -> str:
+def _url(call: OperationCall, limit: int, offset: int) -> str:
     """The request's own URL with another offset, its other parameters kept."""
     kept = [pair for pair in call.query if pair[0] not in ("limit", "offset")]
     kept.append(("limit", str(limit)))

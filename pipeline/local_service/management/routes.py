@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pipeline.local_service.http import whole_body
+from pipeline.local_service.http import read_body
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.management import function_runs, hog_functions, projects, recordings
 from pipeline.local_service.management.access import Throttle, caller_of, check_scope, project_for
@@ -27,23 +27,23 @@ from pipeline.local_service.management.operations import PROJECTS, WITH_BODY, Op
 from pipeline.local_service.management.requests import (
     ApiError,
     BareError,
-    Call,
     Json,
-    Reply,
-    State,
-    iso,
+    ManagementState,
+    OperationCall,
+    OperationReply,
+    format_instant,
     not_allowed,
     not_found,
-    read_body,
+    read_json_body,
 )
-from pipeline.local_service.management.seeds import sow
-from pipeline.local_service.query.endpoint import answer
-from pipeline.local_service.query.runner import Queries
+from pipeline.local_service.management.seeds import store_seed
+from pipeline.local_service.query.endpoint import answer_query
+from pipeline.local_service.query.runner import QueryRunner
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import Store, Unavailable
 
 Result = TypeVar("Result")
-Work = Callable[[State, Call], Reply]
+Work = Callable[[ManagementState, OperationCall], OperationReply]
 HANDLERS: dict[str, Work] = {
     "hog_functions_list": hog_functions.list_functions,
     "hog_functions_create": hog_functions.create,
@@ -77,17 +77,17 @@ QUERY_LIMIT = 1024 * 1024
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
 
 
-class Management:
+class ManagementApi:
     """The management API over one store. It holds a thread until it is closed.
 
     Raises BadSeed, and Unavailable where the store cannot keep it.
     """
 
     def __init__(
-        self, store: Store, keys: Keyring, settings: Settings, queries: Queries, seed: Mapping[str, Any]
+        self, store: Store, keys: Keyring, settings: Settings, queries: QueryRunner, seed: Mapping[str, Any]
     ) -> None:
-        self.state = State(Documents(store), store, keys, settings)
-        sow(self.state, seed, iso(settings.clock()))
+        self.state = ManagementState(Documents(store), store, keys, settings)
+        store_seed(self.state, seed, format_instant(settings.clock()))
         self._throttle = Throttle()
         self._queries = queries
         self._worker = ThreadPoolExecutor(1, "service-management")
@@ -102,8 +102,8 @@ class Management:
         for path, methods in paths(observed=self.state.observed).items():
             for spelled in (path, path.replace(PROJECTS, ALIAS, 1)):
                 for slash in ("", "/"):
-                    found.append(Route(spelled + slash, _Door(self, methods)))
-        return [*found, Route("/api/{rest:path}", _Door(self, {}))]
+                    found.append(Route(spelled + slash, _PathEndpoint(self, methods)))
+        return [*found, Route("/api/{rest:path}", _PathEndpoint(self, {}))]
 
     async def hog_functions(self, project: int) -> list[Json]:
         """The full records of a project's hog functions, the deleted ones too. They must not be changed."""
@@ -128,10 +128,10 @@ class Management:
             return Response(reply.content, reply.status, reply.headers, reply.media_type)
         return JSONResponse(reply.body, reply.status, reply.headers)
 
-    async def _answered(self, request: Request, methods: Mapping[str, Operation], allowed: str) -> Reply:
+    async def _answered(self, request: Request, methods: Mapping[str, Operation], allowed: str) -> OperationReply:
         settings = self.state.settings
         is_query = any(one.name == "query" for one in methods.values())
-        body = await whole_body(request, QUERY_LIMIT if is_query else settings.management_body_limit)
+        body = await read_body(request, QUERY_LIMIT if is_query else settings.management_body_limit)
         if not methods:
             raise not_found("Endpoint not found.")
         caller = caller_of(request.headers.get("authorization"), self.state.keys)
@@ -147,20 +147,20 @@ class Management:
             raise ApiError(413, "invalid_request", "payload_too_large", "The request body is too large.")
         if operation.name == "query":
             assert project is not None
-            found = await _served(answer(request, body, project.id, self._queries, settings))
-            return Reply(content=found, media_type="application/json")
+            found = await _served(answer_query(request, body, project.id, self._queries, settings))
+            return OperationReply(content=found, media_type="application/json")
         writes = operation.method in WITH_BODY
 
-        def work() -> Reply:
-            call = Call(
+        def work() -> OperationReply:
+            call = OperationCall(
                 operation=operation,
                 caller=caller,
                 project=project,
                 ids=request.path_params,
                 query=request.query_params.multi_items(),
-                body=read_body(body, request.headers.get("content-type", "")) if writes else {},
+                body=read_json_body(body, request.headers.get("content-type", "")) if writes else {},
                 address=_address(request),
-                now=iso(settings.clock()),
+                now=format_instant(settings.clock()),
             )
             return HANDLERS[operation.name](self.state, call)
 
@@ -177,10 +177,10 @@ async def _served(work: Awaitable[Result]) -> Result:
         raise ApiError(503, "server_error", "error", "The service cannot store now; try again.") from None
 
 
-class _Door:
+class _PathEndpoint:
     """All methods of one path."""
 
-    def __init__(self, management: Management, methods: Mapping[str, Operation]) -> None:
+    def __init__(self, management: ManagementApi, methods: Mapping[str, Operation]) -> None:
         self._management = management
         self._methods = methods
 

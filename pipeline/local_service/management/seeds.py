@@ -13,10 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.local_service.management.access import Caller
-from pipeline.local_service.management.documents import Kind
-from pipeline.local_service.management.function_fields import WRITABLE, check_shape, settle_inputs, written
+from pipeline.local_service.management.documents import DocumentKind
+from pipeline.local_service.management.function_fields import WRITABLE, check_shape, read_fields, store_inputs
 from pipeline.local_service.management.recordings import new_sharing
-from pipeline.local_service.management.requests import ApiError, Json, State, instant, read_body, uuid_of
+from pipeline.local_service.management.requests import (
+    ApiError,
+    Json,
+    ManagementState,
+    parse_instant,
+    read_json_body,
+    uuid_of,
+)
 from pipeline.management.models import HogFunction, SessionRecording, SharingConfiguration
 
 _IDS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
@@ -30,23 +37,23 @@ class BadSeed(ValueError):
     """A seed cannot be used; the message says where, and repeats no value."""
 
 
-def load(path: Path) -> Json:
+def load_seed(path: Path) -> Json:
     """The content of a seed file. Raises BadSeed."""
     try:
-        return read_body(path.read_bytes(), "application/json")
+        return read_json_body(path.read_bytes(), "application/json")
     except OSError as error:
         raise BadSeed(f"the seed {path} cannot be read: {error.strerror}") from None
     except ApiError as error:
         raise BadSeed(f"the seed {path} is no JSON object that can be kept: {error.envelope['detail']}") from None
 
 
-def sow(state: State, seed: Mapping[str, Any], now: str) -> None:
+def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> None:
     """Put a seed into the first project. Raises BadSeed, and then nothing is changed."""
     unknown = sorted(set(seed) - set(_LISTS))
     if unknown:
         raise BadSeed(f"a seed has the lists {' and '.join(_LISTS)}, and no {unknown[0]!r}")
     project = state.keys.projects[0].id
-    made: dict[Kind, list[Json]] = {"hog_function": [], "session_recording": [], "sharing": []}
+    made: dict[DocumentKind, list[Json]] = {"hog_function": [], "session_recording": [], "sharing": []}
     for name in _LISTS:
         listed = seed.get(name, [])
         if not isinstance(listed, list):
@@ -71,13 +78,13 @@ def sow(state: State, seed: Mapping[str, Any], now: str) -> None:
         state.documents.put(kind, project, *fresh)
 
 
-def _function(state: State, entry: Json, place: int, now: str) -> Json:
-    fields = written({name: entry[name] for name in WRITABLE if name in entry}, observed=state.observed)
+def _function(state: ManagementState, entry: Json, place: int, now: str) -> Json:
+    fields = read_fields({name: entry[name] for name in WRITABLE if name in entry}, observed=state.observed)
     kept = {name: entry[name] for name in _READ_ONLY if name in entry}
     kept |= {name: entry[name] for name in _MADE if entry.get(name) is not None}
     check_shape(HogFunction, kept)
     for name in ("created_at", "updated_at"):
-        if name in entry and instant(entry[name]) is None:
+        if name in entry and parse_instant(entry[name]) is None:
             raise ApiError(400, "", "", "Enter a valid date/time.", name)
     id = entry.get("id")
     if id is not None and uuid_of(id) is None:
@@ -91,11 +98,11 @@ def _function(state: State, entry: Json, place: int, now: str) -> Json:
     }
     function |= kept | fields
     function["id"] = uuid_of(id) if id is not None else _id("hog_function", place, entry)
-    settle_inputs(function, function, observed=state.observed)
+    store_inputs(function, function, observed=state.observed)
     return function
 
 
-def _recording(entry: Json, place: int, now: str, made: dict[Kind, list[Json]]) -> None:
+def _recording(entry: Json, place: int, now: str, made: dict[DocumentKind, list[Json]]) -> None:
     recording = {name: value for name, value in entry.items() if name != "sharing"}
     check_shape(SessionRecording, recording)
     days = recording.get("retention_period_days")

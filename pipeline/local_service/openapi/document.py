@@ -140,7 +140,7 @@ _PROBLEMS = {
 }
 
 
-def document(settings: Settings) -> Json:
+def openapi_document(settings: Settings) -> Json:
     """The document, as JSON."""
     observed = settings.behaviour == "observed"
     paths: dict[str, Json] = capture_paths(settings)

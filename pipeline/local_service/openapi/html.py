@@ -27,7 +27,7 @@ HEADERS = {
 """What goes with the page."""
 
 
-def rendered(document: dict[str, Any]) -> str:
+def render_document(document: dict[str, Any]) -> str:
     """The page."""
     shown = document["info"]
     groups: dict[str, list[str]] = {}

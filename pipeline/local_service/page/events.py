@@ -1,4 +1,8 @@
-"""Which events are asked for: by name, id, person, UTC day, flag and text; read from a query string, written in SQL."""
+"""The list of events with its filters, and one event with its duplicates.
+
+The list continues from the position of its last row, not from a number of rows to skip: every page of it costs the
+same, and stays where it is while events arrive.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
-from pipeline.local_service.page.reader import PAGE, Reading, literal
-from pipeline.local_service.page.rendering import PlainText, Properties
+from pipeline.local_service.page.reader import PAGE, ProjectReader, literal
+from pipeline.local_service.page.rendering import PlainText, ShownProperties
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 FLAGS = {"historical": "historical_migration", "live": "NOT historical_migration"}
@@ -128,7 +132,7 @@ class EventRow:
     historical: bool
     received: str
     size: int
-    properties: Properties | None
+    properties: ShownProperties | None
     copies: int = 1
 
 
@@ -143,20 +147,26 @@ class EventPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class EventCopy:
     """One accepted copy of a uuid: `counts` is False where a later copy replaced it, or it was dropped."""
 
     row: EventRow
     counts: bool
-    warnings: list[tuple[str, Properties, bool]]
+    warnings: list[tuple[str, ShownProperties, bool]]
 
 
 def listed(
-    reading: Reading, wanted: EventFilter, plain: PlainText, *, oldest: bool = False, after: str = "", before: str = ""
+    reader: ProjectReader,
+    wanted: EventFilter,
+    plain: PlainText,
+    *,
+    oldest: bool = False,
+    after: str = "",
+    before: str = "",
 ) -> EventPage:
     """One page of the events that count: the newest first unless `oldest`, behind the place `after` or up to
     `before`."""
-    matching = f'SELECT receipt, "timestamp" FROM {reading.counting()} WHERE {wanted.condition(reading.project)}'
+    matching = f'SELECT receipt, "timestamp" FROM {reader.events_table()} WHERE {wanted.condition(reader.project)}'
     place = _PLACE.fullmatch(before or after)
     backwards = bool(before) and place is not None
     ascending = oldest != backwards
@@ -164,16 +174,16 @@ def listed(
     if place is not None:
         start = f'WHERE ("timestamp", receipt) {">" if ascending else "<"} (make_timestamp({place[1]}), {place[2]})'
     order = f'"timestamp" {"ASC" if ascending else "DESC"}, receipt {"ASC" if ascending else "DESC"}'
-    receipts = reading.rows(
+    receipts = reader.rows(
         f"WITH matching AS MATERIALIZED ({matching}) SELECT receipt, (SELECT count(*) FROM matching) "
         f"FROM matching {start} ORDER BY {order} LIMIT {PAGE + 1}"
     )
-    total = receipts[0][1] if receipts else reading.number(f"SELECT count(*) FROM ({matching})") if place else 0
-    found = _rows(reading, [receipt for receipt, _ in receipts], order)
+    total = receipts[0][1] if receipts else reader.number(f"SELECT count(*) FROM ({matching})") if place else 0
+    found = _rows(reader, [receipt for receipt, _ in receipts], order)
     further, found = len(found) > PAGE, found[:PAGE]
     if backwards:
         found.reverse()
-    copies = _copies(reading, found)
+    copies = _copies(reader, found)
     rows = [
         _row(one, plain, copies.get((one[2], one[3], one[4], one[5][:10]), 1), _LISTED_PROPERTIES, _LISTED_VALUE)
         for one in found
@@ -184,39 +194,41 @@ def listed(
     )
 
 
-def copies_of(reading: Reading, uuid: str, plain: PlainText) -> tuple[list[Copy], int]:
+def copies_of(reader: ProjectReader, uuid: str, plain: PlainText) -> tuple[list[EventCopy], int]:
     """The last accepted copies with a uuid, in the order of acceptance, and how many there are in all."""
-    condition = f"project = {reading.project} AND uuid = CAST({literal(uuid)} AS UUID)"
-    total = reading.number(f"SELECT count(*) FROM accepted WHERE {condition}")
+    condition = f"project = {reader.project} AND uuid = CAST({literal(uuid)} AS UUID)"
+    total = reader.number(f"SELECT count(*) FROM accepted WHERE {condition}")
     receipts = f"SELECT receipt FROM accepted WHERE {condition} ORDER BY receipt DESC LIMIT {MOST_COPIES}"
-    found = reading.rows(f"SELECT {_ROW} properties FROM accepted WHERE receipt IN ({receipts}) ORDER BY receipt")
-    counting = {receipt for (receipt,) in reading.rows(f"SELECT receipt FROM {reading.counting()} WHERE {condition}")}
-    told: dict[int, list[tuple[str, Properties, bool]]] = {}
-    for receipt, kind, details, dropped in reading.rows(
+    found = reader.rows(f"SELECT {_ROW} properties FROM accepted WHERE receipt IN ({receipts}) ORDER BY receipt")
+    events_table = {
+        receipt for (receipt,) in reader.rows(f"SELECT receipt FROM {reader.events_table()} WHERE {condition}")
+    }
+    told: dict[int, list[tuple[str, ShownProperties, bool]]] = {}
+    for receipt, kind, details, dropped in reader.rows(
         f"SELECT receipt, type, details, dropped FROM noticed WHERE receipt IN ({receipts}) ORDER BY type, details"
     ):
         shown = plain.properties(details, most=_LISTED_PROPERTIES, limit=_LISTED_VALUE)
         told.setdefault(receipt, []).append((kind, shown, dropped))
     rows = [_row(one, plain, 1, _ALL_PROPERTIES, _WHOLE_VALUE) for one in found]
-    return [Copy(one, one.receipt in counting, told.get(one.receipt, [])) for one in rows], total
+    return [EventCopy(one, one.receipt in events_table, told.get(one.receipt, [])) for one in rows], total
 
 
-def _rows(reading: Reading, receipts: list[int], order: str) -> list[tuple[Any, ...]]:
+def _rows(reader: ProjectReader, receipts: list[int], order: str) -> list[tuple[Any, ...]]:
     if not receipts:
         return []
-    return reading.rows(
+    return reader.rows(
         f"SELECT {_ROW} CASE WHEN strlen(properties) <= {LARGE} THEN properties END FROM accepted "
         f"WHERE receipt IN ({', '.join(map(str, receipts))}) ORDER BY {order}"
     )
 
 
-def _copies(reading: Reading, found: list[tuple[Any, ...]]) -> dict[tuple[str, str, str, str], int]:
+def _copies(reader: ProjectReader, found: list[tuple[Any, ...]]) -> dict[tuple[str, str, str, str], int]:
     """How many copies were accepted of each event of a page, by uuid, event, distinct_id and UTC day."""
     if not found:
         return {}
     uuids = ", ".join(sorted({f"CAST('{row[2]}' AS UUID)" for row in found}))
-    grouped = reading.rows(
-        f'SELECT uuid, event, distinct_id, max("timestamp"), count(*) FROM accepted WHERE project = {reading.project} '
+    grouped = reader.rows(
+        f'SELECT uuid, event, distinct_id, max("timestamp"), count(*) FROM accepted WHERE project = {reader.project} '
         f'AND uuid IN ({uuids}) GROUP BY uuid, event, distinct_id, CAST("timestamp" AS DATE)'
     )
     return {(uuid, event, id, time[:10]): count for uuid, event, id, time, count in grouped}

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.local_service.management.firing import Firing, firing, would_fire
 from pipeline.local_service.page.events import EventFilter
-from pipeline.local_service.page.reader import Reading
+from pipeline.local_service.page.reader import ProjectReader
 
 WIDTH, HEIGHT = 1000.0, 160.0
 MOST_BARS = 1200
@@ -131,8 +131,8 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What the events made."""
+class DerivedCounts:
+    """The persons, groups and warnings that the events led to."""
 
     persons: int
     identified: int
@@ -140,22 +140,22 @@ class Made:
     warnings: int
 
 
-def overview(reading: Reading, wanted: EventFilter) -> Overview:
-    """The counts of the events that are asked for."""
-    return reading.remembered(("overview", wanted), lambda: _overview(reading, wanted))
+def overview(reader: ProjectReader, wanted: EventFilter) -> Overview:
+    """The counts of the events that match the filter."""
+    return reader.cached(("overview", wanted), lambda: _overview(reader, wanted))
 
 
-def _overview(reading: Reading, wanted: EventFilter) -> Overview:
-    condition = wanted.condition(reading.project)
-    days = reading.rows(
+def _overview(reader: ProjectReader, wanted: EventFilter) -> Overview:
+    condition = wanted.condition(reader.project)
+    days = reader.rows(
         "SELECT CAST(\"timestamp\" AS DATE) - DATE '1970-01-01' AS day, count(*), "
         'count(*) FILTER (NOT historical_migration), min("timestamp"), max("timestamp") '
-        f"FROM {reading.counting()} WHERE {condition} GROUP BY day ORDER BY day"
+        f"FROM {reader.events_table()} WHERE {condition} GROUP BY day ORDER BY day"
     )
-    names, more = event_names(reading, condition, MOST_NAMES)
+    names, more = event_names(reader, condition, MOST_NAMES)
     return Overview(
         events=sum(row[1] for row in days),
-        copies=reading.number(f"SELECT count(*) FROM accepted WHERE {condition}"),
+        copies=reader.number(f"SELECT count(*) FROM accepted WHERE {condition}"),
         live=sum(row[2] for row in days),
         first=days[0][3] if days else None,
         last=days[-1][4] if days else None,
@@ -165,20 +165,20 @@ def _overview(reading: Reading, wanted: EventFilter) -> Overview:
     )
 
 
-def event_names(reading: Reading, condition: str, most: int) -> tuple[list[tuple[str, int]], int]:
+def event_names(reader: ProjectReader, condition: str, most: int) -> tuple[list[tuple[str, int]], int]:
     """The most frequent event names with their counts, and how many names follow."""
-    found = reading.rows(
-        f"SELECT event, count(*) AS n, count(*) OVER () FROM {reading.counting()} "
+    found = reader.rows(
+        f"SELECT event, count(*) AS n, count(*) OVER () FROM {reader.events_table()} "
         f"WHERE {condition} GROUP BY event ORDER BY n DESC, event LIMIT {most}"
     )
     return [(name, count) for name, count, _ in found], max(0, found[0][2] - most) if found else 0
 
 
-def made(reading: Reading) -> Made:
+def derived_counts(reader: ProjectReader) -> DerivedCounts:
     """How many persons, groups and warnings there are."""
-    ((persons, identified),) = reading.rows("SELECT count(*), count(*) FILTER (is_identified) FROM persons")
-    groups = reading.number("SELECT count(*) FROM groups")
-    return Made(persons, identified, groups, reading.number("SELECT count(*) FROM warnings"))
+    ((persons, identified),) = reader.rows("SELECT count(*), count(*) FILTER (is_identified) FROM persons")
+    groups = reader.number("SELECT count(*) FROM groups")
+    return DerivedCounts(persons, identified, groups, reader.number("SELECT count(*) FROM warnings"))
 
 
 MOST_JUDGED_NAMES = 2_000
@@ -214,14 +214,14 @@ class Fired:
         return sum(1 for row in self.rows if row.fires or row.may_fire)
 
 
-def fired(reading: Reading, functions: Sequence[Mapping[str, Any]]) -> Fired:
+def fired(reader: ProjectReader, functions: Sequence[Mapping[str, Any]]) -> Fired:
     """Every function that is there, those that fire most first."""
-    condition = EventFilter().condition(reading.project)
+    condition = EventFilter().condition(reader.project)
     there = [function for function in functions if not function.get("deleted")]
     names: list[tuple[str, int]] = []
     more = 0
     if there:
-        names, more = reading.remembered("names", lambda: event_names(reading, condition, MOST_JUDGED_NAMES))
+        names, more = reader.cached("names", lambda: event_names(reader, condition, MOST_JUDGED_NAMES))
     rows = [_judged(function, names) for function in there[:MOST_FUNCTIONS]]
     rows.sort(key=lambda row: (-row.fires, -row.may_fire))
     return Fired(rows, max(0, len(there) - MOST_FUNCTIONS), more)

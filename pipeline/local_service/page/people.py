@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.local_service.page.events import containing, is_uuid
-from pipeline.local_service.page.reader import PAGE, Reading, literal
-from pipeline.local_service.page.rendering import PlainText, Properties
+from pipeline.local_service.page.reader import PAGE, ProjectReader, literal
+from pipeline.local_service.page.rendering import PlainText, ShownProperties
 
 LARGE = 20_000
 """Bytes of properties over which a list leaves them out."""
@@ -26,7 +26,7 @@ class PersonRow:
     is_identified: bool
     ids: list[str]
     id_count: int
-    properties: Properties | None
+    properties: ShownProperties | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,64 +37,66 @@ class GroupRow:
     type: str
     key: str
     created_at: str
-    properties: Properties | None
+    properties: ShownProperties | None
 
 
-def listed(reading: Reading, text: str, page: int, plain: PlainText) -> tuple[list[PersonRow], int]:
+def listed(reader: ProjectReader, text: str, page: int, plain: PlainText) -> tuple[list[PersonRow], int]:
     """One page of the persons with this text in an id or a property, the oldest first; and how many there are."""
     condition = "true"
     if text:
         by_id = f"SELECT person_id FROM person_distinct_ids WHERE {containing('distinct_id', text)}"
         condition = f"(id IN ({by_id}) OR {containing('properties', text)}"
         condition += f" OR id = CAST({literal(text)} AS UUID))" if is_uuid(text) else ")"
-    total = reading.number(f"SELECT count(*) FROM persons WHERE {condition}")
-    found = reading.rows(
+    total = reader.number(f"SELECT count(*) FROM persons WHERE {condition}")
+    found = reader.rows(
         f"SELECT id, created_at, is_identified, {_bounded()} FROM persons WHERE {condition} "
         f"ORDER BY created_at, id LIMIT {PAGE} OFFSET {(page - 1) * PAGE}"
     )
-    ids = _ids(reading, [row[0] for row in found])
+    ids = _ids(reader, [row[0] for row in found])
     return [
         PersonRow(id, at, identified, *ids.get(id, ([], 0)), _opened(text, plain)) for id, at, identified, text in found
     ], total
 
 
-def person(reading: Reading, id: str, plain: PlainText) -> PersonRow | None:
+def person(reader: ProjectReader, id: str, plain: PlainText) -> PersonRow | None:
     """One person with all its properties and up to MOST_IDS ids."""
     key = f"CAST({literal(id)} AS UUID)"
-    found = reading.rows(f"SELECT id, created_at, is_identified, properties FROM persons WHERE id = {key}")
+    found = reader.rows(f"SELECT id, created_at, is_identified, properties FROM persons WHERE id = {key}")
     if not found:
         return None
     ((_, created_at, is_identified, properties),) = found
-    count = reading.number(f"SELECT count(*) FROM person_distinct_ids WHERE person_id = {key}")
-    ids = reading.rows(
+    count = reader.number(f"SELECT count(*) FROM person_distinct_ids WHERE person_id = {key}")
+    ids = reader.rows(
         f"SELECT distinct_id FROM person_distinct_ids WHERE person_id = {key} ORDER BY distinct_id LIMIT {MOST_IDS}"
     )
     shown = plain.properties(properties, most=_ALL_PROPERTIES, limit=_WHOLE_VALUE)
     return PersonRow(id, created_at, is_identified, [one for (one,) in ids], count, shown)
 
 
-def person_of(reading: Reading, distinct_id: str) -> str | None:
+def person_of(reader: ProjectReader, distinct_id: str) -> str | None:
     """The person of an id, or None."""
-    found = reading.rows(f"SELECT person_id FROM person_distinct_ids WHERE distinct_id = {literal(distinct_id)}")
+    found = reader.rows(f"SELECT person_id FROM person_distinct_ids WHERE distinct_id = {literal(distinct_id)}")
     return str(found[0][0]) if found else None
 
 
-def group_types(reading: Reading) -> list[tuple[int, str, int]]:
+def group_types(reader: ProjectReader) -> list[tuple[int, str, int]]:
     """The group types by number, each with how many groups it has."""
-    found = reading.rows(
+    found = reader.rows(
         'SELECT t."index", t.type, count(g.key) FROM group_types t LEFT JOIN groups g ON g."index" = t."index" '
         'GROUP BY t."index", t.type ORDER BY t."index"'
     )
     return [(index, name, count) for index, name, count in found]
 
 
-def groups(reading: Reading, index: int | None, text: str, page: int, plain: PlainText) -> tuple[list[GroupRow], int]:
+def groups(
+    reader: ProjectReader, index: int | None, text: str, page: int, plain: PlainText
+) -> tuple[list[GroupRow], int]:
     """One page of the groups of a type with this text in the key or a property, by type and key; and how many."""
     condition = "true" if index is None else f'"index" = {index}'
     if text:
         condition += f" AND ({containing('key', text)} OR {containing('properties', text)})"
-    total = reading.number(f"SELECT count(*) FROM groups WHERE {condition}")
-    found = reading.rows(
+    total = reader.number(f"SELECT count(*) FROM groups WHERE {condition}")
+    found = reader.rows(
         f'SELECT "index", type, key, created_at, {_bounded()} FROM groups WHERE {condition} '
         f'ORDER BY "index", key LIMIT {PAGE} OFFSET {(page - 1) * PAGE}'
     )
@@ -105,16 +107,16 @@ def _bounded() -> str:
     return f"CASE WHEN strlen(properties) <= {LARGE} THEN properties END"
 
 
-def _opened(text: str | None, plain: PlainText) -> Properties | None:
+def _opened(text: str | None, plain: PlainText) -> ShownProperties | None:
     return None if text is None else plain.properties(text, most=_LISTED_PROPERTIES, limit=_LISTED_VALUE)
 
 
-def _ids(reading: Reading, persons: list[str]) -> dict[str, tuple[list[str], int]]:
+def _ids(reader: ProjectReader, persons: list[str]) -> dict[str, tuple[list[str], int]]:
     """The first ids of some persons, and how many each has."""
     if not persons:
         return {}
     keys = ", ".join(f"CAST('{id}' AS UUID)" for id in persons)
-    found: list[tuple[Any, ...]] = reading.rows(
+    found: list[tuple[Any, ...]] = reader.rows(
         f"SELECT person_id, min(distinct_id, {_FIRST_IDS}), count(*) FROM person_distinct_ids "
         f"WHERE person_id IN ({keys}) GROUP BY person_id"
     )

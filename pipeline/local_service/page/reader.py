@@ -1,4 +1,4 @@
-"""Reading the store for the page: one project, bounded time, and the dear answers remembered."""
+"""ProjectReader the store for the page: one project, bounded time, and the dear answers cached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GONE = "SELECT receipt FROM accepted WHERE receipt NOT IN (SELECT receipt FROM 
 Value = TypeVar("Value")
 
 
-class Remembered:
+class Cache:
     """The last few answers that took long to find. One thread at a time."""
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class Remembered:
         return found
 
 
-class Reading:
+class ProjectReader:
     """The store as one project of it is read. One thread at a time."""
 
-    def __init__(self, store: Store, project: int, remembered: Remembered) -> None:
+    def __init__(self, store: Store, project: int, cached: Cache) -> None:
         self.project = project
         self._store = store
-        self._remembered = remembered
+        self._cache = cached
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a SELECT over the tables, and the views of the project: persons and groups as they were last
@@ -54,15 +54,15 @@ class Reading:
         """The one number of a SELECT. Raises BadQuery, SlowQuery."""
         return int(self.rows(sql)[0][0])
 
-    def counting(self) -> str:
+    def events_table(self) -> str:
         """What to select the events from that are left after copies collapsed. Where no copy is gone that is every
         accepted one, and collapsing, which takes longest of a query, is spared."""
-        gone = self.remembered("gone", lambda: bool(self.rows(_GONE)))
+        gone = self.cached("gone", lambda: bool(self.rows(_GONE)))
         return "collapsed" if gone else "accepted"
 
-    def remembered(self, name: Hashable, make: Callable[[], Value]) -> Value:
+    def cached(self, name: Hashable, make: Callable[[], Value]) -> Value:
         """What `make` finds, found once for all that was accepted until now."""
-        return self._remembered.get((self.project, name, self._store.raw_count()), make)
+        return self._cache.get((self.project, name, self._store.raw_count()), make)
 
 
 def literal(text: str) -> str:

@@ -30,7 +30,7 @@ _open = msgspec.json.Decoder(dict[str, Raw]).decode
 _text = msgspec.json.Decoder(str).decode
 
 
-class Shown(NamedTuple):
+class ShownText(NamedTuple):
     """The start of a text, and how many characters were left out."""
 
     text: str
@@ -40,11 +40,11 @@ class Shown(NamedTuple):
 class Property(NamedTuple):
     """One property: its name, and its value as text where it is a text, else as JSON."""
 
-    name: Shown
-    value: Shown
+    name: ShownText
+    value: ShownText
 
 
-class Properties(NamedTuple):
+class ShownProperties(NamedTuple):
     """The first properties of an object in their order, and how many were left out."""
 
     shown: list[Property]
@@ -58,13 +58,13 @@ class PlainText:
         known = sorted(filter(None, keys), key=len, reverse=True)
         self._keys = re.compile("|".join(map(re.escape, known))) if known else None
 
-    def shown(self, text: str, limit: int) -> Shown:
+    def shown(self, text: str, limit: int) -> ShownText:
         """At most `limit` characters of `text`, driving ones as `\\x1b` or `\\u202e`."""
         masked = self.masked(text)
         cut = masked[:limit]
         if not _PLAIN.fullmatch(cut):
             cut = "".join(_escaped(one) if unicodedata.category(one) in _DRIVING else one for one in cut)
-        return Shown(cut, max(0, len(masked) - limit))
+        return ShownText(cut, max(0, len(masked) - limit))
 
     def line(self, text: str, limit: int) -> str:
         """The same as one text, that ends in `…` where something was left out."""
@@ -77,17 +77,17 @@ class PlainText:
             text = self._keys.sub(_MASK, text)
         return _KEY_LIKE.sub(_MASK, text)
 
-    def properties(self, text: str, *, most: int, limit: int, name_limit: int = 200) -> Properties:
+    def properties(self, text: str, *, most: int, limit: int, name_limit: int = 200) -> ShownProperties:
         """The members of a JSON object, each value exact: a number keeps its digits, an object its order."""
         try:
             opened = _open(text)
         except msgspec.DecodeError:
-            return Properties([Property(Shown("(not an object that can be read)"), self.shown(text, limit))])
+            return ShownProperties([Property(ShownText("(not an object that can be read)"), self.shown(text, limit))])
         first = [
             Property(self.shown(name, name_limit), self.shown(_value(raw), limit))
             for name, raw in zip(opened, list(opened.values())[:most], strict=False)
         ]
-        return Properties(first, max(0, len(opened) - most))
+        return ShownProperties(first, max(0, len(opened) - most))
 
 
 def _value(raw: Raw) -> str:
@@ -131,7 +131,7 @@ class Links:
         return address + ("?" + urlencode(given) if given else "")
 
 
-class Rendering:
+class PageRenderer:
     """Templates filled in for one service."""
 
     def __init__(self, plain: PlainText) -> None:

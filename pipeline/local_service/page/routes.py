@@ -1,4 +1,4 @@
-"""Who may see the page: a browser on this machine that was asked for it by a loopback name.
+"""Who may see the page: a browser on this machine that requested it by a loopback name.
 
 The page needs no key, so a site elsewhere must not read it through the browser of somebody who runs the service. A
 name of that site that suddenly means 127.0.0.1 (DNS rebinding) is refused by the Host header. Another origin cannot
@@ -23,9 +23,9 @@ from starlette.routing import Route
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.page import events, people, warnings
 from pipeline.local_service.page.events import BadFilter, EventFilter, is_uuid, read_filter
-from pipeline.local_service.page.overview import Fired, event_names, fired, firing_for, made, overview
-from pipeline.local_service.page.reader import MOST_PAGES, PAGE, Reading, Remembered
-from pipeline.local_service.page.rendering import Links, PlainText, Rendering, asset
+from pipeline.local_service.page.overview import Fired, derived_counts, event_names, fired, firing_for, overview
+from pipeline.local_service.page.reader import MOST_PAGES, PAGE, Cache, ProjectReader
+from pipeline.local_service.page.rendering import Links, PageRenderer, PlainText, asset
 from pipeline.local_service.store.database import BadQuery, SlowQuery, Store, Unavailable
 
 HEADERS: Mapping[str, str] = {
@@ -80,12 +80,12 @@ Functions = Callable[[int], Awaitable[Sequence[Mapping[str, Any]]]]
 """The hog functions of a project."""
 
 
-class NotThere(Exception):
-    """What was asked for is not in the store; the message says so in a sentence."""
+class PageNotFound(Exception):
+    """What was requested is not in the store; the message is a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """What a request asks for, of which project."""
 
     project: int
@@ -123,16 +123,16 @@ class Page:
         self._keys = keys
         self._hog_functions = hog_functions
         self._plain = PlainText(keys.texts())
-        self._rendering = Rendering(self._plain)
-        self._remembered = Remembered()
+        self._rendering = PageRenderer(self._plain)
+        self._cache = Cache()
         self._reader = ThreadPoolExecutor(1, "service-page")
-        self._folder = ThreadPoolExecutor(1, "service-page-people")
-        self._folding: Future[Any] | None = None
+        self._processor = ThreadPoolExecutor(1, "service-page-people")
+        self._processing: Future[Any] | None = None
 
     def close(self) -> None:
         """Let go of the threads."""
         self._reader.shutdown(cancel_futures=True)
-        self._folder.shutdown(cancel_futures=True)
+        self._processor.shutdown(cancel_futures=True)
 
     def routes(self) -> list[Route]:
         """Every address of the page."""
@@ -148,65 +148,65 @@ class Page:
             "/warnings": self._warnings,
             "/rejected": self._rejected,
         }
-        routes = [Route(path, self._door(view)) for path, view in shown.items()]
+        routes = [Route(path, self._endpoint(view)) for path, view in shown.items()]
         for path, kind in (("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
             routes.append(Route("/" + path, _file(path, kind)))
         return routes
 
-    def _door(self, view: Callable[[Asked], Awaitable[View | Response]]) -> Endpoint:
+    def _endpoint(self, view: Callable[[PageRequest], Awaitable[View | Response]]) -> Endpoint:
         async def answered(request: Request) -> Response:
-            asked = self._asked(request)
+            page_request = self._asked(request)
             try:
-                if asked.project not in await self._projects():
-                    asked = replace(asked, project=self._keys.projects[0].id, links=Links(None))
-                    raise NotThere("There is no such project.")
-                found = await view(asked)
-            except NotThere as error:
-                found = View("trouble", "", {"title": "Not found", "text": str(error)}, 404)
+                if page_request.project not in await self._projects():
+                    page_request = replace(page_request, project=self._keys.projects[0].id, links=Links(None))
+                    raise PageNotFound("There is no such project.")
+                found = await view(page_request)
+            except PageNotFound as error:
+                found = View("problem", "", {"title": "Not found", "text": str(error)}, 404)
             except BadFilter as error:
-                found = View("trouble", "", {"title": "The filter is not understood", "text": str(error)}, 400)
+                found = View("problem", "", {"title": "The filter is not understood", "text": str(error)}, 400)
             except SlowQuery:
                 told = "The answer took too long and was given up. Ask for fewer days, or for one event or id."
-                found = View("trouble", "", {"title": "Too much at once", "text": told}, 503)
+                found = View("problem", "", {"title": "Too much at once", "text": told}, 503)
             except (BadQuery, Unavailable) as error:
                 told = f"The store cannot answer now: {error}"
-                found = View("trouble", "", {"title": "No answer", "text": told}, 503)
-            return found if isinstance(found, Response) else await self._rendered(asked, found)
+                found = View("problem", "", {"title": "No answer", "text": told}, 503)
+            return found if isinstance(found, Response) else await self._rendered(page_request, found)
 
         return guarded(answered)
 
-    async def _rendered(self, asked: Asked, view: View) -> Response:
+    async def _rendered(self, page_request: PageRequest, view: View) -> Response:
         values = {
-            "project": asked.project,
+            "project": page_request.project,
             "projects": await self._projects(),
-            "address": asked.address,
+            "address": page_request.address,
             "per_page": PAGE,
             **view.values,
         }
         rendering = self._rendering
-        html = await self._read(lambda: rendering.page(view.template, asked.links, view.section, values))
+        html = await self._read(lambda: rendering.page(view.template, page_request.links, view.section, values))
         return HTMLResponse(html, view.status)
 
-    def _asked(self, request: Request) -> Asked:
+    def _asked(self, request: Request) -> PageRequest:
         params = {name: value[:LONGEST_PARAMETER] for name, value in request.query_params.items() if value}
         first = self._keys.projects[0].id
         given = params.get("project", "")
         project = int(given) if given.isascii() and given.isdigit() and len(given) < 11 else 0 if given else first
         links = Links(None if project == first else project)
-        return Asked(project, links, params, request.path_params, f"http://{request.headers['host']}")
+        return PageRequest(project, links, params, request.path_params, f"http://{request.headers['host']}")
 
     async def _projects(self) -> dict[int, str]:
         """The projects by id with their names: those that have a key, and those that the store holds events of."""
         held = await self._read(
-            lambda: self._reading(0).remembered(
+            lambda: self._reading(0).cached(
                 "projects", lambda: self._reading(0).rows("SELECT DISTINCT project FROM accepted ORDER BY project")
             )
         )
         named = {project.id: project.name for project in self._keys.projects}
         return named | {id: "without a key" for (id,) in held if id not in named}
 
-    def _reading(self, project: int) -> Reading:
-        return Reading(self._store, project, self._remembered)
+    def _reading(self, project: int) -> ProjectReader:
+        return ProjectReader(self._store, project, self._cache)
 
     async def _read(self, work: Callable[[], Value]) -> Value:
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
@@ -215,10 +215,10 @@ class Page:
         """Whether persons and groups count every event; where they do not they are worked out, beside the page."""
         end = time.monotonic() + self._patience
         for _ in range(2):  # one that was begun before may not know of the last events
-            others = self._folding is not None and not self._folding.done()
-            if self._folding is None or not others:
-                self._folding = self._folder.submit(self._store.select, "SELECT count(*) FROM persons", project)
-            waiting = asyncio.wrap_future(self._folding)
+            others = self._processing is not None and not self._processing.done()
+            if self._processing is None or not others:
+                self._processing = self._processor.submit(self._store.select, "SELECT count(*) FROM persons", project)
+            waiting = asyncio.wrap_future(self._processing)
             done, _ = await asyncio.wait([waiting], timeout=max(0, end - time.monotonic()))
             if not done:
                 waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
@@ -228,29 +228,29 @@ class Page:
                 break
         return True
 
-    async def _overview(self, asked: Asked) -> View:
-        reading = self._reading(asked.project)
-        wanted = read_filter({name: asked.params.get(name, "") for name in ("since", "until")})
-        found = await self._read(lambda: overview(reading, wanted))
-        judged = await self._fired(asked.project)
-        ready = await self._people_ready(asked.project)
+    async def _overview(self, page_request: PageRequest) -> View:
+        reader = self._reading(page_request.project)
+        wanted = read_filter({name: page_request.params.get(name, "") for name in ("since", "until")})
+        found = await self._read(lambda: overview(reader, wanted))
+        judged = await self._fired(page_request.project)
+        ready = await self._people_ready(page_request.project)
         values = {
             "wanted": wanted,
             "found": found,
-            "made": await self._read(lambda: made(reading)) if ready else None,
-            "rejected": await self._read(lambda: warnings.rejected_count(reading)),
+            "derived": await self._read(lambda: derived_counts(reader)) if ready else None,
+            "rejected": await self._read(lambda: warnings.rejected_count(reader)),
             "functions": judged,
         }
         return View("overview", "/", values)
 
-    async def _events(self, asked: Asked) -> View:
-        reading, params = self._reading(asked.project), asked.params
+    async def _events(self, page_request: PageRequest) -> View:
+        reader, params = self._reading(page_request.project), page_request.params
         wanted, oldest = read_filter(params), params.get("order") == "oldest"
-        if wanted.person and not await self._people_ready(asked.project):
+        if wanted.person and not await self._people_ready(page_request.project):
             return View("waiting", "/events", {"title": "Events"})
         found = await self._read(
             lambda: events.listed(
-                reading,
+                reader,
                 wanted,
                 self._plain,
                 oldest=oldest,
@@ -258,95 +258,95 @@ class Page:
                 before=params.get("before", ""),
             )
         )
-        names = await self._read(lambda: self._names(reading))
+        names = await self._read(lambda: self._names(reader))
         return View("events", "/events", {"wanted": wanted, "oldest": oldest, "found": found, "names": names})
 
-    def _names(self, reading: Reading) -> list[str]:
+    def _names(self, reader: ProjectReader) -> list[str]:
         """The most frequent event names that can be typed."""
-        condition = EventFilter().condition(reading.project)
-        found, _ = reading.remembered("offered", lambda: event_names(reading, condition, _OFFERED_NAMES))
+        condition = EventFilter().condition(reader.project)
+        found, _ = reader.cached("offered", lambda: event_names(reader, condition, _OFFERED_NAMES))
         return [name for name, _ in found if self._plain.line(name, len(name)) == name]
 
-    async def _event(self, asked: Asked) -> View:
-        reading, uuid = self._reading(asked.project), asked.path["uuid"].lower()
+    async def _event(self, page_request: PageRequest) -> View:
+        reader, uuid = self._reading(page_request.project), page_request.path["uuid"].lower()
         if not is_uuid(uuid):
-            raise NotThere("That is no uuid of an event.")
-        ready = await self._people_ready(asked.project)
-        copies, total = await self._read(lambda: events.copies_of(reading, uuid, self._plain))
+            raise PageNotFound("That is no uuid of an event.")
+        ready = await self._people_ready(page_request.project)
+        copies, total = await self._read(lambda: events.copies_of(reader, uuid, self._plain))
         if not copies:
-            raise NotThere("No event with this uuid has landed.")
-        there = await self._hog_functions(asked.project)
+            raise PageNotFound("No event with this uuid has landed.")
+        there = await self._hog_functions(page_request.project)
         firing = {name: firing_for(there, name) for name in {copy.row.event for copy in copies if copy.counts}}
         values = {"uuid": uuid, "copies": copies, "total": total, "ready": ready, "firing": firing}
         return View("event", "/events", values)
 
-    async def _people(self, asked: Asked) -> View:
-        text = asked.params.get("text", "")
-        if not await self._people_ready(asked.project):
+    async def _people(self, page_request: PageRequest) -> View:
+        text = page_request.params.get("text", "")
+        if not await self._people_ready(page_request.project):
             return View("waiting", "/people", {"title": "People"})
-        reading = self._reading(asked.project)
-        rows, total = await self._read(lambda: people.listed(reading, text, asked.page, self._plain))
-        return View("people", "/people", {"text": text, "rows": rows, "total": total, "page": asked.page})
+        reader = self._reading(page_request.project)
+        rows, total = await self._read(lambda: people.listed(reader, text, page_request.page, self._plain))
+        return View("people", "/people", {"text": text, "rows": rows, "total": total, "page": page_request.page})
 
-    async def _person_of(self, asked: Asked) -> View | Response:
-        distinct_id = asked.params.get("id", "")
-        if not await self._people_ready(asked.project):
+    async def _person_of(self, page_request: PageRequest) -> View | Response:
+        distinct_id = page_request.params.get("id", "")
+        if not await self._people_ready(page_request.project):
             return View("waiting", "/people", {"title": "Person"})
-        reading = self._reading(asked.project)
-        found = await self._read(lambda: people.person_of(reading, distinct_id))
+        reader = self._reading(page_request.project)
+        found = await self._read(lambda: people.person_of(reader, distinct_id))
         if found is None:
             told = f"No person has the id “{distinct_id}”. An event that asks for no person profile makes none."
-            raise NotThere(told)
-        return RedirectResponse(asked.links("/people", found), 303)
+            raise PageNotFound(told)
+        return RedirectResponse(page_request.links("/people", found), 303)
 
-    async def _person(self, asked: Asked) -> View:
-        reading, id, params = self._reading(asked.project), asked.path["id"].lower(), asked.params
+    async def _person(self, page_request: PageRequest) -> View:
+        reader, id, params = self._reading(page_request.project), page_request.path["id"].lower(), page_request.params
         if not is_uuid(id):
-            raise NotThere("That is no id of a person.")
-        if not await self._people_ready(asked.project):
+            raise PageNotFound("That is no id of a person.")
+        if not await self._people_ready(page_request.project):
             return View("waiting", "/people", {"title": "Person"})
-        person = await self._read(lambda: people.person(reading, id, self._plain))
+        person = await self._read(lambda: people.person(reader, id, self._plain))
         if person is None:
-            raise NotThere("There is no such person. It may have become part of another one.")
+            raise PageNotFound("There is no such person. It may have become part of another one.")
         wanted = EventFilter(person=id)
         after, before = params.get("after", ""), params.get("before", "")
         found = await self._read(
-            lambda: events.listed(reading, wanted, self._plain, oldest=True, after=after, before=before)
+            lambda: events.listed(reader, wanted, self._plain, oldest=True, after=after, before=before)
         )
         return View("person", "/people", {"person": person, "found": found, "wanted": wanted})
 
-    async def _groups(self, asked: Asked) -> View:
-        text, given = asked.params.get("text", ""), asked.params.get("type", "")
+    async def _groups(self, page_request: PageRequest) -> View:
+        text, given = page_request.params.get("text", ""), page_request.params.get("type", "")
         index = int(given) if given in tuple("01234") else None
-        if not await self._people_ready(asked.project):
+        if not await self._people_ready(page_request.project):
             return View("waiting", "/groups", {"title": "Groups"})
-        reading = self._reading(asked.project)
-        types = await self._read(lambda: people.group_types(reading))
-        rows, total = await self._read(lambda: people.groups(reading, index, text, asked.page, self._plain))
-        values = {"types": types, "index": index, "text": text, "rows": rows, "total": total, "page": asked.page}
+        reader = self._reading(page_request.project)
+        types = await self._read(lambda: people.group_types(reader))
+        rows, total = await self._read(lambda: people.groups(reader, index, text, page_request.page, self._plain))
+        values = {"types": types, "index": index, "text": text, "rows": rows, "total": total, "page": page_request.page}
         return View("groups", "/groups", values)
 
-    async def _functions(self, asked: Asked) -> View:
-        return View("functions", "/functions", {"found": await self._fired(asked.project)})
+    async def _functions(self, page_request: PageRequest) -> View:
+        return View("functions", "/functions", {"found": await self._fired(page_request.project)})
 
     async def _fired(self, project: int) -> Fired:
-        reading, there = self._reading(project), await self._hog_functions(project)
-        return await self._read(lambda: fired(reading, there))
+        reader, there = self._reading(project), await self._hog_functions(project)
+        return await self._read(lambda: fired(reader, there))
 
-    async def _warnings(self, asked: Asked) -> View:
-        kind = asked.params.get("type", "")
-        if not await self._people_ready(asked.project):
+    async def _warnings(self, page_request: PageRequest) -> View:
+        kind = page_request.params.get("type", "")
+        if not await self._people_ready(page_request.project):
             return View("waiting", "/warnings", {"title": "Warnings"})
-        reading = self._reading(asked.project)
-        kinds = await self._read(lambda: warnings.kinds(reading))
-        rows, total = await self._read(lambda: warnings.warnings(reading, kind, asked.page, self._plain))
-        values = {"kinds": kinds, "kind": kind, "rows": rows, "total": total, "page": asked.page}
+        reader = self._reading(page_request.project)
+        kinds = await self._read(lambda: warnings.kinds(reader))
+        rows, total = await self._read(lambda: warnings.warnings(reader, kind, page_request.page, self._plain))
+        values = {"kinds": kinds, "kind": kind, "rows": rows, "total": total, "page": page_request.page}
         return View("warnings", "/warnings", values)
 
-    async def _rejected(self, asked: Asked) -> View:
-        reading = self._reading(asked.project)
-        rows, total = await self._read(lambda: warnings.rejected(reading, asked.page))
-        return View("rejected", "/rejected", {"rows": rows, "total": total, "page": asked.page})
+    async def _rejected(self, page_request: PageRequest) -> View:
+        reader = self._reading(page_request.project)
+        rows, total = await self._read(lambda: warnings.rejected(reader, page_request.page))
+        return View("rejected", "/rejected", {"rows": rows, "total": total, "page": page_request.page})
 
 
 def _file(name: str, kind: str) -> Endpoint:

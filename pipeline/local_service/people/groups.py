@@ -1,7 +1,7 @@
 """Group types and groups (docs/know/service.md#groups).
 
 A project has at most five group types, numbered in the order in which they are first named, by `$groups` of any event
-or by a group event. A further one is passed over without a word: here it leaves a notice.
+or by a group event. The service ignores a further one without any record: here it leaves a warning.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from msgspec import Raw
 
 from pipeline.local_service import ingestion_warnings
-from pipeline.local_service.people.updates import Seen
+from pipeline.local_service.people.updates import PersonEvent
+from pipeline.local_service.store.schema import MOST_GROUP_TYPES
 
-MOST_TYPES = 5
-LONGEST = 400
+LONGEST_TYPE = 400
 """Characters of a group's type."""
 
-Key = tuple[int, str, str]
+GroupKey = tuple[int, str, str]
 """Project, type and key of a group."""
 
 
 @dataclass(slots=True)
-class GroupRecord:
+class Group:
     """A group as group events left it; `created_at` is microseconds since 1970 (UTC)."""
 
     created_at: int
@@ -30,35 +30,35 @@ class GroupRecord:
 
 
 @dataclass(slots=True)
-class Groups:
-    """The group types of all projects in their order, and some groups; what has changed is left in `changed`."""
+class GroupUpdater:
+    """The group types of all projects in their order, and some groups; changes are left in `changed`."""
 
     types: dict[int, list[str]] = field(default_factory=dict)
-    records: dict[Key, GroupRecord] = field(default_factory=dict)
-    changed: dict[Key, GroupRecord] = field(default_factory=dict)
+    groups: dict[GroupKey, Group] = field(default_factory=dict)
+    changed: dict[GroupKey, Group] = field(default_factory=dict)
 
-    def take(self, seen: Seen) -> None:
-        """Let one event count."""
-        group = seen.group
-        for name in seen.types:
-            self._has_type(seen, name)
-        if group is None or not self._has_type(seen, group.type):
+    def apply(self, event: PersonEvent) -> None:
+        """Apply one event. A group type that is ignored leaves a warning on it."""
+        for name in event.group_types:
+            self._has_type(event, name)
+        change = event.group
+        if change is None or not self._has_type(event, change.type):
             return
-        key = (seen.project, group.type, group.key)
-        record = self.records.setdefault(key, GroupRecord(seen.instant))
-        record.created_at = min(record.created_at, seen.instant)
-        record.properties.update(group.set)
-        self.changed[key] = record
+        key = (event.project, change.type, change.key)
+        group = self.groups.setdefault(key, Group(event.instant))
+        group.created_at = min(group.created_at, event.instant)
+        group.properties.update(change.set)
+        self.changed[key] = group
 
-    def _has_type(self, seen: Seen, name: str) -> bool:
-        types = self.types.setdefault(seen.project, [])
+    def _has_type(self, event: PersonEvent, name: str) -> bool:
+        types = self.types.setdefault(event.project, [])
         if name in types:
             return True
-        if len(name) > LONGEST:
-            seen.tell(ingestion_warnings.LONG_GROUP_TYPE, length=len(name), longest=LONGEST)
-        elif len(types) < MOST_TYPES:
+        if len(name) > LONGEST_TYPE:
+            event.warn(ingestion_warnings.LONG_GROUP_TYPE, length=len(name), longest=LONGEST_TYPE)
+        elif len(types) < MOST_GROUP_TYPES:
             types.append(name)
             return True
         else:
-            seen.tell(ingestion_warnings.TOO_MANY_GROUP_TYPES, group_type=name, types=types)
+            event.warn(ingestion_warnings.TOO_MANY_GROUP_TYPES, group_type=name, types=types)
         return False

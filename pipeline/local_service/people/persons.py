@@ -1,7 +1,11 @@
-"""Ids that no merge may touch (docs/know/service.md#ids-and-text).
+"""Which person an id belongs to, what merges do to it, and how an event changes a person
+(docs/know/service.md#persons).
 
-An event under such an id is taken and makes a person like any other; only a merge that names it is refused, or all
-visitors whose id was not set would become one person.
+`$identify` with `$anon_distinct_id`, and `$create_alias` and `$merge_dangerously` with `alias`, merge the person of
+that other id into the person of the event's own id. A person that is identified can be merged away by
+`$merge_dangerously` alone. So of a chain a→b, b→c the second link is refused: the first made b identified.
+
+The order of acceptance decides, never a timestamp: the last `$set` wins, whenever its event happened.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ from dataclasses import dataclass, field
 from msgspec import Raw
 
 from pipeline.local_service import ingestion_warnings
-from pipeline.local_service.people.updates import MINOR, PERSON_EVENTS, Seen
+from pipeline.local_service.people.updates import MINOR, PERSON_EVENTS, PersonEvent
 from pipeline.local_service.settings import Settings
 
 LONGEST_MERGED = 400
-"""Characters of an id that a merge may name: no longer one can be kept."""
+"""Characters of an id that a merge may name: a longer one cannot be stored."""
 
+_NULL = Raw(b"null")
 _ANY_CASE = [
     "anonymous", "guest", "distinctid", "distinct_id", "id", "not_authenticated", "email",
     "undefined", "true", "false",
@@ -30,22 +35,23 @@ def _with_quotes(words: list[str]) -> frozenset[str]:
     return frozenset(template.format(word) for word in words for template in ("{}", "'{}'", '"{}"'))
 
 
-_LOWERED = _with_quotes(_ANY_CASE)
-_WRITTEN = _with_quotes(_AS_WRITTEN)
+_ILLEGAL_LOWERED = _with_quotes(_ANY_CASE)
+_ILLEGAL_AS_WRITTEN = _with_quotes(_AS_WRITTEN)
 
 
 def is_illegal(distinct_id: str) -> bool:
-    """Whether merges of this id are refused."""
+    """Whether merges of this id are refused (docs/know/service.md#ids-and-text).
+
+    An event under such an id is accepted and creates a person like any other. Only a merge that names it is refused, or
+    all visitors whose id was not set would become one person.
+    """
     return (
         not distinct_id.strip()
-        or distinct_id in _WRITTEN
-        or distinct_id.lower() in _LOWERED
+        or distinct_id in _ILLEGAL_AS_WRITTEN
+        or distinct_id.lower() in _ILLEGAL_LOWERED
         or "\0" in distinct_id
         or len(distinct_id) > LONGEST_MERGED
     )
-
-
-_NULL = Raw(b"null")
 
 
 @dataclass(slots=True, eq=False)
@@ -57,41 +63,21 @@ class Person:
     created_at: int
     properties: dict[str, Raw] = field(default_factory=dict)
     is_identified: bool = False
-    absorbed_by: Person | None = None
+    merged_into: Person | None = None
 
     @property
     def final(self) -> Person:
-        """The person that this one has become part of, or itself."""
+        """The person that this one has been merged into, or itself."""
         person = self
-        while person.absorbed_by is not None:
-            person = person.absorbed_by
+        while person.merged_into is not None:
+            person = person.merged_into
         return person
 
 
 def person_uuid(project: int, distinct_id: str) -> str:
-    """The id of the person that an id makes; the same as the SQL macro of this name."""
+    """The id of the person that a distinct_id creates; the same as the SQL macro of this name."""
     digits = hashlib.md5(f"{project}:{distinct_id}".encode(), usedforsecurity=False).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-3{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"
-
-
-def update(person: Person, seen: Seen, settings: Settings) -> bool:
-    """Write the event's properties into the person; whether anything changed."""
-    old = person.properties
-    added = {
-        name: value for name, value in seen.once.items() if name not in old or (old[name] == _NULL and value != _NULL)
-    }
-    changed = {name: value for name, value in seen.set.items() if old.get(name) != value}
-    removed = [name for name in seen.unset if name in old]
-    if settings.promoted_changes == "skipped" and seen.event not in PERSON_EVENTS:
-        worth_it = removed or added or any(name not in MINOR or name not in old for name in changed)
-        if not worth_it:
-            return False
-    if not (added or changed or removed):
-        return False
-    old.update(added | changed)
-    for name in removed:
-        old.pop(name, None)
-    return True
 
 
 Id = tuple[int, str]
@@ -99,80 +85,104 @@ Id = tuple[int, str]
 
 
 @dataclass(slots=True)
-class Persons:
-    """The persons of some ids, while events are taken in the order of their acceptance.
+class PersonUpdater:
+    """The persons of some ids, while events are applied in the order of their acceptance.
 
-    `ids` must hold every id that an event to be taken may name and that already has a person. What has changed is left
-    in `changed`, `given` (ids that had no person before) and `absorbed`.
+    `ids` must contain every id that an event may name and that already has a person. Changes are left in `changed`,
+    `new_ids` (ids that had no person before) and `merged` (persons that are part of another one now).
     """
 
     settings: Settings
     ids: dict[Id, Person] = field(default_factory=dict)
     changed: set[Person] = field(default_factory=set)
-    given: dict[Id, Person] = field(default_factory=dict)
-    absorbed: list[Person] = field(default_factory=list)
+    new_ids: dict[Id, Person] = field(default_factory=dict)
+    merged: list[Person] = field(default_factory=list)
 
     def find(self, project: int, distinct_id: str) -> Person | None:
         """The person that an id belongs to now."""
         person = self.ids.get((project, distinct_id))
         return None if person is None else person.final
 
-    def take(self, seen: Seen) -> None:
-        """Let one event count. Refused merges leave a notice on it; its properties are written all the same."""
+    def apply(self, event: PersonEvent) -> None:
+        """Apply one event. A refused merge leaves a warning on it; its properties are written all the same."""
         person = None
-        if seen.other is not None and self._may_merge(seen, seen.other):
-            person = self._merged(seen, seen.other)
+        if event.merged_id is not None and self._may_merge(event, event.merged_id):
+            person = self._merge(event, event.merged_id)
             if person is None:
                 return
             if not person.is_identified:
                 person.is_identified = True
                 self.changed.add(person)
-        person = person or self.find(seen.project, seen.distinct_id)
+        person = person or self.find(event.project, event.distinct_id)
         if person is None:
-            self._create(seen, [seen.distinct_id])
-        elif update(person, seen, self.settings):
+            self._create(event, [event.distinct_id])
+        elif self._update(person, event):
             self.changed.add(person)
 
-    def _may_merge(self, seen: Seen, other: str) -> bool:
-        if other == seen.distinct_id:
+    def _update(self, person: Person, event: PersonEvent) -> bool:
+        """Write the event's properties into the person; whether anything changed."""
+        old = person.properties
+        added = {
+            name: value
+            for name, value in event.set_once.items()
+            if name not in old or (old[name] == _NULL and value != _NULL)
+        }
+        changed = {name: value for name, value in event.set.items() if old.get(name) != value}
+        removed = [name for name in event.unset if name in old]
+        if self.settings.promoted_changes == "skipped" and event.event not in PERSON_EVENTS:
+            is_major = removed or added or any(name not in MINOR or name not in old for name in changed)
+            if not is_major:
+                return False
+        if not (added or changed or removed):
             return False
-        for distinct_id in (seen.distinct_id, other):
+        old.update(added | changed)
+        for name in removed:
+            old.pop(name, None)
+        return True
+
+    def _may_merge(self, event: PersonEvent, other: str) -> bool:
+        if other == event.distinct_id:
+            return False
+        for distinct_id in (event.distinct_id, other):
             if is_illegal(distinct_id):
-                seen.tell(ingestion_warnings.ILLEGAL_ID, illegal=distinct_id, distinct_id=seen.distinct_id, other=other)
+                event.warn(
+                    ingestion_warnings.ILLEGAL_ID, illegal=distinct_id, distinct_id=event.distinct_id, other=other
+                )
                 return False
         return True
 
-    def _merged(self, seen: Seen, other: str) -> Person | None:
-        """The person of both ids, or of the event's own where they stay apart; None when the event is dealt with."""
-        target, source = self.find(seen.project, seen.distinct_id), self.find(seen.project, other)
+    def _merge(self, event: PersonEvent, other: str) -> Person | None:
+        """The person of both ids, or of the event's own where they stay apart; None where the event created it."""
+        target, source = self.find(event.project, event.distinct_id), self.find(event.project, other)
         if target is None and source is None:
-            self._create(seen, [seen.distinct_id, other]).is_identified = True
+            self._create(event, [event.distinct_id, other]).is_identified = True
             return None
         if target is None or source is None:
             person = target or source
             assert person is not None
-            self._give(person, seen.project, [other if target else seen.distinct_id])
+            self._assign(person, event.project, [other if target else event.distinct_id])
             return person
         if target is source:
             return target
-        if source.is_identified and not seen.forced:
-            ids = {"distinct_id": seen.distinct_id, "other": other}
-            seen.tell(ingestion_warnings.ALREADY_IDENTIFIED, **ids, person_id=target.id, other_person_id=source.id)
+        if source.is_identified and not event.forced:
+            ids = {"distinct_id": event.distinct_id, "other": other}
+            event.warn(ingestion_warnings.ALREADY_IDENTIFIED, **ids, person_id=target.id, other_person_id=source.id)
             return target
         target.properties = source.properties | target.properties
         target.created_at = min(target.created_at, source.created_at)
-        source.absorbed_by = target
+        source.merged_into = target
         self.changed.add(target)
         self.changed.discard(source)
-        self.absorbed.append(source)
+        self.merged.append(source)
         return target
 
-    def _create(self, seen: Seen, distinct_ids: list[str]) -> Person:
-        person = Person(seen.project, person_uuid(seen.project, seen.distinct_id), seen.instant, seen.once | seen.set)
-        self._give(person, seen.project, distinct_ids)
+    def _create(self, event: PersonEvent, distinct_ids: list[str]) -> Person:
+        id = person_uuid(event.project, event.distinct_id)
+        person = Person(event.project, id, event.instant, event.set_once | event.set)
+        self._assign(person, event.project, distinct_ids)
         self.changed.add(person)
         return person
 
-    def _give(self, person: Person, project: int, distinct_ids: Iterable[str]) -> None:
+    def _assign(self, person: Person, project: int, distinct_ids: Iterable[str]) -> None:
         for distinct_id in distinct_ids:
-            self.ids[project, distinct_id] = self.given[project, distinct_id] = person
+            self.ids[project, distinct_id] = self.new_ids[project, distinct_id] = person

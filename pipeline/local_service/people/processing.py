@@ -1,207 +1,208 @@
-"""Persons and groups, made from the accepted events in the order of their acceptance.
+"""Derives persons and groups from the accepted events of the store, in the order of their acceptance.
 
-It happens when somebody asks, from where it stopped the last time, a run of receipts at a time: taking events stays
-fast, and memory does not grow with the number of persons. Of a run only the events that say something about persons
-or groups are read here one by one; an id that merely occurs gets its person inside the database.
+It happens when somebody asks, from where it stopped the last time, a run of receipts at a time: accepting events stays
+fast, and memory does not grow with the number of persons. Of a run, only the events that change persons or groups are
+read here one by one; an id that merely occurs gets its person inside the database.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from pipeline.local_service.people.groups import GroupRecord, Groups
-from pipeline.local_service.people.persons import Id, Person, Persons
-from pipeline.local_service.people.updates import ALWAYS_READ, Seen, marks, read
+from pipeline.local_service.people.groups import Group, GroupKey, GroupUpdater
+from pipeline.local_service.people.persons import Id, Person, PersonUpdater
+from pipeline.local_service.people.updates import ALWAYS_READ, PersonEvent, property_pattern, read_properties
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.columns import instants, numbers, table, texts
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
 RUN = 25_000
-"""Receipts that are folded at once."""
-_PAGE = 500
+"""Receipts that are processed at once."""
+_FETCHED_ROWS = 500
 
-_open = msgspec.json.Decoder(dict[str, Raw]).decode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _RULES = ("promote_properties", "promoted_changes", "group_events", "merge_ids")
+"""Settings that decide what an event changes."""
 
-_MET = """
-CREATE OR REPLACE TEMP TABLE met AS
+# The temporary tables of a run: `touched` are the ids of the events that are read one by one, `plain` those of all
+# other events, `known` those of both that have a person already, and `created` those that get theirs here.
+_PLAIN = """
+CREATE OR REPLACE TEMP TABLE plain AS
 SELECT project, distinct_id, min(receipt) AS receipt, arg_min("timestamp", receipt) AS "timestamp"
-FROM kept WHERE receipt > ? AND receipt <= ? AND NOT ({marked}) GROUP BY project, distinct_id
+FROM kept WHERE receipt > ? AND receipt <= ? AND NOT ({is_read}) GROUP BY project, distinct_id
 """
 _KNOWN = """
 CREATE OR REPLACE TEMP TABLE known AS
 SELECT i.project, i.distinct_id, i.person FROM people_ids i
 WHERE (i.project, i.distinct_id) IN (
-    SELECT (project, distinct_id) FROM met UNION ALL SELECT (project, distinct_id) FROM touched)
+    SELECT (project, distinct_id) FROM plain UNION ALL SELECT (project, distinct_id) FROM touched)
 """
-_NEWCOMERS = """
-CREATE OR REPLACE TEMP TABLE newcomers AS
-SELECT * FROM met WHERE (project, distinct_id) NOT IN (
+_CREATED = """
+CREATE OR REPLACE TEMP TABLE created AS
+SELECT * FROM plain WHERE (project, distinct_id) NOT IN (
     SELECT (project, distinct_id) FROM known UNION ALL SELECT (project, distinct_id) FROM touched)
 """
-_MADE_PLAINLY = """
-INSERT INTO people SELECT project, person_uuid(project, distinct_id), '{}', "timestamp", false FROM newcomers;
-INSERT INTO people_ids SELECT project, distinct_id, person_uuid(project, distinct_id) FROM newcomers;
+_INSERT_CREATED = """
+INSERT INTO people SELECT project, person_uuid(project, distinct_id), '{}', "timestamp", false FROM created;
+INSERT INTO people_ids SELECT project, distinct_id, person_uuid(project, distinct_id) FROM created;
 """
 
 
-class Closing(Exception):
-    """The service ends; what was folded so far stays, and the rest is folded by whoever asks next."""
+class ServiceClosing(Exception):
+    """The service ends. What was processed so far stays; the rest is processed when somebody asks again."""
 
 
-class Fold:
-    """Persons and groups of one database. Once `closing` is set it ends at the next step, and undoes its last run."""
+class PersonProcessing:
+    """Persons and groups of one database. Once `closing` is set it stops at the next event and undoes its last run."""
 
     def __init__(self, settings: Settings, closing: threading.Event) -> None:
         self._settings = settings
         self._closing = closing
         self._lock = threading.Lock()
-        self._marked = _marked(settings)
+        always = ", ".join(f"'{name}'" for name in ALWAYS_READ)
+        # The SQL condition that is true for every event that changes persons or groups, and for few others.
+        self._is_read = f"event IN ({always}) OR regexp_matches(properties, '{property_pattern(settings)}')"
         self._rules = json.dumps({name: getattr(settings, name) for name in _RULES})
 
-    def refresh(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Let every accepted event count. Where the rules are others than the last time, all of them do anew.
+    def refresh(self, cursor: DuckDBPyConnection) -> None:
+        """Process every accepted event that was not processed yet; all of them where the rules have changed.
 
-        Raises Closing.
+        Raises ServiceClosing.
         """
         with self._lock:
-            done = self._begun(cursor)
+            done = self._start(cursor)
             last = _number(cursor, "SELECT coalesce(max(receipt), 0) FROM accepted")
             while done < last:
                 upto = min(done + RUN, last)
-                _all_or_none(cursor, lambda: self._run(cursor, done, upto))  # noqa: B023
+                _in_transaction(cursor, lambda: self._run(cursor, done, upto))  # noqa: B023
                 done = upto
 
-    def _begun(self, cursor: duckdb.DuckDBPyConnection) -> int:
+    def _start(self, cursor: DuckDBPyConnection) -> int:
+        """The last receipt that was processed by the same rules; under other rules everything is removed first."""
         found = cursor.execute("SELECT receipt, rules FROM folded").fetchone()
         if found is not None and found[1] == self._rules:
             return int(found[0])
 
-        def anew() -> None:
+        def remove_all() -> None:
             for name in ("people", "people_ids", "group_kinds", "group_records", "folded"):
                 cursor.execute(f"DELETE FROM {name}")
             cursor.execute("DELETE FROM noticed WHERE folded")
             cursor.execute("INSERT INTO folded VALUES (0, ?)", [self._rules])
 
-        _all_or_none(cursor, anew)
+        _in_transaction(cursor, remove_all)
         return 0
 
-    def _run(self, cursor: duckdb.DuckDBPyConnection, after: int, upto: int) -> None:
-        """Fold the receipts over `after`, up to and with `upto`."""
-        seen = list(self._going_on(self._read(cursor, after, upto)))
-        touched = {(one.project, one.distinct_id) for one in seen}
-        touched |= {(one.project, one.other) for one in seen if one.other is not None}
+    def _run(self, cursor: DuckDBPyConnection, after: int, upto: int) -> None:
+        """Process the receipts over `after`, up to and with `upto`."""
+        events = list(self._until_closing(self._read(cursor, after, upto)))
+        touched = {(one.project, one.distinct_id) for one in events}
+        touched |= {(one.project, one.merged_id) for one in events if one.merged_id is not None}
         _register(cursor, "touched", project=numbers(p for p, _ in touched), distinct_id=texts(d for _, d in touched))
-        cursor.execute(_MET.format(marked=self._marked), [after, upto])
+        cursor.execute(_PLAIN.format(is_read=self._is_read), [after, upto])
         cursor.execute(_KNOWN)
-        cursor.execute(_NEWCOMERS)
-        seen += _first_plain(cursor)
-        seen.sort(key=lambda one: one.receipt)
+        cursor.execute(_CREATED)
+        events += _first_plain_events(cursor)
+        events.sort(key=lambda one: one.receipt)
 
-        persons = Persons(self._settings, _people(cursor))
-        groups = Groups(_kinds(cursor), _records(cursor, seen))
-        kinds = {project: len(types) for project, types in groups.types.items()}
-        for one in self._going_on(seen):
-            groups.take(one)
-            persons.take(one)
+        persons = PersonUpdater(self._settings, _read_persons(cursor))
+        groups = GroupUpdater(_read_group_types(cursor), _read_groups(cursor, events))
+        known_types = {project: len(types) for project, types in groups.types.items()}
+        for event in self._until_closing(events):
+            groups.apply(event)
+            persons.apply(event)
 
-        cursor.execute(_MADE_PLAINLY)
-        _write_people(cursor, persons)
-        _write_groups(cursor, groups, kinds)
-        _write_notices(cursor, seen)
+        cursor.execute(_INSERT_CREATED)
+        _write_persons(cursor, persons)
+        _write_groups(cursor, groups, known_types)
+        _write_warnings(cursor, events)
         cursor.execute("UPDATE folded SET receipt = ?", [upto])
         cursor.unregister("touched")
 
-    def _going_on(self, seen: Iterable[Seen]) -> Iterator[Seen]:
-        """The same, as long as the service lives. Raises Closing."""
-        for one in seen:
+    def _until_closing(self, events: Iterable[PersonEvent]) -> Iterator[PersonEvent]:
+        """The same events. Raises ServiceClosing."""
+        for event in events:
             if self._closing.is_set():
-                raise Closing
-            yield one
+                raise ServiceClosing
+            yield event
 
-    def _read(self, cursor: duckdb.DuckDBPyConnection, after: int, upto: int) -> Iterator[Seen]:
-        """The events of a run that say something, but for those that leave no trace."""
+    def _read(self, cursor: DuckDBPyConnection, after: int, upto: int) -> Iterator[PersonEvent]:
+        """The events of a run that change something."""
         cursor.execute(
             'SELECT project, receipt, epoch_us("timestamp"), event, distinct_id, properties FROM kept '
-            f"WHERE receipt > ? AND receipt <= ? AND ({self._marked})",
+            f"WHERE receipt > ? AND receipt <= ? AND ({self._is_read})",
             [after, upto],
         )
-        while page := cursor.fetchmany(_PAGE):
-            for project, receipt, instant, event, distinct_id, properties in page:
-                one = read(Seen(project, receipt, instant, event, distinct_id), properties, self._settings)
-                if one is not None:
-                    yield one
+        while rows := cursor.fetchmany(_FETCHED_ROWS):
+            for project, receipt, instant, name, distinct_id, properties in rows:
+                event = PersonEvent(project, receipt, instant, name, distinct_id)
+                if read_properties(event, properties, self._settings) is not None:
+                    yield event
 
 
-def _marked(settings: Settings) -> str:
-    """The condition of SQL that holds for every event that says something, and for few others."""
-    events = ", ".join(f"'{name}'" for name in ALWAYS_READ)
-    return f"event IN ({events}) OR regexp_matches(properties, '{marks(settings)}')"
-
-
-def _first_plain(cursor: duckdb.DuckDBPyConnection) -> list[Seen]:
+def _first_plain_events(cursor: DuckDBPyConnection) -> list[PersonEvent]:
     """The first plain event of each touched id that has no person yet."""
     cursor.execute(
-        'SELECT project, receipt, epoch_us("timestamp"), distinct_id FROM met WHERE (project, distinct_id) IN '
+        'SELECT project, receipt, epoch_us("timestamp"), distinct_id FROM plain WHERE (project, distinct_id) IN '
         "(SELECT (project, distinct_id) FROM touched) AND (project, distinct_id) NOT IN "
         "(SELECT (project, distinct_id) FROM known)"
     )
     return [
-        Seen(project, receipt, instant, "", distinct_id) for project, receipt, instant, distinct_id in cursor.fetchall()
+        PersonEvent(project, receipt, instant, "", distinct_id)
+        for project, receipt, instant, distinct_id in cursor.fetchall()
     ]
 
 
-def _people(cursor: duckdb.DuckDBPyConnection) -> dict[Id, Person]:
+def _read_persons(cursor: DuckDBPyConnection) -> dict[Id, Person]:
     """The persons of the touched ids."""
     cursor.execute(
-        "CREATE OR REPLACE TEMP TABLE concerned AS SELECT * FROM known WHERE (project, distinct_id) IN "
+        "CREATE OR REPLACE TEMP TABLE touched_known AS SELECT * FROM known WHERE (project, distinct_id) IN "
         "(SELECT (project, distinct_id) FROM touched)"
     )
     cursor.execute(
         "SELECT project, CAST(id AS VARCHAR), epoch_us(created_at), properties, is_identified FROM people "
-        "WHERE id IN (SELECT person FROM concerned)"
+        "WHERE id IN (SELECT person FROM touched_known)"
     )
-    people: dict[str, Person] = {}
-    while page := cursor.fetchmany(_PAGE):
-        for project, key, created_at, properties, is_identified in page:
-            people[key] = Person(project, key, created_at, _own(properties), is_identified)
-    cursor.execute("SELECT project, distinct_id, CAST(person AS VARCHAR) FROM concerned")
-    return {(project, distinct_id): people[key] for project, distinct_id, key in cursor.fetchall()}
+    persons: dict[str, Person] = {}
+    while rows := cursor.fetchmany(_FETCHED_ROWS):
+        for project, key, created_at, properties, is_identified in rows:
+            persons[key] = Person(project, key, created_at, _copied_members(properties), is_identified)
+    cursor.execute("SELECT project, distinct_id, CAST(person AS VARCHAR) FROM touched_known")
+    return {(project, distinct_id): persons[key] for project, distinct_id, key in cursor.fetchall()}
 
 
-def _kinds(cursor: duckdb.DuckDBPyConnection) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+def _read_group_types(cursor: DuckDBPyConnection) -> dict[int, list[str]]:
+    types: dict[int, list[str]] = {}
     for project, name in cursor.execute('SELECT project, type FROM group_kinds ORDER BY project, "index"').fetchall():
-        found.setdefault(project, []).append(name)
-    return found
+        types.setdefault(project, []).append(name)
+    return types
 
 
-def _records(cursor: duckdb.DuckDBPyConnection, seen: list[Seen]) -> dict[tuple[int, str, str], GroupRecord]:
-    """The groups that the events of a run write."""
-    keys = {(one.project, one.group.type, one.group.key) for one in seen if one.group is not None}
+def _read_groups(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> dict[GroupKey, Group]:
+    """The groups that the events of a run change."""
+    keys = {(one.project, one.group.type, one.group.key) for one in events if one.group is not None}
     if not keys:
         return {}
-    _register_keys(cursor, keys)
+    _register_group_keys(cursor, keys)
     found = cursor.execute(
         "SELECT project, type, key, epoch_us(created_at), properties FROM group_records "
-        "WHERE (project, type, key) IN (SELECT (project, type, key) FROM keyed)"
+        "WHERE (project, type, key) IN (SELECT (project, type, key) FROM group_keys)"
     ).fetchall()
-    return {(p, kind, key): GroupRecord(created_at, _own(text)) for p, kind, key, created_at, text in found}
+    return {(p, kind, key): Group(created_at, _copied_members(text)) for p, kind, key, created_at, text in found}
 
 
-def _write_people(cursor: duckdb.DuckDBPyConnection, persons: Persons) -> None:
-    changed, absorbed = list(persons.changed), persons.absorbed
-    if changed or absorbed:
-        _register(cursor, "outdated", id=texts(one.id for one in [*changed, *absorbed]))
+def _write_persons(cursor: DuckDBPyConnection, persons: PersonUpdater) -> None:
+    changed, merged = list(persons.changed), persons.merged
+    if changed or merged:
+        _register(cursor, "outdated", id=texts(one.id for one in [*changed, *merged]))
         cursor.execute("DELETE FROM people WHERE id IN (SELECT CAST(id AS UUID) FROM outdated)")
         _register(
             cursor,
@@ -216,31 +217,34 @@ def _write_people(cursor: duckdb.DuckDBPyConnection, persons: Persons) -> None:
             "INSERT INTO people SELECT project, CAST(id AS UUID), properties, created_at, is_identified = 1 "
             "FROM changed"
         )
-    if absorbed:
-        _register(cursor, "moved", old=texts(one.id for one in absorbed), new=texts(one.final.id for one in absorbed))
+    if merged:
+        _register(cursor, "merged", old=texts(one.id for one in merged), new=texts(one.final.id for one in merged))
         cursor.execute(
-            "UPDATE people_ids SET person = CAST(moved.new AS UUID) FROM moved WHERE person = CAST(moved.old AS UUID)"
+            "UPDATE people_ids SET person = CAST(merged.new AS UUID) FROM merged "
+            "WHERE person = CAST(merged.old AS UUID)"
         )
-    if persons.given:
-        given = persons.given.items()
+    if persons.new_ids:
+        new_ids = persons.new_ids.items()
         _register(
             cursor,
-            "given",
-            project=numbers(project for (project, _), _ in given),
-            distinct_id=texts(distinct_id for (_, distinct_id), _ in given),
-            person=texts(one.final.id for _, one in given),
+            "new_ids",
+            project=numbers(project for (project, _), _ in new_ids),
+            distinct_id=texts(distinct_id for (_, distinct_id), _ in new_ids),
+            person=texts(one.final.id for _, one in new_ids),
         )
-        cursor.execute("INSERT INTO people_ids SELECT project, distinct_id, CAST(person AS UUID) FROM given")
+        cursor.execute("INSERT INTO people_ids SELECT project, distinct_id, CAST(person AS UUID) FROM new_ids")
 
 
-def _write_groups(cursor: duckdb.DuckDBPyConnection, groups: Groups, kinds: dict[int, int]) -> None:
+def _write_groups(cursor: DuckDBPyConnection, groups: GroupUpdater, known_types: dict[int, int]) -> None:
     for project, types in groups.types.items():
-        for index in range(kinds.get(project, 0), len(types)):
+        for index in range(known_types.get(project, 0), len(types)):
             cursor.execute("INSERT INTO group_kinds VALUES (?, ?, ?)", [project, index, types[index]])
     if not groups.changed:
         return
-    _register_keys(cursor, groups.changed)
-    cursor.execute("DELETE FROM group_records WHERE (project, type, key) IN (SELECT (project, type, key) FROM keyed)")
+    _register_group_keys(cursor, groups.changed)
+    cursor.execute(
+        "DELETE FROM group_records WHERE (project, type, key) IN (SELECT (project, type, key) FROM group_keys)"
+    )
     _register(
         cursor,
         "changed",
@@ -253,46 +257,47 @@ def _write_groups(cursor: duckdb.DuckDBPyConnection, groups: Groups, kinds: dict
     cursor.execute("INSERT INTO group_records SELECT * FROM changed")
 
 
-def _write_notices(cursor: duckdb.DuckDBPyConnection, seen: list[Seen]) -> None:
-    noticed = [(one.receipt, told) for one in seen for told in one.notices]
-    if noticed:
+def _write_warnings(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> None:
+    warnings = [(event.receipt, warning) for event in events for warning in event.warnings]
+    if warnings:
         _register(
             cursor,
-            "told",
-            receipt=numbers(receipt for receipt, _ in noticed),
-            type=texts(told.type for _, told in noticed),
-            details=texts(told.details for _, told in noticed),
+            "new_warnings",
+            receipt=numbers(receipt for receipt, _ in warnings),
+            type=texts(warning.type for _, warning in warnings),
+            details=texts(warning.details for _, warning in warnings),
         )
-        cursor.execute("INSERT INTO noticed SELECT receipt, type, details, false, true FROM told")
+        cursor.execute("INSERT INTO noticed SELECT receipt, type, details, false, true FROM new_warnings")
 
 
-def _register_keys(cursor: duckdb.DuckDBPyConnection, keys: Iterable[tuple[int, str, str]]) -> None:
+def _register_group_keys(cursor: DuckDBPyConnection, keys: Iterable[GroupKey]) -> None:
     listed = list(keys)
     _register(
         cursor,
-        "keyed",
+        "group_keys",
         project=numbers(project for project, _, _ in listed),
         type=texts(kind for _, kind, _ in listed),
         key=texts(key for _, _, key in listed),
     )
 
 
-def _register(cursor: duckdb.DuckDBPyConnection, name: str, **columns: Any) -> None:
+def _register(cursor: DuckDBPyConnection, name: str, **columns: Any) -> None:
     cursor.register(name, table(**columns))
 
 
-def _own(properties: str) -> dict[str, Raw]:
+def _copied_members(properties: str) -> dict[str, Raw]:
     """The members of an object, each with a text of its own."""
-    return {name: value.copy() for name, value in _open(properties).items()}
+    return {name: value.copy() for name, value in _members(properties).items()}
 
 
-def _number(cursor: duckdb.DuckDBPyConnection, sql: str) -> int:
+def _number(cursor: DuckDBPyConnection, sql: str) -> int:
     found = cursor.execute(sql).fetchone()
     assert found is not None
     return int(found[0])
 
 
-def _all_or_none(cursor: duckdb.DuckDBPyConnection, work: Any) -> None:
+def _in_transaction(cursor: DuckDBPyConnection, work: Callable[[], None]) -> None:
+    """Do all of `work`, or nothing of it."""
     cursor.execute("BEGIN")
     try:
         work()

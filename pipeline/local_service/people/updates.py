@@ -1,4 +1,4 @@
-"""Names of events that do more than land (docs/know/service.md#persons)."""
+"""What one accepted event changes of persons and groups, read from its properties (docs/know/service.md#persons)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.local_service import ingestion_warnings
-from pipeline.local_service.ingestion_warnings import Notice, notice
+from pipeline.local_service.ingestion_warnings import EventWarning, event_warning
 from pipeline.local_service.settings import Settings
 
 IDENTIFY = "$identify"
@@ -40,6 +40,7 @@ PROMOTED = frozenset(
         "irclid", "_kx", "epik", "qclid", "sccid",
     }
 )  # fmt: skip
+"""Event properties that the service copies to the person by itself."""
 MINOR = frozenset(
     {
         "$browser", "$browser_version", "$device_type", "$current_url", "$pathname", "$os", "$os_name", "$os_version",
@@ -54,36 +55,19 @@ MINOR = frozenset(
 """Properties whose new values alone may not be worth a write (the switch `promoted_changes`)."""
 
 _INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
-_NEVER = frozenset({"$snapshot", "$performance_event"})
-
-
-def promote(event: str, properties: dict[str, Raw], set_: dict[str, Raw], once: dict[str, Raw]) -> None:
-    """Add what the service would to `set_` and `once`. `$os_name` counts as a second name of `$os`."""
-    found = PROMOTED & properties.keys()
-    if not found or event in _NEVER:
-        return
-    for name in sorted(found):
-        set_.setdefault(name, properties[name].copy())
-        once.setdefault(_INITIAL[name], properties[name].copy())
-    if "$os_name" in found:
-        alias = properties["$os_name"].copy()
-        set_.setdefault("$os", alias)
-        once.setdefault("$initial_os", alias)
-        set_.pop("$os_name")
-        once.pop("$initial_os_name")
-
+_NEVER_PROMOTED = frozenset({"$snapshot", "$performance_event"})
 
 ALWAYS_READ = (*sorted(MERGES), "$set", *sorted(GROUP_EVENTS), *sorted(NEVER_PERSONS))
-"""Events that are read whatever their properties hold."""
+"""Events that are read whatever their properties contain."""
 _PROPERTIES = ("$unset", "$groups", "$process_person_profile")
 
 _TRUE, _FALSE, _NULL = Raw(b"true"), Raw(b"false"), Raw(b"null")
-_open = msgspec.json.Decoder(dict[str, Raw]).decode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _value = msgspec.json.Decoder().decode
 
 
 @dataclass(slots=True)
-class Group:
+class GroupChange:
     """A group event: `type` and `key` as text, `set` its properties."""
 
     type: str
@@ -92,9 +76,12 @@ class Group:
 
 
 @dataclass(slots=True)
-class Seen:
-    """One event that counts. `instant` is microseconds since 1970 (UTC); `other` the id that is to be merged into
-    `distinct_id`, `forced` whether even an identified person may be; `types` the group types it names, in order."""
+class PersonEvent:
+    """One event that may change persons or groups. `instant` is microseconds since 1970 (UTC).
+
+    `merged_id` is the id to be merged into `distinct_id`, `forced` whether even an identified person may be merged,
+    `group_types` the group types that the event names, in order.
+    """
 
     project: int
     receipt: int
@@ -102,98 +89,116 @@ class Seen:
     event: str
     distinct_id: str
     set: dict[str, Raw] = field(default_factory=dict)
-    once: dict[str, Raw] = field(default_factory=dict)
+    set_once: dict[str, Raw] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
-    other: str | None = None
+    merged_id: str | None = None
     forced: bool = False
-    types: tuple[str, ...] = ()
-    group: Group | None = None
-    notices: tuple[Notice, ...] = ()
+    group_types: tuple[str, ...] = ()
+    group: GroupChange | None = None
+    warnings: tuple[EventWarning, ...] = ()
 
-    def tell(self, kind: str, /, **details: Any) -> None:
-        """Leave a notice, once."""
-        told = notice(kind, **details)
-        if told not in self.notices:
-            self.notices += (told,)
+    def warn(self, kind: str, /, **details: Any) -> None:
+        """Add a warning, unless it is there already."""
+        warning = event_warning(kind, **details)
+        if warning not in self.warnings:
+            self.warnings += (warning,)
 
 
-def marks(settings: Settings) -> str:
-    """A regular expression that an event's properties must hold to count for more than that its person exists.
+def property_pattern(settings: Settings) -> str:
+    """A regular expression that matches the properties of every event that does more than create its person.
 
-    A name may be spelled with escapes, as `\\u0024set`: properties with any escape of ASCII count.
+    A name may be spelled with escapes, as `\\u0024set`: properties with any escape of ASCII match.
     """
     promoted = sorted(PROMOTED) if settings.promote_properties == "on" else []
     names = "|".join(re.escape(name) for name in (*_PROPERTIES, *promoted))
     return rf'"\$set|"(?:{names})"|\\u00'
 
 
-def read(seen: Seen, properties: str, settings: Settings) -> Seen | None:
-    """`seen` with what the event's properties say, or None where they say `$process_person_profile: false`: such an
-    event leaves no trace."""
-    opened = _open(properties)
-    profile = opened.get("$process_person_profile")
+def read_properties(event: PersonEvent, properties: str, settings: Settings) -> PersonEvent | None:
+    """The event with what its properties change, or None for `$process_person_profile: false`: it changes nothing."""
+    members = _members(properties)
+    profile = members.get("$process_person_profile")
     if profile is not None and profile != _TRUE:
         if profile == _FALSE:
             return None
-        seen.tell(ingestion_warnings.BAD_PROFILE_FLAG, value=profile.copy())
-    _read_updates(seen, opened, settings)
-    _read_merge(seen, opened)
-    _read_groups(seen, opened, settings)
-    return seen
+        event.warn(ingestion_warnings.BAD_PROFILE_FLAG, value=profile.copy())
+    _read_updates(event, members, settings)
+    _read_merge(event, members)
+    _read_groups(event, members, settings)
+    return event
 
 
-def _read_updates(seen: Seen, opened: dict[str, Raw], settings: Settings) -> None:
-    if seen.event in NEVER_PERSONS:
-        if not opened.keys().isdisjoint(("$set", "$set_once")):
-            seen.tell(ingestion_warnings.SET_IGNORED, event=seen.event)
+def _read_updates(event: PersonEvent, members: dict[str, Raw], settings: Settings) -> None:
+    if event.event in NEVER_PERSONS:
+        if not members.keys().isdisjoint(("$set", "$set_once")):
+            event.warn(ingestion_warnings.SET_IGNORED, event=event.event)
         return
-    if not is_group_event(seen.event, settings):
-        if "$set" in opened:
-            seen.set = _object(opened["$set"]) or {}
-        if "$set_once" in opened:
-            seen.once = _object(opened["$set_once"]) or {}
-        if "$unset" in opened:
-            seen.unset = _names(opened["$unset"])
+    if not is_group_event(event.event, settings):
+        if "$set" in members:
+            event.set = _object(members["$set"]) or {}
+        if "$set_once" in members:
+            event.set_once = _object(members["$set_once"]) or {}
+        if "$unset" in members:
+            event.unset = _names(members["$unset"])
     if settings.promote_properties == "on":
-        promote(seen.event, opened, seen.set, seen.once)
+        _promote(event, members)
 
 
-def _read_merge(seen: Seen, opened: dict[str, Raw]) -> None:
-    if seen.event == IDENTIFY:
-        given = opened.get("$anon_distinct_id")
-        seen.other = None if given is None else as_text(_value(given))
-    elif seen.event in (ALIAS, MERGE):
-        given = opened.get("alias")
-        value = None if given is None else _value(given)
-        seen.other = as_text(value) if _is_true(value) else None
-        seen.forced = seen.event == MERGE
+def _promote(event: PersonEvent, members: dict[str, Raw]) -> None:
+    """Add the properties that the service promotes, unless the event sets them itself.
+
+    Each goes to `$set` under its own name and to `$set_once` as `$initial_…`; `$os_name` is a second name of `$os`.
+    """
+    promoted = PROMOTED & members.keys()
+    if not promoted or event.event in _NEVER_PROMOTED:
+        return
+    for name in sorted(promoted):
+        event.set.setdefault(name, members[name].copy())
+        event.set_once.setdefault(_INITIAL[name], members[name].copy())
+    if "$os_name" in promoted:
+        os_name = members["$os_name"].copy()
+        event.set.setdefault("$os", os_name)
+        event.set_once.setdefault("$initial_os", os_name)
+        event.set.pop("$os_name")
+        event.set_once.pop("$initial_os_name")
 
 
-def _read_groups(seen: Seen, opened: dict[str, Raw], settings: Settings) -> None:
-    if seen.event in GROUP_EVENTS:
-        if is_group_event(seen.event, settings):
-            _read_group(seen, opened)
+def _read_merge(event: PersonEvent, members: dict[str, Raw]) -> None:
+    if event.event == IDENTIFY:
+        anonymous = members.get("$anon_distinct_id")
+        event.merged_id = None if anonymous is None else as_text(_value(anonymous))
+    elif event.event in (ALIAS, MERGE):
+        raw = members.get("alias")
+        alias = None if raw is None else _value(raw)
+        event.merged_id = as_text(alias) if _is_present(alias) else None
+        event.forced = event.event == MERGE
+
+
+def _read_groups(event: PersonEvent, members: dict[str, Raw], settings: Settings) -> None:
+    if event.event in GROUP_EVENTS:
+        if is_group_event(event.event, settings):
+            _read_group(event, members)
         else:
-            seen.tell(ingestion_warnings.UNKNOWN_GROUP_EVENT, event=seen.event)
-    given = opened.get("$groups")
-    if given is None:
+            event.warn(ingestion_warnings.UNKNOWN_GROUP_EVENT, event=event.event)
+    raw = members.get("$groups")
+    if raw is None:
         return
-    named = _object(given)
-    if named is None:
-        seen.tell(ingestion_warnings.BAD_GROUPS, groups=given.copy())
+    groups = _object(raw)
+    if groups is None:
+        event.warn(ingestion_warnings.BAD_GROUPS, groups=raw.copy())
     else:
-        seen.types += tuple(name for name in named if name not in seen.types)
+        event.group_types += tuple(name for name in groups if name not in event.group_types)
 
 
-def _read_group(seen: Seen, opened: dict[str, Raw]) -> None:
-    kind, key = (_value(opened[name]) if name in opened else None for name in ("$group_type", "$group_key"))
-    given = opened.get("$group_set", _NULL)
-    if kind is not None and given != _NULL:
-        seen.types += (as_text(kind),)
-    if not _is_true(kind) or not _is_true(key):
-        seen.tell(ingestion_warnings.NO_GROUP, group_type=kind, group_key=key)
+def _read_group(event: PersonEvent, members: dict[str, Raw]) -> None:
+    kind, key = (_value(members[name]) if name in members else None for name in ("$group_type", "$group_key"))
+    properties = members.get("$group_set", _NULL)
+    if kind is not None and properties != _NULL:
+        event.group_types += (as_text(kind),)
+    if not _is_present(kind) or not _is_present(key):
+        event.warn(ingestion_warnings.NO_GROUP, group_type=kind, group_key=key)
         return
-    seen.group = Group(as_text(kind), as_text(key).replace("\0", "\ufffd"), _object(given) or {})
+    event.group = GroupChange(as_text(kind), as_text(key).replace("\0", "\ufffd"), _object(properties) or {})
 
 
 def is_group_event(event: str, settings: Settings) -> bool:
@@ -216,8 +221,8 @@ def as_text(value: Any) -> str:
     return "[object Object]" if isinstance(value, dict) else str(value)
 
 
-def _is_true(value: Any) -> bool:
-    """Whether a value counts as given: empty text, 0, false and null do not; an empty list or object does."""
+def _is_present(value: Any) -> bool:
+    """Whether a value counts as present: empty text, 0, false and null do not; an empty list or object does."""
     return bool(value) or isinstance(value, list | dict)
 
 
@@ -225,11 +230,11 @@ def _object(raw: Raw) -> dict[str, Raw] | None:
     """The members of an object, as texts of their own; None for anything else."""
     if bytes(raw)[:1] != b"{":
         return None
-    return {name: _clean(value) for name, value in _open(raw).items()}
+    return {name: _clean(value) for name, value in _members(raw).items()}
 
 
 def _clean(value: Raw) -> Raw:
-    """A value as it is kept: NUL characters replaced (docs/know/service.md#ids-and-text)."""
+    """A value as it is stored: NUL characters replaced (docs/know/service.md#ids-and-text)."""
     text = bytes(value)
     if b"\\u0000" in text:
         return Raw(msgspec.json.encode(_without_nul(_value(text))))
@@ -249,5 +254,5 @@ def _without_nul(value: Any) -> Any:
 def _names(raw: Raw) -> tuple[str, ...]:
     """The property names of `$unset`: a list, or the keys of an object."""
     value = _value(raw)
-    given: Iterable[Any] = value if isinstance(value, list | dict) else ()
-    return tuple(name for name in given if isinstance(name, str))
+    names: Iterable[Any] = value if isinstance(value, list | dict) else ()
+    return tuple(name for name in names if isinstance(name, str))

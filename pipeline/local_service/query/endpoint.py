@@ -1,13 +1,12 @@
 """The query endpoint: one read-only SELECT over what landed.
 
-`POST /api/projects/{id}/query/` with `{"query": {"kind": "HogQLQuery", "query": "select ..."}}` answers
-`{"columns", "types", "results"}`; `types` pairs each column's name with its type. Errors are the JSON
-envelope `{"type", "code", "detail", "attr"}` of the management API (docs/know/service.md#management-api). A query that
-needs too much time is 504 and one that needs too much memory 513, as in the source of the real service
-(`posthog/exceptions.py`).
+`POST /api/projects/{id}/query/` with `{"query": {"kind": "HogQLQuery", "query": "select ..."}}` answers `{"columns",
+"types", "results"}`; `types` pairs each column's name with its type. Errors are the JSON envelope `{"type", "code",
+"detail", "attr"}` of the management API (docs/know/service.md#management-api). A query that needs too much time is 504
+and one that needs too much memory 513, as in the source of the real service (`posthog/exceptions.py`).
 
-A query runs in a process of its own, with limits of time and memory; there it is judged on its syntax tree before it
-runs, over a locked database: no file access, no settings, a read-only transaction. Its rows and bytes are bounded.
+A query runs in a process of its own, with limits of time and memory. There its syntax tree is checked before it runs,
+over a locked database: no file access, no settings, a read-only transaction. Its rows and bytes are bounded.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ import json
 from starlette.requests import ClientDisconnect, Request
 
 from pipeline.local_service.management.requests import ApiError
-from pipeline.local_service.query.runner import Abandoned, MemoryExceeded, Queries
+from pipeline.local_service.query.runner import Abandoned, MemoryExceeded, QueryRunner
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import BadQuery, SlowQuery
 
 
-async def answer(request: Request, body: bytes, project: int, queries: Queries, settings: Settings) -> bytes:
-    """The JSON answer to a request whose body is a query. Raises ApiError, Unavailable, ClientDisconnect."""
+async def answer_query(request: Request, body: bytes, project: int, queries: QueryRunner, settings: Settings) -> bytes:
+    """The JSON answer_query to a request whose body is a query. Raises ApiError, Unavailable, ClientDisconnect."""
     try:
         return await queries.answer(_sql(body), project, _disconnected(request))
     except BadQuery as error:
@@ -50,10 +49,10 @@ def _invalid(detail: str, attr: str | None = "query") -> ApiError:
 
 def _sql(body: bytes) -> str:
     try:
-        given = json.loads(body)
+        content = json.loads(body)
     except (ValueError, RecursionError):
         raise ApiError(400, "validation_error", "parse_error", "JSON parse error") from None
-    query = given.get("query") if isinstance(given, dict) else None
+    query = content.get("query") if isinstance(content, dict) else None
     if not isinstance(query, dict):
         raise ApiError(400, "validation_error", "required", "This field is required.", "query")
     if query.get("kind") != "HogQLQuery":

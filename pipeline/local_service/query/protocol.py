@@ -1,4 +1,10 @@
-"""The messages between the service and the process of queries: lines of JSON, over pipes."""
+"""What the service and the process of queries send each other, over pipes: messages as lines of JSON, and tables.
+
+The process has a copy of the store. Accepted events, their warnings and refused requests only grow, so only their new
+rows are sent; where events that were sent are gone from the store, since somebody deleted them there, all of them are
+sent again. Persons and groups change, so they are sent as a whole, and only for a query that may read them. One message
+names the tables that follow, each as an Arrow stream.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +17,11 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-class Question(msgspec.Struct, frozen=True):
-    """A query over the views of a project. Its answer is cut off after `default_rows` where it names no LIMIT, and
-    refused over `most_rows` or `most_bytes`."""
+class QueryRequest(msgspec.Struct, frozen=True):
+    """A query over the views of a project.
+
+    Its answer is cut off after `default_rows` where it has no LIMIT, and refused over `most_rows` or `most_bytes`.
+    """
 
     sql: str
     project: int
@@ -22,9 +30,12 @@ class Question(msgspec.Struct, frozen=True):
     most_bytes: int
 
 
-class Marks(msgspec.Struct, frozen=True):
-    """How much of the store is there: up to which receipt, how many refused requests, persons up to which receipt, and
-    how many accepted events."""
+class CopyState(msgspec.Struct, frozen=True):
+    """How much of the store a copy has.
+
+    The last receipt, the number of refused requests, the last receipt of persons and groups (-1: none), and the number
+    of accepted events.
+    """
 
     receipt: int = 0
     refused: int = 0
@@ -33,37 +44,39 @@ class Marks(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The process takes questions, and has so much of the store."""
+    """The process takes queries, and has so much of the store."""
 
-    have: Marks
+    state: CopyState
 
 
-class Needs(msgspec.Struct, frozen=True, tag="needs"):
-    """The query may run once the copy of the store is current; `people`: persons and groups too."""
+class UpdateNeeded(msgspec.Struct, frozen=True, tag="needs"):
+    """The query may run once the copy is up to date; `people`: with persons and groups."""
 
     people: bool
 
 
 class Running(msgspec.Struct, frozen=True, tag="running"):
-    """The copy is current, and the query runs."""
+    """The copy is up to date, and the query runs."""
 
 
-class Answered(msgspec.Struct, frozen=True, tag="answered"):
+class QueryAnswer(msgspec.Struct, frozen=True, tag="answered"):
     """The answer follows, of so many bytes."""
 
     length: int
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """There is no answer: the query is `refused`, needs too much `memory`, or the copy cannot be kept (`store`).
-    `last`: the process ends after it, since the error may have damaged it."""
+class QueryFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """There is no answer: the query is `refused`, needs too much `memory`, or the copy cannot be updated (`store`).
+
+    `last`: the process ends after it, since the error may have damaged it.
+    """
 
     why: Literal["refused", "memory", "store"]
     text: str
     last: bool
 
 
-Reply = Ready | Needs | Running | Answered | Failed
+Reply = Ready | UpdateNeeded | Running | QueryAnswer | QueryFailed
 
 
 def write(sink: IO[bytes], message: object) -> None:
@@ -80,73 +93,74 @@ def read(source: IO[bytes], kind: Any) -> Any:
     return msgspec.json.decode(line, type=kind)
 
 
-_ROWS = 10_000
-"""Rows of one message."""
-_FOLDED = ("people", "people_ids", "group_kinds", "group_records")
+_BATCH_ROWS = 10_000
+"""Rows of one Arrow batch."""
+_DERIVED = ("people", "people_ids", "group_kinds", "group_records")
 
 
-class Part(msgspec.Struct, frozen=True):
+class TableRows(msgspec.Struct, frozen=True):
     """The rows of one table that follow; rows of the copy that match `instead_of` are deleted first."""
 
     table: str
     instead_of: str = "false"
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """What follows, and how much of the store is there afterwards."""
+class CopyUpdate(msgspec.Struct, frozen=True):
+    """The tables that follow, and how much of the store the copy has afterwards."""
 
-    parts: list[Part]
-    marks: Marks
+    tables: list[TableRows]
+    state: CopyState
 
 
-_NOW = """
+_CURRENT = """
 SELECT (SELECT coalesce(max(receipt), 0) FROM accepted), (SELECT count(*) FROM refused),
     (SELECT coalesce(max(receipt), -1) FROM folded),
     (SELECT count(*) FROM accepted), (SELECT count(*) FROM accepted WHERE receipt <= ?)
 """
-MARKED = "CREATE TABLE IF NOT EXISTS marks (receipt BIGINT, refused BIGINT, folded BIGINT, accepted BIGINT)"
-"""The table of the copy that says how much is there."""
+STATE_TABLE = "CREATE TABLE IF NOT EXISTS state (receipt BIGINT, refused BIGINT, folded BIGINT, accepted BIGINT)"
+"""The table of a copy that stores its state."""
 
 
-def send(cursor: DuckDBPyConnection, have: Marks, sink: IO[bytes], *, people: bool) -> Marks:
-    """Send what a copy lacks of what the connection sees; what it has then. Raises OSError."""
-    receipt, refused, folded, accepted, still_there = cursor.execute(_NOW, [have.receipt]).fetchall()[0]
-    marks = Marks(receipt, refused, folded if people else have.folded, accepted)
-    chosen: list[tuple[Part, str]] = []
+def send_update(cursor: DuckDBPyConnection, have: CopyState, sink: IO[bytes], *, people: bool) -> CopyState:
+    """Send what a copy lacks of what the connection reads; the state of the copy afterwards. Raises OSError."""
+    receipt, refused, folded, accepted, still_there = cursor.execute(_CURRENT, [have.receipt]).fetchall()[0]
+    state = CopyState(receipt, refused, folded if people else have.folded, accepted)
+    chosen: list[tuple[TableRows, str]] = []
     if still_there != have.accepted:
-        chosen += [(Part("accepted", "true"), "true"), (Part("noticed", "NOT folded"), "NOT folded")]
-    elif marks.receipt > have.receipt:
+        chosen += [(TableRows("accepted", "true"), "true"), (TableRows("noticed", "NOT folded"), "NOT folded")]
+    elif state.receipt > have.receipt:
         new = f"receipt > {have.receipt}"
-        chosen += [(Part("accepted"), new), (Part("noticed"), f"NOT folded AND {new}")]
-    if marks.refused > have.refused:
-        chosen += [(Part("refused"), f"rowid >= {have.refused}")]
-    if marks.folded != have.folded:
-        chosen += [(Part(table, "true"), "true") for table in _FOLDED] + [(Part("noticed", "folded"), "folded")]
-    write(sink, Parts([part for part, _ in chosen], marks))
-    for part, condition in chosen:
-        rows = cursor.sql(f"SELECT * FROM {part.table} WHERE {condition}").to_arrow_reader(_ROWS)
+        chosen += [(TableRows("accepted"), new), (TableRows("noticed"), f"NOT folded AND {new}")]
+    if state.refused > have.refused:
+        chosen += [(TableRows("refused"), f"rowid >= {have.refused}")]
+    if state.folded != have.folded:
+        chosen += [(TableRows(table, "true"), "true") for table in _DERIVED]
+        chosen += [(TableRows("noticed", "folded"), "folded")]
+    write(sink, CopyUpdate([table for table, _ in chosen], state))
+    for table, condition in chosen:
+        rows = cursor.sql(f"SELECT * FROM {table.table} WHERE {condition}").to_arrow_reader(_BATCH_ROWS)
         with pa.ipc.new_stream(pa.PythonFile(sink, "w"), rows.schema) as stream:
             for batch in rows:
                 stream.write_batch(batch)
     sink.flush()
-    return marks
+    return state
 
 
-def receive(connection: DuckDBPyConnection, source: IO[bytes]) -> None:
-    """Take what was sent into the copy, all of it or nothing."""
-    coming = read(source, Parts)
+def receive_update(connection: DuckDBPyConnection, source: IO[bytes]) -> None:
+    """Write what was sent into the copy, all of it or nothing."""
+    update = read(source, CopyUpdate)
     connection.execute("BEGIN")
-    for part in coming.parts:
-        connection.execute(f"DELETE FROM {part.table} WHERE {part.instead_of}")
+    for table in update.tables:
+        connection.execute(f"DELETE FROM {table.table} WHERE {table.instead_of}")
         connection.register("incoming", pa.ipc.open_stream(source))
-        connection.execute(f"INSERT INTO {part.table} SELECT * FROM incoming")
+        connection.execute(f"INSERT INTO {table.table} SELECT * FROM incoming")
         connection.unregister("incoming")
-    connection.execute("DELETE FROM marks")
-    connection.execute("INSERT INTO marks VALUES (?, ?, ?, ?)", msgspec.structs.astuple(coming.marks))
+    connection.execute("DELETE FROM state")
+    connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", msgspec.structs.astuple(update.state))
     connection.execute("COMMIT")
 
 
-def marks_of(connection: DuckDBPyConnection) -> Marks:
-    """How much of the store is in a copy."""
-    found = connection.execute("SELECT receipt, refused, folded, accepted FROM marks").fetchall()
-    return Marks(*found[0]) if found else Marks()
+def read_state(connection: DuckDBPyConnection) -> CopyState:
+    """How much of the store a copy has."""
+    found = connection.execute("SELECT receipt, refused, folded, accepted FROM state").fetchall()
+    return CopyState(*found[0]) if found else CopyState()

@@ -1,7 +1,7 @@
-"""Queries, run one after another in a process of their own that is started for the first of them.
+"""Runs queries one after another in a process of their own, which is started for the first of them.
 
 The process is killed when a query's time is over, when its client disconnects, and when the service closes; the next
-query starts another one. Before each query the process is sent what its copy of the store lacks, so a query sees all
+query starts another one. Before each query the process is sent what its copy of the store lacks, so a query reads all
 that was accepted before it. Copying is not part of a query's time, and a client that disconnects does not undo it.
 """
 
@@ -21,17 +21,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
-from pipeline.local_service.query import protocol
 from pipeline.local_service.query.protocol import (
-    Answered,
-    Failed,
-    Marks,
-    Needs,
-    Question,
+    CopyState,
+    QueryAnswer,
+    QueryFailed,
+    QueryRequest,
     Ready,
     Reply,
     Running,
+    UpdateNeeded,
     read,
+    send_update,
     write,
 )
 from pipeline.local_service.settings import Settings
@@ -42,12 +42,12 @@ _START = (
     "from pipeline.local_service.query.worker import main; main({folder!r}, {memory})"
 )
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
-"""Libraries reserve no memory ahead, since that would count as the query's."""
+"""Libraries reserve no memory in advance, since it would count as the query's."""
 
 Kind = TypeVar("Kind", bound=Reply)
 
 
-End = Literal["slow", "closing", "abandoned"]
+EndReason = Literal["slow", "closing", "abandoned"]
 
 
 class MemoryExceeded(Exception):
@@ -58,8 +58,8 @@ class Abandoned(Exception):
     """The client disconnected before the answer."""
 
 
-class Queries:
-    """The queries over one store. It holds a thread and, from the first query on, a process until it is closed."""
+class QueryRunner:
+    """The queries over one store. It has a thread and, from the first query on, a process until it is closed."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class Queries:
         turn = _Turn()
         leaving: asyncio.Future[Any] = asyncio.ensure_future(disconnected)
         loop = asyncio.get_running_loop()
-        work: asyncio.Future[Any] = loop.run_in_executor(self._worker, self._answered, sql, project, turn)
+        work: asyncio.Future[Any] = loop.run_in_executor(self._worker, self._run, sql, project, turn)
         try:
             await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
@@ -91,7 +91,7 @@ class Queries:
             leaving.cancel()
 
     def stop(self) -> None:
-        """End the query that runs; none begins any more."""
+        """End the query that runs; no other one can begin."""
         with self._lock:
             self._closing = True
             turn, process = self._turn, self._process
@@ -101,31 +101,31 @@ class Queries:
             process.kill()
 
     def close(self) -> None:
-        """Let go of the thread, of the process and of its copy of the store."""
+        """End the thread and the process, and remove the copy of the store."""
         self.stop()
         self._worker.shutdown()
         self._drop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _answered(self, sql: str, project: int, turn: _Turn) -> bytes:
+    def _run(self, sql: str, project: int, turn: _Turn) -> bytes:
         with self._lock:
             if self._closing:
                 raise Unavailable(CLOSING)
             if turn.ended is not None:
                 raise Abandoned
-            process = self._ready()
+            process = self._running_process()
             self._turn = turn
         usable = False
         try:
             found = self._ask(process, sql, project, turn)
             usable = True
             return found
-        except _NoAnswer as error:
+        except _QueryFailure as error:
             usable = not error.failed.last
             raise _problem(error.failed) from None
         except (EOFError, OSError):
-            raise self._why(process, turn) from None
+            raise self._ending(process, turn) from None
         finally:
             with self._lock:
                 self._turn = None
@@ -134,33 +134,36 @@ class Queries:
 
     def _ask(self, process: _Process, sql: str, project: int, turn: _Turn) -> bytes:
         settings = self._settings
-        question = Question(
+        request = QueryRequest(
             sql, project, settings.query_default_rows, settings.query_most_rows, settings.query_most_bytes
         )
         if process.have is None:
-            process.have = process.expect(Ready).have
+            process.have = process.read(Ready).state
         with turn.limited(process, settings.query_seconds):
-            write(process.sink, question)
-            people = process.expect(Needs).people
-        with self._store.snapshot(people=people) as cursor, suppress(BrokenPipeError):  # its last message says why
-            process.have = protocol.send(cursor, process.have, process.sink, people=people)
-        process.expect(Running)
+            write(process.sink, request)
+            people = process.read(UpdateNeeded).people
+        with (
+            self._store.snapshot(people=people) as cursor,
+            suppress(BrokenPipeError),
+        ):  # its last message gives the reason
+            process.have = send_update(cursor, process.have, process.sink, people=people)
+        process.read(Running)
         with turn.limited(process, settings.query_seconds):
-            return process.bytes(process.expect(Answered).length)
+            return process.read_bytes(process.read(QueryAnswer).length)
 
-    def _why(self, process: _Process, turn: _Turn) -> Exception:
-        """Why the process ended before it answered."""
+    def _ending(self, process: _Process, turn: _Turn) -> Exception:
+        """The exception for a process that ended before it answered."""
         process.close()
         if self._closing:
             return Unavailable(CLOSING)
         if turn.ended is not None:
             return SlowQuery() if turn.ended == "slow" else Abandoned()
         if process.have is None:
-            return Unavailable(f"the process of queries cannot start: {process.ending()}")
-        return MemoryExceeded(f"its process ended ({process.ending()})")
+            return Unavailable(f"the process of queries cannot start: {process.exit_reason()}")
+        return MemoryExceeded(f"its process ended ({process.exit_reason()})")
 
-    def _ready(self) -> _Process:
-        """The process, another one where it has ended."""
+    def _running_process(self) -> _Process:
+        """The process; a new one where it has ended."""
         if self._process is not None and self._process.has_ended():
             self._drop()
         if self._process is None:
@@ -178,30 +181,30 @@ class Queries:
             self._process = None
 
 
-class _NoAnswer(Exception):
-    """The process says why there is no answer."""
+class _QueryFailure(Exception):
+    """The process answered why there is no result."""
 
-    def __init__(self, failed: Failed) -> None:
+    def __init__(self, failed: QueryFailed) -> None:
         super().__init__(failed.why)
         self.failed = failed
 
 
-def _problem(failed: Failed) -> Exception:
+def _problem(failed: QueryFailed) -> Exception:
     kinds = {"refused": BadQuery, "memory": MemoryExceeded, "store": Unavailable}
     return kinds[failed.why](failed.text)
 
 
 class _Turn:
-    """One query's use of the process; it may be ended from any thread."""
+    """One query's turn in the process; it may be ended from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: _Process | None = None
-        self.ended: End | None = None
+        self.ended: EndReason | None = None
         self.killed = False
 
-    def end(self, why: End) -> None:
-        """Kill the process, where the query is in it; it does not begin where it is not in it yet."""
+    def end(self, why: EndReason) -> None:
+        """Kill the process where it works on the query; a query that has not begun yet never does."""
         with self._lock:
             self.ended = self.ended or why
             if self._process is not None:
@@ -210,7 +213,7 @@ class _Turn:
 
     @contextmanager
     def limited(self, process: _Process, seconds: float) -> Iterator[None]:
-        """Let the process work on the query for so long. Raises EOFError where the turn has been ended."""
+        """Let the process work on the query for so many seconds. Raises EOFError where the turn was ended already."""
         with self._lock:
             if self.ended is not None:
                 raise EOFError
@@ -243,41 +246,41 @@ class _Process:
         assert self._running.stdout is not None
         self.sink: IO[bytes] = self._running.stdin
         self._source: IO[bytes] = self._running.stdout
-        self.have: Marks | None = None
-        """How much of the store it has, once it has said so."""
+        self.have: CopyState | None = None
+        """How much of the store it has; None before its first message."""
 
-    def expect(self, kind: type[Kind]) -> Kind:
-        """The next message, which has to be of this kind. Raises _NoAnswer, EOFError."""
+    def read(self, kind: type[Kind]) -> Kind:
+        """The next message, which has to be of this kind. Raises _QueryFailure, EOFError."""
         reply = read(self._source, Reply)
-        if isinstance(reply, Failed):
-            raise _NoAnswer(reply)
+        if isinstance(reply, QueryFailed):
+            raise _QueryFailure(reply)
         assert isinstance(reply, kind)
         return reply
 
-    def bytes(self, length: int) -> bytes:
-        """What follows a message. Raises EOFError where less follows."""
+    def read_bytes(self, length: int) -> bytes:
+        """The bytes after a message. Raises EOFError where there are fewer."""
         found = self._source.read(length)
         if len(found) < length:
             raise EOFError
         return found
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """End it at once."""
         self._running.kill()
 
     def has_ended(self) -> bool:
         """Whether it ended by itself."""
         return self._running.poll() is not None
 
-    def ending(self) -> str:
+    def exit_reason(self) -> str:
         """How it ended."""
         code = self._running.wait()
         return signal.Signals(-code).name if code < 0 else f"exit {code}"
 
     def close(self) -> None:
-        """End it and let go of it."""
+        """End it and close the pipes."""
         self.kill()
         self._running.wait()
         for pipe in (self.sink, self._source):
-            with suppress(OSError):  # what the buffer still has cannot be sent
+            with suppress(OSError):  # what is left in the buffer cannot be sent
                 pipe.close()

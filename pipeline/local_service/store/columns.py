@@ -1,4 +1,4 @@
-"""Columns for the database from lists of Python values, by way of Arrow buffers.
+"""Columns for the database from Python values, as Arrow arrays.
 
 `pa.array` of a list would import pandas, and is slower.
 """

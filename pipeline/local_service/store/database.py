@@ -1,6 +1,6 @@
-"""What landed, in a DuckDB database: in memory or a file, with at most 200 MB of memory.
+"""The database of what landed: DuckDB, in memory or in a file, with at most 200 MB of memory.
 
-Instants are naive TIMESTAMPs in UTC, whole microseconds. Properties are the exact JSON text that came.
+Instants are naive TIMESTAMPs in UTC, whole microseconds. Properties are the exact JSON text that was sent.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from pipeline.local_service.ingestion_warnings import Notice
-from pipeline.local_service.people.processing import Closing, Fold
+from pipeline.local_service.ingestion_warnings import EventWarning
+from pipeline.local_service.people.processing import PersonProcessing, ServiceClosing
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.columns import encoded, instants, numbers, table, texts
 from pipeline.local_service.store.json_values import exact, values
@@ -50,11 +50,11 @@ class BadQuery(Exception):
 
 
 class SlowQuery(Exception):
-    """A query was stopped after its time."""
+    """A query took longer than it may and was stopped."""
 
 
 @dataclass(slots=True)
-class Rows:
+class EventColumns:
     """The columns of one accepted request; `created_at` and `timestamp` are microseconds since 1970 (UTC)."""
 
     created_at: int
@@ -64,12 +64,12 @@ class Rows:
     timestamp: list[int] = field(default_factory=list)
     properties: list[bytes] = field(default_factory=list)
     historical: list[bool] = field(default_factory=list)
-    notices: list[tuple[int, Notice]] = field(default_factory=list)
-    """Each with the place of its event in the columns."""
+    warnings: list[tuple[int, EventWarning]] = field(default_factory=list)
+    """Each with the position of its event in the columns."""
 
 
 class Store:
-    """One database, safe for many threads: one writer at a time, readers beside it."""
+    """One database, safe for many threads: one writes at a time, others read beside it."""
 
     def __init__(self, path: Path | None = None, settings: Settings | None = None) -> None:
         """Open or create the file at `path`; None is a database in memory, spilling to a private folder.
@@ -80,7 +80,7 @@ class Store:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._reading: set[duckdb.DuckDBPyConnection] = set()
-        self._fold = Fold(settings or Settings(), self._closing)
+        self._processing = PersonProcessing(settings or Settings(), self._closing)
         try:
             self._writer = duckdb.connect(":memory:" if path is None else str(path))
             self._writer.execute(TABLES)
@@ -93,41 +93,41 @@ class Store:
         self.requests = 0
 
     def interrupt(self) -> None:
-        """End every query that is under way, and the making of persons and groups; none begins any more."""
+        """End every query that runs, and the processing of persons and groups; no other one can begin."""
         self._closing.set()
         for cursor in tuple(self._reading):
-            with contextlib.suppress(duckdb.Error):  # it has ended by itself
+            with contextlib.suppress(duckdb.Error):  # it may have ended by itself
                 cursor.interrupt()
 
     def close(self) -> None:
-        """Write everything to the file and let go of it."""
+        """Write everything to the file and close it."""
         with self._lock:
             self._writer.close()
         if self._spill is not None:
             shutil.rmtree(self._spill, ignore_errors=True)
 
-    def append(self, project: int, rows: Rows) -> None:
-        """Store the rows of one request, all or none; durable in the file on return. Raises Unavailable."""
-        count = len(rows.uuid)
+    def append(self, project: int, events: EventColumns) -> None:
+        """Store the events of one request, all or none; durable in the file on return. Raises Unavailable."""
+        count = len(events.uuid)
         if not count:
             return
         with self._lock:
             first = self._receipts + 1
             incoming = table(
                 receipt=numbers(range(first, first + count)),
-                uuid=texts(rows.uuid),
-                event=texts(rows.event),
-                distinct_id=texts(rows.distinct_id),
-                timestamp=instants(rows.timestamp),
-                properties=encoded(rows.properties),
-                historical=numbers(rows.historical),
+                uuid=texts(events.uuid),
+                event=texts(events.event),
+                distinct_id=texts(events.distinct_id),
+                timestamp=instants(events.timestamp),
+                properties=encoded(events.properties),
+                historical=numbers(events.historical),
             )
             try:
                 self._writer.execute("BEGIN")
                 try:
                     self._writer.register("incoming", incoming)
-                    self._writer.execute(_INSERT, [project, rows.created_at])
-                    self._notice(rows, first)
+                    self._writer.execute(_INSERT, [project, events.created_at])
+                    self._write_warnings(events, first)
                     self._writer.execute("COMMIT")
                 except duckdb.Error:
                     self._writer.execute("ROLLBACK")
@@ -138,20 +138,20 @@ class Store:
                 raise Unavailable(str(error)) from None
             self._receipts += count
 
-    def _notice(self, rows: Rows, first: int) -> None:
-        if rows.notices:
-            told = [(first + place, one.type, one.details, one.dropped) for place, one in rows.notices]
-            self._writer.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", told)
+    def _write_warnings(self, events: EventColumns, first: int) -> None:
+        if events.warnings:
+            rows = [(first + place, one.type, one.details, one.dropped) for place, one in events.warnings]
+            self._writer.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", rows)
 
-    def reject(self, time: int, status: int, reason: str, payload: str) -> None:
-        """Remember a request that was turned away; `payload` must hold no key."""
+    def add_rejection(self, time: int, status: int, reason: str, payload: str) -> None:
+        """Store a request that was refused; `payload` must not contain a key."""
         with self._lock:
             self._writer.execute(
                 "INSERT INTO refused VALUES (make_timestamp(?), ?, ?, ?)", [time, status, reason, payload]
             )
 
     def count(self) -> int:
-        """How many events are left after copies collapsed, in all projects."""
+        """How many events are left after duplicates collapsed, in all projects."""
         return self._number("SELECT count(*) FROM collapsed")
 
     def raw_count(self) -> int:
@@ -159,19 +159,22 @@ class Store:
         return self._number("SELECT count(*) FROM accepted")
 
     def rejected_count(self) -> int:
-        """How many requests were turned away."""
+        """How many requests were refused."""
         return self._number("SELECT count(*) FROM refused")
 
-    def tally(self, expression: str) -> dict[str, int]:
-        """How many collapsed events there are for each value of an SQL expression of our own."""
+    def count_by(self, expression: str) -> dict[str, int]:
+        """How many collapsed events there are for each value of an SQL expression, which must be trusted."""
         rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
         return {str(name): int(count) for name, count in rows}
 
     def select(
         self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None
     ) -> list[tuple[Any, ...]]:
-        """The rows of one SELECT of our own over the views of a project, as JSON values. `people`: whether persons and
-        groups are worked out first; None: where the query may look at them. Raises BadQuery, SlowQuery, Unavailable."""
+        """The rows of one trusted SELECT over the views of a project, as JSON values.
+
+        `people`: whether persons and groups are processed first; None: where the query may read them. Raises BadQuery,
+        SlowQuery, Unavailable.
+        """
         stopped = threading.Event()
         try:
             with self._cursor() as cursor:
@@ -199,14 +202,14 @@ class Store:
 
     @contextmanager
     def snapshot(self, *, people: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection that sees what was accepted until now, and with `people` the persons and groups of it.
+        """A connection that reads what was accepted until now, with `people` its persons and groups too.
 
         Raises Unavailable.
         """
         try:
             with self._cursor() as cursor:
                 if people:
-                    self._fold.refresh(cursor)
+                    self._processing.refresh(cursor)
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 yield cursor
         except duckdb.Error as error:
@@ -219,23 +222,23 @@ class Store:
         self._reading.add(cursor)
         try:
             if self._closing.is_set():
-                raise Closing
+                raise ServiceClosing
             yield cursor
-        except Closing:
+        except ServiceClosing:
             raise Unavailable(CLOSING) from None
         finally:
             self._reading.discard(cursor)
             cursor.close()
 
     def _group_types(self, cursor: duckdb.DuckDBPyConnection, project: int) -> list[str]:
-        """Bring persons and groups up to what was accepted; the project's group types by index."""
-        self._fold.refresh(cursor)
+        """The project's group types by index, after persons and groups were processed."""
+        self._processing.refresh(cursor)
         found = cursor.execute('SELECT type FROM group_kinds WHERE project = ? ORDER BY "index"', [project]).fetchall()
         return [name for (name,) in found]
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for state that others keep in tables of their own: all that is done in it, or nothing.
+        """A connection for tables that other modules have here: everything that is done with it, or nothing.
 
         Raises Unavailable.
         """
@@ -257,7 +260,7 @@ class Store:
 
 @contextmanager
 def _timed(cursor: duckdb.DuckDBPyConnection, seconds: float | None, stopped: threading.Event) -> Iterator[None]:
-    """Interrupt the connection after so many seconds, and say so."""
+    """Interrupt the connection after so many seconds, and set `stopped` then."""
     if seconds is None:
         yield
         return

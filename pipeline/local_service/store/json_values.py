@@ -1,8 +1,8 @@
-"""The values of a query's answer as JSON values, each of them exact.
+"""The values of a query's answer as exact JSON values.
 
 Instants are ISO 8601 in UTC with `Z`, their fraction as long as their type's (at least six digits); years outside 0 to
-9999 have a sign and six digits or more, and year 0 is 1 BC. What is infinite is text, as is a number that JSON does not
-have. Bytes are hexadecimal. A type that Arrow cannot hold exactly is text as the database writes it.
+9999 have a sign and six digits or more, and year 0 is 1 BC. Infinite values are text, as is
+NaN. Bytes are hexadecimal. A type that Arrow cannot represent exactly is text as the database writes it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _DAYS_OF_400_YEARS = 146_097
 _UNITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Digits of a second's fraction."""
 _LAST_DATE, _LAST_INSTANT = 2**31 - 1, 2**63 - 1
-"""What stands for infinity; its negative for minus infinity (DuckDB)."""
+"""DuckDB's values for infinity; their negatives are minus infinity."""
 _YEAR_1, _YEAR_10000 = -719_162 * 86_400, 2_932_897 * 86_400
-"""Their first seconds since 1970. Between them Arrow writes instants, which is faster."""
+"""Their first seconds since 1970. Between them Arrow formats instants, which is faster."""
 
 
 def exact(relation: DuckDBPyRelation) -> DuckDBPyRelation:
-    """The same rows, with what Arrow cannot hold exactly as text."""
+    """The same rows, with values that Arrow cannot represent exactly as text."""
     if all(_is_exact(kind) for kind in relation.types):
         return relation
     columns = (

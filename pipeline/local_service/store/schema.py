@@ -1,12 +1,12 @@
-"""The tables of the database, and the views that a query sees.
+"""The tables of the database, and the views that a query reads.
 
-Every accepted copy is a row of `accepted`, numbered in the order of receipt. Copies collapse in a view, as the real
-service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day, the last
+Every accepted event is a row of `accepted`, numbered in the order of receipt. Duplicates collapse in a view, as the
+real service's table engine does in the background: one row per project, uuid, event, distinct_id and UTC day, the last
 received wins (docs/know/service.md#uuids-and-duplicates). Events that were dropped after their 200 are in `accepted`
-alone.
+alone. `noticed` has the warnings about events, `refused` the requests that were refused as a whole.
 
-`people`, `people_ids`, `group_types` and `group_records` are made from `accepted` when somebody asks for them;
-`folded` says up to which receipt, and by which rules.
+`people`, `people_ids`, `group_kinds` and `group_records` are derived from `accepted` when somebody asks for them;
+`folded` says up to which receipt, and by which rules. The names of tables are part of store files: they stay.
 """
 
 from __future__ import annotations
@@ -76,11 +76,14 @@ CREATE TEMP VIEW events AS
     USING (distinct_id) WHERE project = {project};
 """
 MOST_GROUP_TYPES = 5
+"""Group types of a project."""
 
 
 def views(project: int, group_types: list[str] | None) -> str:
-    """The statements that make the views of one project. `group_types` None: the columns of `events` about persons
-    and groups are not asked for, and stay empty."""
+    """The statements that create the views of one project.
+
+    `group_types` None: the query does not read the columns of `events` about persons and groups; they stay empty.
+    """
     groups = ", ".join(f'{_group(group_types or [], index)} AS "$group_{index}"' for index in range(MOST_GROUP_TYPES))
     events = _PLAIN_EVENTS if group_types is None else _EVENTS
     return (_VIEWS + events).format(project=project, columns=_COLUMNS, tail=_TAIL, groups=groups)

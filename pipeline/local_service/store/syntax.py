@@ -1,7 +1,7 @@
 """The syntax tree of a query, as the database writes it: which tables it names, and whether it may run.
 
-A query is judged on its tree before it runs: one SELECT, over the named views, its own WITH tables where they are to be
-seen, a few harmless table functions, and functions that see nothing but their arguments.
+A query is checked on its tree before it runs: one SELECT, over the named views and its own WITH tables where they are
+in scope, a few harmless table functions, and functions that read nothing but their arguments.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 VIEWS = frozenset(
     {"events", "raw_events", "persons", "person_distinct_ids", "groups", "group_types", "warnings", "rejections"}
 )
-"""What a query may name. `rejections` holds the requests that were turned away, of every project."""
+"""What a query may name. `rejections` has the refused requests of every project."""
 
-_FOLDED = frozenset({"persons", "person_distinct_ids", "groups", "group_types", "warnings"})
+_DERIVED = frozenset({"persons", "person_distinct_ids", "groups", "group_types", "warnings"})
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _TABLE_KINDS = frozenset({"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
@@ -24,36 +24,40 @@ _REFUSED = re.compile(
     "__internal.*|pg_.*|json_serialize_.*|json_deserialize_.*|"
     "current_.*setting|getenv|getvariable|current_query.*|write_log|stats|index_key"
 )
-"""Functions that look at the database instead of the rows of a view."""
+"""Functions that read the database instead of the rows of a view."""
 
 Tree = dict[str, Any]
 
 
-class NotAllowed(Exception):
+class QueryNotAllowed(Exception):
     """The query is not one SELECT over the views; the message says what is wrong."""
 
 
-def check(tree: Tree) -> None:
-    """Refuse whatever is not one SELECT over the views. Raises NotAllowed."""
+def check_query(tree: Tree) -> None:
+    """Raise QueryNotAllowed for everything but one SELECT over the views."""
     if tree.get("error"):
         other = tree.get("error_type") == "not implemented"
-        raise NotAllowed("one SELECT statement is expected, and nothing else" if other else str(tree["error_message"]))
+        raise QueryNotAllowed(
+            "one SELECT statement is expected, and nothing else" if other else str(tree["error_message"])
+        )
     statements = tree["statements"]
     if len(statements) != 1:
-        raise NotAllowed(f"one SELECT statement is expected, not {len(statements)}")
+        raise QueryNotAllowed(f"one SELECT statement is expected, not {len(statements)}")
     tables: set[int] = set()
-    for node, names in _in_sight(statements[0]):
+    for node, names in _nodes_with_tables(statements[0]):
         _check_table(node, names)
         if node.get("type") == "TABLE_FUNCTION":
             tables.add(id(node.get("function")))
         function = str(node.get("function_name", ""))
         if id(node) not in tables and _REFUSED.fullmatch(function.lower()):
-            raise NotAllowed(f"the function '{function}' is not accepted")
+            raise QueryNotAllowed(f"the function '{function}' is not accepted")
 
 
-def _in_sight(statement: Tree) -> Iterator[tuple[Tree, frozenset[str]]]:
-    """Every object of a statement, and the names that a table may have there: the views, and the WITH tables that are
-    to be seen. One of these is seen by those after it and by the SELECT below it, by itself only in its second part."""
+def _nodes_with_tables(statement: Tree) -> Iterator[tuple[Tree, frozenset[str]]]:
+    """Every object of a statement, and the names that a table may have there: the views and the WITH tables in scope.
+
+    A WITH table is in scope in those after it and in the SELECT below it; in itself only in its second part.
+    """
     waiting: list[tuple[Any, frozenset[str]]] = [(statement, VIEWS)]
     while waiting:
         node, names = waiting.pop()
@@ -71,16 +75,16 @@ def _in_sight(statement: Tree) -> Iterator[tuple[Tree, frozenset[str]]]:
 
 
 def needs_people(tree: Tree) -> bool:
-    """Whether the query may see persons or groups: one of their tables, or such a column of `events`.
+    """Whether the query may read persons or groups: one of their tables, or such a column of `events`.
 
-    When in doubt it may: a star, a join, or a name that stands for a whole row.
+    True when in doubt: for a star, a join, or a name that stands for a whole row.
     """
     nodes = list(_nodes(tree))
     rows = {str(node.get(name)).lower() for node in nodes if _is_table(node) for name in ("table_name", "alias")}
     for node in nodes:
         if node.get("class") == "STAR" or node.get("type") == "JOIN":
             return True
-        if _is_table(node) and str(node.get("table_name")).lower() in _FOLDED:
+        if _is_table(node) and str(node.get("table_name")).lower() in _DERIVED:
             return True
         names = [str(name).lower() for name in node.get("column_names") or []]
         if any(name == "person_id" or name.startswith("$group_") for name in names):
@@ -90,7 +94,7 @@ def needs_people(tree: Tree) -> bool:
     return False
 
 
-def limits(tree: Tree) -> bool:
+def has_limit(tree: Tree) -> bool:
     """Whether the outermost SELECT has a LIMIT of its own."""
     node = tree["statements"][0]["node"]
     return any(str(modifier.get("type", "")).startswith("LIMIT") for modifier in node.get("modifiers", ()))
@@ -101,24 +105,24 @@ def _is_table(node: Tree) -> bool:
 
 
 def _check_table(node: Tree, names: frozenset[str]) -> None:
-    """A node that is a query must be one that reads; one that stands where a table stands must be one that we know."""
+    """Raise QueryNotAllowed for a query that writes, and for a table that is unknown or of another kind."""
     kind = node.get("type")
     if "class" not in node and str(kind).endswith("_NODE"):
         if kind not in _QUERIES:
-            raise NotAllowed("only a plain SELECT is accepted")
+            raise QueryNotAllowed("only a plain SELECT is accepted")
         return
     if "class" in node or "sample" not in node:
         return
     if kind not in _TABLE_KINDS:
-        raise NotAllowed("only a plain SELECT is accepted")
+        raise QueryNotAllowed("only a plain SELECT is accepted")
     if kind == "BASE_TABLE":
         name = ".".join(part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part)
         if name != node["table_name"] or name.lower() not in names:
-            raise NotAllowed(f"unknown table '{name}'; there are: {', '.join(sorted(VIEWS))}")
+            raise QueryNotAllowed(f"unknown table '{name}'; there are: {', '.join(sorted(VIEWS))}")
     if kind == "TABLE_FUNCTION":
         function = str(node["function"].get("function_name"))
         if function.lower() not in _TABLE_FUNCTIONS:
-            raise NotAllowed(f"the table function '{function}' is not accepted")
+            raise QueryNotAllowed(f"the table function '{function}' is not accepted")
 
 
 def _nodes(tree: Any) -> Iterator[Tree]:
