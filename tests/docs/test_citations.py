@@ -1,0 +1,87 @@
+"""Citations in the code and in the documents lead to headings that exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CODE = ("pipeline", "tests", "mappings", "sample_data", "benchmarks")
+SUFFIXES = {".py", ".c", ".h", ".yaml", ".md"}
+
+WRAP = r"(?:[ \t]|\n[ \t]*(?:#|//|\*)?[ \t]*)"
+"""A space, or the end of a line and the margin of the next line of a comment."""
+
+CITATION = re.compile(rf"\b(?P<page>docs/[a-z]+/[\w-]+\.md)\b(?P<anchors>#[\w-]+(?:,{WRAP}?#[a-z][\w-]*)*)?")
+"""`docs/know/service.md#persons, #merges`: a page, or a page and the anchors of its headings."""
+
+ABSENT = re.compile(
+    rf"\b(?:service-behaviour|service-api|export-formats|(?:[Ll]aws?|DESIGN|performance|peers,?{WRAP}lesson){WRAP}\d)"
+    rf"|\bpeers{WRAP}\d+\.\d|\bDESIGN\.md|\bstyle\.md|\bfacts{WRAP}?§"
+)
+"""How documents that are not in the repository were cited once."""
+
+EXPLICIT = re.compile(r"^\((?P<anchor>[\w-]+)\)=\n+#{1,6} \S", re.MULTILINE)
+HEADING = re.compile(r"^#{1,6} (?P<text>.+)$", re.MULTILINE)
+PATH = re.compile(r"`(?P<path>(?:pipeline|tests|mappings|sample_data|benchmarks|docs)/[\w./-]*)`")
+
+
+@cache
+def anchors(page: str) -> frozenset[str]:
+    """The anchors of a page: those that stand before a heading, and those that the site derives from its text."""
+    text = (ROOT / page).read_text()
+    derived = (re.sub(r"[^\w -]", "", heading["text"].lower()).replace(" ", "-") for heading in HEADING.finditer(text))
+    return frozenset(found["anchor"] for found in EXPLICIT.finditer(text)) | frozenset(derived)
+
+
+def faults(text: str) -> Iterator[str]:
+    """The citations in a text that lead nowhere."""
+    for found in CITATION.finditer(text):
+        if not (ROOT / found["page"]).is_file():
+            yield f"{found['page']} does not exist"
+            continue
+        for anchor in re.findall(r"#([\w-]+)", found["anchors"] or ""):
+            if anchor not in anchors(found["page"]):
+                yield f"{found['page']} has no heading #{anchor}"
+    for found in ABSENT.finditer(text):
+        yield f"{' '.join(found[0].split())!r} cites a document that is not in the repository"
+
+
+def texts(*places: str) -> Iterator[tuple[str, str]]:
+    """The files below these places with a suffix of `SUFFIXES`: the path from the root, and the text."""
+    for place in places:
+        for path in sorted([ROOT / place, *(ROOT / place).rglob("*")]):
+            if path.suffix in SUFFIXES and "node_modules" not in path.parts and path != Path(__file__):
+                yield str(path.relative_to(ROOT)), path.read_text()
+
+
+@pytest.mark.parametrize("folder", [*CODE, "docs", "README.md"])
+def test_every_citation_leads_to_a_heading(folder: str) -> None:
+    """Pages exist, and so do their headings; documents outside the repository are not cited."""
+    assert [f"{name}: {fault}" for name, text in texts(folder) for fault in faults(text)] == []
+
+
+def test_paths_named_in_the_documents_exist() -> None:
+    """A file or folder of the repository that a page names in backquotes is there."""
+    named = {(page, found["path"]) for page, text in texts("docs") for found in PATH.finditer(text)}
+    assert sorted(f"{page}: {path}" for page, path in named if not (ROOT / path).exists()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("(docs/know/service.md#persons, #nowhere)", "docs/know/service.md has no heading #nowhere"),
+        ("(docs/know/service.md#persons,\n    # #nowhere)", "docs/know/service.md has no heading #nowhere"),
+        ("(docs/know/nothing.md#persons)", "docs/know/nothing.md does not exist"),
+        ("(export-formats 2.3)", "'export-formats' cites a document that is not in the repository"),
+        ("(peers,\n    # lesson 5)", "'peers, # lesson 5' cites a document that is not in the repository"),
+        ("as law 6 asks", "'law 6' cites a document that is not in the repository"),
+    ],
+)
+def test_a_citation_that_leads_nowhere_is_found(text: str, fault: str) -> None:
+    """Also where it is the second anchor of a page, or is wrapped in a comment."""
+    assert list(faults(text)) == [fault]
