@@ -57,7 +57,7 @@ from pipeline.plan.series import Series, new_links, unsettled
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
 from pipeline.transform.block import BlockStats
 from pipeline.transform.events import Mapper
-from pipeline.validator.rules import ValidationContext, check_size
+from pipeline.validator.rules import ValidationContext, event_too_large
 
 SURELY_SMALL = 100_000
 """A profile or group of fewer bytes keeps every rule of size, however it is encoded."""
@@ -285,7 +285,7 @@ class PeopleBuilder:
 
     def _fits(self, size: int, encode: Callable[[], bytes]) -> bool:
         """Whether an event is small enough to be sent; it is only encoded where that is in doubt."""
-        return size < SURELY_SMALL or check_size(encode(), self._rules) is None
+        return size < SURELY_SMALL or event_too_large(encode(), self._rules) is None
 
     def _left_out(self, counts: Counter[str], code: str) -> bool:
         counts[code] += 1

@@ -14,8 +14,9 @@ from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import Plan
 from pipeline.report.mask import masked
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
-from pipeline.report.wording import DECISIONS, meaning, unproved
+from pipeline.report.wording import DECISIONS, unproved
 from pipeline.text import printable
+from pipeline.validator.codes import meaning
 
 if TYPE_CHECKING:
     from pipeline.report.pairs import PairShown

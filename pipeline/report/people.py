@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pipeline.plan.manifest import DecisionSeal, Plan
-from pipeline.report.wording import DECISIONS, decided_because, meaning, policy_meaning
+from pipeline.report.wording import DECISIONS, decided_because, policy_meaning
 from pipeline.text import pluralize, printable
+from pipeline.validator.codes import meaning
 
 NOTHING = "No merges, no groups, no profiles to send."
 """What is said of a plan that does nothing to people, instead of empty tables."""

@@ -20,8 +20,9 @@ from pipeline.report.contents import first_rejects, phases_of
 from pipeline.report.people_view import show_people
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
-from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, meaning, phase_meaning, state_in_words
+from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, phase_meaning, state_in_words
 from pipeline.text import are, pluralize, printable
+from pipeline.validator.codes import meaning
 from pipeline.verify.reconcile import Difference
 
 MOST_PARTS = 20

@@ -1,89 +1,9 @@
-"""What codes and gates mean, and what to do about each, in words for the person who signs a plan off."""
+"""What gates and decisions mean, and what to do about each, in words for the person who signs a plan off."""
 
 from __future__ import annotations
 
 from pipeline.plan.manifest import Plan
 from pipeline.text import printable
-
-MEANINGS = {
-    # reading
-    "bad_json": "the row is not JSON",
-    "bad_utf8": "the row is not UTF-8",
-    "bad_csv_row": "the row has another number of cells than the header, or a broken quote",
-    "too_deep": "the row nests more than 64 levels deep",
-    # mapping
-    "unmapped_event": "the mapping lists the event names it knows, and this is none of them",
-    "bad_value": "a value is not what the mapping says, or cannot be sent as JSON",
-    "empty_row": "the mapping makes no event of the row",
-    # validating
-    "missing_event": "the row has no event name",
-    "long_event": "the event name is longer than the service keeps",
-    "missing_distinct_id": "the row names nobody",
-    "junk_distinct_id": "every id of the row is a placeholder such as null or anonymous",
-    "long_distinct_id": "the id is longer than the service keeps, so that two people could become one",
-    "missing_timestamp": "the row has no time, and a missing time never becomes now",
-    "bad_timestamp": "the time cannot be read",
-    "ancient_timestamp": "the time lies before 1970",
-    "future_timestamp": "the time lies in the future",
-    "recent_timestamp": "the event is under 48 hours old, and would be billed as a live one",
-    "event_too_large": "the event is larger than the service stores",
-    # sending
-    "refused_event": "the service refused the event, with the status and the text that stand beside it",
-    # left out
-    "duplicate_event": "an exact copy of an event that is sent",
-    "superseded": "an earlier version of an event that is sent",
-    "already_settled": "an earlier window of the job sent the event",
-    "outside_window": "the event lies outside --since and --until",
-    "excluded_id": "the person asked to be forgotten (--exclude-ids)",
-    "session_event": "the tool's own start or end of a session; the service makes sessions of the events themselves",
-    "session_recording": "a mark of the tool's session recording, which is no event",
-    "attribution_event": "the tool's own note on where a person came from; the events carry what it is made of",
-    "unsupported_event": "an event of the service's own machinery, which is never sent again",
-    "deleted_person": "a person that was deleted",
-    "discarded_value": "a value that a warehouse put aside, since it did not fit its column",
-    "identity_table": "a row of the warehouse's own identity resolution",
-    "incomplete_merge": "a merge of which one id is missing or a placeholder",
-    "unfollowed_merge": "two of the tool's persons became one, which is not followed unless a setting says so",
-    # warnings
-    "unsafe_integer": "an integer beyond 2^53 is sent exactly; readers that use doubles round it",
-    "near_duplicate": "two events differ only in a little",
-    "clock_skew": "the clock of the row and its receive time lie far apart",
-    "hot_distinct_id": "the id has more events than the service takes of one id in a minute (about 5,000): sent faster,"
-    " they land, but their person is not processed; slow down with apply --rate",
-    "overwrites_person": "the event sets properties of its person ($set): the service takes the last one sent, however"
-    " old, so a live profile can be overwritten",
-    "duplicate_key": "a key stands twice in a row; the last value wins",
-    "nan_value": "a number that is none (NaN) is sent as null",
-    "replaced_property": "a property of the row gave way to the import's own",
-    "partly_duplicate_row": "some of the events of a row are copies and are left out",
-    "ambiguous_time": "the time lies in the hour that autumn repeats, and nothing tells which",
-    "nonexistent_time": "the time lies in the hour that spring skips",
-    "time_truncated": "digits below a microsecond were left out",
-    "changed_since_settled": "the export tells an event otherwise now; what was sent cannot be changed",
-    "held_link": "a merge that the job holds back (merges: hold)",
-    "settled_link": "a merge that an earlier window of the job sent",
-    "identical_rows": "the row has no id of its own and equals another one: each is sent as an event of its own, and"
-    " --collapse-identical makes one of them",
-    "old_timestamp": "the event lies before 2005, when no tool recorded any: its time may be 0, or in another unit",
-    "name_collision": "two properties of a row would have had one name",
-    # groups and persons
-    "empty_person_update": "the row says nothing of its person",
-    "empty_group_update": "the row says nothing of a group",
-    "junk_group": "the group's key is a placeholder such as null",
-    "long_group": "the type or key is longer than the service keeps",
-    "large_group": "the group's properties are larger than the service stores",
-    "other_type": "a group of a type that --group-types leaves out",
-    "junk_person": "the id is a placeholder such as null or anonymous",
-    "long_person": "the id is longer than the service keeps, so that two people could become one",
-    "large_person": "the profile is larger than the service stores",
-    "anonymous_person": "the id has no identity, and --persons identified gives it no profile",
-    "unset_property": "a property that the history takes away at last",
-    "left_out_group": "an event's group of a type that --group-types leaves out; it stays as the property TYPE_ids",
-    "empty_page": "a page of profiles without any",
-    "left_out_profile": "a profile of nobody, beside others of its page that are sent",
-    "settled_group": "a group that an earlier window of the job sent as it is",
-    "settled_person": "a profile that an earlier window of the job sent as it is",
-}
 
 DECISIONS = {
     "merge": "merged",
@@ -177,11 +97,6 @@ def mapping_of(plan: Plan) -> str:
 def state_in_words(state: str, refused: int) -> str:
     """Where a plan stands, as people read it. `refused` is the number of refused events."""
     return STATES.get(state, state).format(refused=refused)
-
-
-def meaning(code: str) -> str:
-    """A code in words, "" for a code of the mapping's own."""
-    return MEANINGS.get(code, "")
 
 
 def advice(gate: str) -> str:

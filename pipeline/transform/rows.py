@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
@@ -14,7 +13,7 @@ from pipeline.extractors.rows import Rows
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.models import BrokenRow, GroupUpdate, Link, PersonUpdate, Reject, RejectReason, Skip, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
-from pipeline.timestamps import DAY, format_utc
+from pipeline.timestamps import DAY
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_names import Looking
 from pipeline.transform.observer import GROUPS, NOTE, OVERWRITES, observer
@@ -22,12 +21,11 @@ from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
     ValidationContext,
     check,
-    check_size,
     check_update,
+    event_too_large,
+    fast_test,
     skip_code,
-    skip_link,
-    skip_update,
-    usual_test,
+    warnings,
 )
 
 _TAIL_ROOM = 256
@@ -35,9 +33,6 @@ _TAIL_ROOM = 256
 Members: Any = native.Members if AVAILABLE else None
 OVERWRITES_PERSON = ("overwrites_person", "the event carries $set")
 NO_NOTE = "empty_person_update"
-OLD_CODE, OLD = "old_timestamp", 1_104_537_600_000_000
-"""Before 2005, in µs UTC: no tool that a mapping knows existed (the first hosted ones came from November 2005 on), so
-such a time is a 0, or one in another unit, more often than history."""
 
 
 class RowRejected(Exception):
@@ -90,7 +85,7 @@ class RowTransformer:
         observed = self.observed
         # What the texts hold open: mind that closing a run gives them another buffer.
         text, ends, text_times, keys = texts.open, texts.ends, texts.times, texts.keys
-        usual = None if rules.leave_out else usual_test()
+        usual = None if rules.leave_out else fast_test()
         newest = min(rules.newest, rules.as_of)
         small = rules.surely_small - _TAIL_ROOM
         heads: dict[str | None, bytes] = {}
@@ -172,7 +167,7 @@ class RowTransformer:
         properties: Any = draft.properties
         if properties.__class__ is Members:
             draft.properties = properties.as_dict()
-        code = skip_code(draft, rules)
+        code = skip_code(draft.time, (draft.distinct_id,), rules)
         if code:
             if type(draft.time) is int and draft.event:
                 self.count(made.cells, (draft.event, draft.time // DAY, code))
@@ -188,7 +183,7 @@ class RowTransformer:
         start = len(text)
         gave_way = self.encoder.write(draft, text)
         text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
-        reason = check_size(bytes(text[start:-1]), rules)
+        reason = event_too_large(bytes(text[start:-1]), rules)
         if reason is not None:
             del text[start:]
             raise RowRejected(reason, draft)
@@ -213,6 +208,8 @@ class RowTransformer:
         if self.observe:
             if "$set" in draft.properties:
                 self.warn(row, *OVERWRITES_PERSON)
+            for code, detail in warnings(draft, rules):
+                self.warn(row, code, detail)
             self.observed.add(draft.event, time, draft.received, draft.wall)
         return ""
 
@@ -231,7 +228,7 @@ class RowTransformer:
                 if type(outcome) is UnvalidatedEvent:
                     code = self.add(row, nth, outcome)
                 elif type(outcome) is Link:
-                    code = skip_link(outcome, self.rules)
+                    code = skip_code(outcome.time, (outcome.distinct_id, outcome.other), self.rules)
                 elif type(outcome) is PersonUpdate or type(outcome) is GroupUpdate:
                     code = self.update(row, outcome)
                 elif type(outcome) is Skip:
@@ -264,7 +261,7 @@ class RowTransformer:
     def update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
         """Keep what a row says and nothing else; a skip's code if it stays out, "" if it is kept."""
         person = update if type(update) is PersonUpdate else None
-        code = skip_update(update.time, person.distinct_id if person is not None else None, self.rules)
+        code = skip_code(update.time, (person.distinct_id if person is not None else None,), self.rules)
         if code:
             return code
         reason = check_update(update, self.rules)
@@ -358,21 +355,11 @@ class RowTransformer:
         made.times, made.received, made.walls, made.walls_received = (
             np.frombuffer(column, np.int64) for column in self.observed.columns()
         )
-        self.warn_of_old(made.times)
         days = made.times // DAY
         cells, counts = np.unique(days * len(names) + made.name_of, return_counts=True)
         for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
             day, name = divmod(cell, len(names))
             made.cells[made.distinct_names[name], day, "mapped"] += count
-
-    def warn_of_old(self, times: NDArray[np.int64]) -> None:
-        """Tell of events from before there were tools to record them."""
-        old = np.flatnonzero(times < OLD)
-        if len(old):
-            row = self.made.row_of[old[0]]
-            self.made.warnings[OLD_CODE] += len(old)
-            detail = f"{format_utc(int(times[old[0]]))}; is it 0, or seconds and milliseconds mistaken for each other?"
-            self.made.examples[OLD_CODE] = (row, self.rows.offset(row), detail)
 
 
 def make_events(

@@ -1,12 +1,11 @@
-"""The rules an event must keep: one function and one stable code each.
+"""The validation rules: each one entry with its code, level, text, predicate and fast expression.
 
-A rule takes the draft and the `ValidationContext` of the plan and gives a RejectReason or None. `check` asks them in
-order, so the first code that applies is the one reported. Rules look at meaning; `check_size` looks at the encoded
-event.
+`check` asks the rules in the order of their definition, and the first one that an event breaks gives the code of the
+reject. Rules look at an event before it is encoded; `event_too_large` alone looks at its bytes.
 
-Nearly every row keeps every rule, and to ask them one by one costs more than all else that is done with it. So a rule
-may declare what is true only of rows that it lets pass (`usual`), and `usual_test` makes one quick test of all these.
-A rule that declares nothing is asked of every row: it is enough to add it to RULES.
+Nearly every event passes every rule, and calling the predicates one by one costs more than all other work on a row. So
+a rule also has a `fast` expression, and `fast_test` compiles those of all rules into a single function. A new rule is
+one decorated function here; without a `fast` expression it is called for every row.
 
 Sources: docs/know/service.md#event-fields, #ids-and-text, #timestamps, #historical-migration.
 """
@@ -20,29 +19,35 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from pipeline.models import GroupUpdate, Limits, Link, PersonUpdate, RejectReason, UnvalidatedEvent
+from pipeline.models import GroupUpdate, Limits, PersonUpdate, RejectReason, UnvalidatedEvent
 from pipeline.options import SealedOptions
+from pipeline.timestamps import format_utc
 
 MAX_NAME = 200
 MAX_ID = 200
 HOUR = 3_600_000_000
 RECENT = 48 * HOUR
 WITHOUT_TIME = 49 * HOUR
-"""What is said without a time counts as said this long before the plan's instant, in µs; nothing that is sent apart
-from events is younger."""
+"""Profile and group updates without a time are dated this long before the plan's instant (µs), and none is dated
+later than that."""
 NO_PROFILE_BYTES = 40
-"""More than `$process_person_profile` takes, which is added to events of unidentified persons."""
+"""Room in bytes for `$process_person_profile`, which is added to events of unidentified persons."""
 STORED_BYTES = 1_000_000
 """The service stores an event as JSON inside JSON; this is where its queue refuses it."""
 SURELY_SMALL = 300_000
-"""An event shorter than this keeps every rule of size, however it is encoded."""
+"""An event of fewer bytes passes the rule of size, however it is encoded again."""
+OLD = 1_104_537_600_000_000
+"""2005-01-01 in µs UTC. The first hosted tools came in November 2005, so an earlier time is more often a 0, or in
+another unit, than history."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationContext:
-    """What the rules need to know of a plan: its instant, its window, its limits. Times in µs UTC.
+    """What the rules need of a plan. All times are µs UTC.
 
-    An event may grow by `room` bytes after it was made.
+    `as_of` is the plan's instant, `newest` the latest event time that may be sent; the window is [`since`, `until`).
+    `event_bytes` is the limit of an encoded event, which may still grow by `room` bytes. `excluded` are distinct_ids of
+    people who asked to be forgotten.
     """
 
     as_of: int
@@ -55,12 +60,12 @@ class ValidationContext:
 
     @property
     def leave_out(self) -> bool:
-        """Whether there is any event that `skip_code` leaves out."""
+        """Whether `skip_code` can leave out any event at all."""
         return self.since is not None or self.until is not None or bool(self.excluded)
 
     @property
     def surely_small(self) -> int:
-        """`check_size` lets every event pass that has fewer bytes than this."""
+        """Every event of fewer bytes than this passes `event_too_large`."""
         return min(SURELY_SMALL, self.event_bytes - self.room)
 
     @classmethod
@@ -76,197 +81,196 @@ class ValidationContext:
         )
 
 
-Rule: TypeAlias = Callable[[UnvalidatedEvent, ValidationContext], RejectReason | None]
-UsualTest: TypeAlias = Callable[[Any, Any, int], bool]
+REJECT, SKIP, WARNING = "reject", "skip", "warning"
+"""What a code leads to: `reject`: cannot be sent; `skip`: left out on purpose; `warning`: sent, and reported."""
 
-_USUAL: dict[Rule, str] = {}
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One validation rule: everything that the program knows of it.
+
+    `predicate` returns what is wrong with an event, as a sentence, or None. `fast` is an expression of `time`,
+    `distinct_id` and `newest` that is true only of events without a fault, "" where there is none; then the predicate
+    is asked about every row.
+    """
+
+    code: str
+    level: str
+    text: str
+    predicate: Callable[[Any, ValidationContext], str | None]
+    fast: str = ""
+
+    def __call__(self, subject: Any, context: ValidationContext) -> RejectReason | None:
+        """Why the event (an UnvalidatedEvent, or for `event_too_large` its bytes) breaks the rule, or None."""
+        detail = self.predicate(subject, context)
+        return None if detail is None else RejectReason(self.code, detail)
+
+
+Predicate: TypeAlias = Callable[[UnvalidatedEvent, ValidationContext], str | None]
+FastTest: TypeAlias = Callable[[Any, Any, int], bool]
+
+RULES: list[Rule] = []
+"""In the order in which they are checked."""
+
 _NAME = "True"
-"""The rule looks at the event's name alone: the quick test is asked only of names that every rule let pass before."""
+"""The rule looks at the event's name alone: the fast test is used only for names that passed every rule before."""
 _ID = f"distinct_id and len(distinct_id) <= {MAX_ID} and distinct_id[0] > ' ' and distinct_id.isprintable()"
-_TIME = "time.__class__ is int and 0 <= time <= newest"
+_TIME = f"time.__class__ is int and {OLD} <= time <= newest"
 
 
-def usual(expression: str) -> Callable[[Rule], Rule]:
-    """Declare what is true only of drafts that a rule lets pass: an expression of `time`, `distinct_id`, `newest`."""
+def rule(code: str, level: str, text: str, *, fast: str = "") -> Callable[[Predicate], Rule]:
+    """Register the decorated predicate as the last of RULES. See Rule for the arguments."""
 
-    def declare(rule: Rule) -> Rule:
-        _USUAL[rule] = expression
-        return rule
+    def register(predicate: Predicate) -> Rule:
+        RULES.append(Rule(code, level, text, predicate, fast))
+        return RULES[-1]
 
-    return declare
-
-
-@usual(_NAME)
-def missing_event(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    if not draft.event or not draft.event.strip():
-        return RejectReason("missing_event", "the row has no event name")
-    return None
+    return register
 
 
-@usual(_NAME)
-def long_event(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
+@rule("missing_event", REJECT, "no event name", fast=_NAME)
+def missing_event(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    return "the row has no event name" if not draft.event or not draft.event.strip() else None
+
+
+@rule("long_event", REJECT, "the event name is longer than the service stores", fast=_NAME)
+def long_event(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     """The service cuts a name to 200 UTF-16 units."""
     length = len((draft.event or "").encode("utf-16-le", "surrogatepass")) // 2
-    if length > MAX_NAME:
-        return RejectReason("long_event", f"the event name has {length} characters; the most is {MAX_NAME}")
-    return None
+    return f"the event name has {length} characters; the limit is {MAX_NAME}" if length > MAX_NAME else None
 
 
-@usual(_ID)
-def junk_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
+@rule("junk_distinct_id", REJECT, "every id of the row is a placeholder such as null or anonymous", fast=_ID)
+def placeholder_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     if draft.placeholder_id and not (draft.distinct_id or "").strip():
-        return RejectReason("junk_distinct_id", "every id of the row is a placeholder that the service never merges")
+        return "every id of the row is a placeholder that the service never merges"
     return None
 
 
-@usual(_ID)
-def missing_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    if not (draft.distinct_id or "").strip():
-        return RejectReason("missing_distinct_id", "the row names nobody")
-    return None
+@rule("missing_distinct_id", REJECT, "no user or device id", fast=_ID)
+def missing_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    return "no user or device id" if not (draft.distinct_id or "").strip() else None
 
 
-@usual(_ID)
-def long_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    """The service cuts an id to 200 characters, so two long ids could become one person."""
+@rule("long_distinct_id", REJECT, "the id is longer than the service stores, so two people could become one", fast=_ID)
+def long_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    """The service cuts an id to 200 characters."""
     length = len(draft.distinct_id or "")
-    if length > MAX_ID:
-        return RejectReason("long_distinct_id", f"the distinct_id has {length} characters; the most is {MAX_ID}")
+    return f"the distinct_id has {length} characters; the limit is {MAX_ID}" if length > MAX_ID else None
+
+
+@rule("bad_value", REJECT, "a value is not of the kind that the mapping expects, or cannot be sent as JSON", fast=_ID)
+def rewritten_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    """The service replaces NUL by U+FFFD, which would make it another id."""
+    return "the distinct_id contains NUL, which the service replaces" if "\0" in (draft.distinct_id or "") else None
+
+
+@rule("missing_timestamp", REJECT, "no timestamp", fast=_TIME)
+def missing_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    """A missing time is never replaced by the current one."""
+    return "no timestamp" if draft.time is None else None
+
+
+@rule("bad_timestamp", REJECT, "the timestamp cannot be read", fast=_TIME)
+def bad_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    return draft.time.detail if isinstance(draft.time, RejectReason) else None
+
+
+@rule("ancient_timestamp", REJECT, "the timestamp is before 1970", fast=_TIME)
+def ancient_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    return "the timestamp is before 1970" if isinstance(draft.time, int) and draft.time < 0 else None
+
+
+@rule("future_timestamp", REJECT, "the timestamp is in the future", fast=_TIME)
+def future_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    if isinstance(draft.time, int) and draft.time > context.as_of:
+        return f"{_duration(draft.time - context.as_of)} in the future"
     return None
 
 
-@usual(_ID)
-def rewritten_distinct_id(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    """The service writes U+FFFD for NUL, which would make another id of it."""
-    if "\0" in (draft.distinct_id or ""):
-        return RejectReason("bad_value", "the distinct_id holds a NUL, which the service would rewrite")
-    return None
-
-
-@usual(_TIME)
-def missing_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    if draft.time is None:
-        return RejectReason("missing_timestamp", "the row has no time; a missing time never becomes now")
-    return None
-
-
-@usual(_TIME)
-def bad_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    return draft.time if isinstance(draft.time, RejectReason) else None
-
-
-@usual(_TIME)
-def ancient_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    if isinstance(draft.time, int) and draft.time < 0:
-        return RejectReason("ancient_timestamp", "the time lies before 1970")
-    return None
-
-
-@usual(_TIME)
-def future_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    if isinstance(draft.time, int) and draft.time > rules.as_of:
-        hours = (draft.time - rules.as_of) / HOUR
-        return RejectReason("future_timestamp", f"the time lies {hours:.1f} hours after the plan's instant")
-    return None
-
-
-@usual(_TIME)
-def recent_timestamp(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
+@rule("recent_timestamp", REJECT, "less than 48 hours old, and billed as a live event", fast=_TIME)
+def recent_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     """Events under 48 hours old are billed as live ones."""
-    if isinstance(draft.time, int) and draft.time > rules.newest:
-        hours = (rules.as_of - draft.time) / HOUR
-        return RejectReason("recent_timestamp", f"the event is {hours:.1f} hours old; under 48 it is billed")
+    if isinstance(draft.time, int) and draft.time > context.newest:
+        return f"{(context.as_of - draft.time) / HOUR:.1f} hours old; events under 48 hours are billed"
     return None
 
 
-RULES: tuple[Rule, ...] = (
-    missing_event,
-    long_event,
-    junk_distinct_id,
-    missing_distinct_id,
-    long_distinct_id,
-    rewritten_distinct_id,
-    missing_timestamp,
-    bad_timestamp,
-    ancient_timestamp,
-    future_timestamp,
-    recent_timestamp,
-)
+@rule("old_timestamp", WARNING, "before 2005: the timestamp may be 0, or in another unit", fast=_TIME)
+def old_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    if isinstance(draft.time, int) and draft.time < OLD:
+        return f"{format_utc(draft.time)}; is it 0, or seconds and milliseconds mistaken for each other?"
+    return None
 
 
-def usual_test() -> UsualTest | None:
-    """A test of (time, distinct_id, newest) that only events pass which all RULES let pass, where one of the same name
-    did before; None where a rule declares nothing, and so has to be asked."""
-    declared = [_USUAL.get(rule) for rule in RULES]
-    return _test_of(tuple(dict.fromkeys(one for one in declared if one))) if all(declared) else None
+def _duration(microseconds: int) -> str:
+    hours = microseconds / HOUR
+    if hours < 48:
+        return f"{hours:.1f} hours"
+    return f"{hours / 24:.0f} days" if hours < 730 * 24 else f"{hours / 24 / 365.25:.0f} years"
+
+
+def _too_large(event: bytes, context: ValidationContext) -> str | None:
+    """An encoded event has to be small enough, also when its JSON is encoded once more."""
+    if len(event) < context.surely_small:
+        return None
+    if len(event) + context.room > context.event_bytes:
+        return f"the event has {len(event)} bytes; the limit is {context.event_bytes}"
+    if 2 * (len(event) + context.room) >= STORED_BYTES:
+        stored = len(msgspec.json.encode(event.decode())) + 2 * context.room
+        if stored >= STORED_BYTES:
+            return f"stored as text the event has {stored} bytes; the limit is {STORED_BYTES - 1}"
+    return None
+
+
+event_too_large = Rule("event_too_large", REJECT, "the event is larger than the service stores", _too_large)
+"""The one rule of an event's encoded bytes: called after `check`, with the bytes."""
+
+
+def fast_test() -> FastTest | None:
+    """A test of (time, distinct_id, newest) that is true only of events that pass all RULES, given that an event of
+    the same name passed before; None where a rule has no `fast` expression."""
+    declared = [rule.fast for rule in RULES]
+    return _test_of(tuple(dict.fromkeys(declared))) if all(declared) else None
 
 
 @lru_cache(maxsize=8)
-def _test_of(expressions: tuple[str, ...]) -> UsualTest:
-    test: UsualTest = eval("lambda time, distinct_id, newest: " + " and ".join(f"({one})" for one in expressions))
+def _test_of(expressions: tuple[str, ...]) -> FastTest:
+    test: FastTest = eval("lambda time, distinct_id, newest: " + " and ".join(f"({one})" for one in expressions))
     return test
 
 
-def check(draft: UnvalidatedEvent, rules: ValidationContext) -> RejectReason | None:
-    """The first rule that the draft breaks, or None."""
+def check(draft: UnvalidatedEvent, context: ValidationContext) -> RejectReason | None:
+    """The first rule of level `reject` that the event breaks, or None."""
     for rule in RULES:
-        fault = rule(draft, rules)
-        if fault is not None:
-            return fault
+        if rule.level == REJECT and (reason := rule(draft, context)) is not None:
+            return reason
     return None
 
 
-def check_update(update: PersonUpdate | GroupUpdate, rules: ValidationContext) -> RejectReason | None:
-    """The first rule that what a row says of a person or group breaks, or None. It may have no time."""
-    about = (
-        UnvalidatedEvent("$set", f"${update.type}_{update.key}", update.time, {})
-        if isinstance(update, GroupUpdate)
-        else None
-    )
-    draft = about or UnvalidatedEvent("$set", update.distinct_id, update.time, {}, placeholder_id=update.placeholder_id)  # type: ignore[union-attr]
-    asked = (rule for rule in RULES if rule is not missing_timestamp)
-    return next((fault for rule in asked if (fault := rule(draft, rules)) is not None), None)
+def warnings(draft: UnvalidatedEvent, context: ValidationContext) -> list[RejectReason]:
+    """Every rule of level `warning` that an event breaks which is sent."""
+    found = (rule(draft, context) for rule in RULES if rule.level == WARNING)
+    return [reason for reason in found if reason is not None]
 
 
-def skip_update(time: int | RejectReason | None, distinct_id: str | None, rules: ValidationContext) -> str:
-    """Why what a row says of a person or group stays out, or ""."""
-    return skip_code(UnvalidatedEvent(None, distinct_id, time, {}), rules)
+def check_update(update: PersonUpdate | GroupUpdate, context: ValidationContext) -> RejectReason | None:
+    """The first rule that a profile or group update breaks, or None. It may have no time."""
+    if isinstance(update, GroupUpdate):
+        draft = UnvalidatedEvent("$set", f"${update.type}_{update.key}", update.time, {})
+    else:
+        draft = UnvalidatedEvent("$set", update.distinct_id, update.time, {}, placeholder_id=update.placeholder_id)
+    asked = (rule for rule in RULES if rule.level == REJECT and rule is not missing_timestamp)
+    return next((reason for rule in asked if (reason := rule(draft, context)) is not None), None)
 
 
-def skip_code(draft: UnvalidatedEvent, rules: ValidationContext) -> str:
-    """Why a good event stays out all the same (window, forgotten people), or ""."""
-    if not rules.leave_out:
+def skip_code(time: int | RejectReason | None, ids: tuple[str | None, ...], context: ValidationContext) -> str:
+    """Why a valid event, update or merge of these ids is skipped (window, people to forget), or ""."""
+    if not context.leave_out:
         return ""
-    time = draft.time
-    if type(time) is int and (
-        (rules.since is not None and time < rules.since) or (rules.until is not None and time >= rules.until)
-    ):
+    since, until = context.since, context.until
+    if type(time) is int and ((since is not None and time < since) or (until is not None and time >= until)):
         return "outside_window"
-    if rules.excluded and draft.distinct_id in rules.excluded:
+    if context.excluded and not context.excluded.isdisjoint(ids):
         return "excluded_id"
     return ""
-
-
-def skip_link(link: Link, rules: ValidationContext) -> str:
-    """Why a merge stays out, or "": its row lies outside the window, or one of its ids asked to be forgotten."""
-    time = link.time
-    if time is not None and (
-        (rules.since is not None and time < rules.since) or (rules.until is not None and time >= rules.until)
-    ):
-        return "outside_window"
-    if rules.excluded and (link.distinct_id in rules.excluded or link.other in rules.excluded):
-        return "excluded_id"
-    return ""
-
-
-def check_size(event: bytes, rules: ValidationContext) -> RejectReason | None:
-    """Whether an encoded event is small enough, also when its JSON is encoded once more."""
-    if len(event) < rules.surely_small:
-        return None
-    if len(event) + rules.room > rules.event_bytes:
-        return RejectReason("event_too_large", f"the event has {len(event)} bytes; the most is {rules.event_bytes}")
-    if 2 * (len(event) + rules.room) >= STORED_BYTES:
-        stored = len(msgspec.json.encode(event.decode())) + 2 * rules.room
-        if stored >= STORED_BYTES:
-            return RejectReason("event_too_large", f"stored as text the event has {stored} bytes; the most is 999999")
-    return None

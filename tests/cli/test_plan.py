@@ -171,7 +171,7 @@ def test_survey_prints_one_object(call: Any) -> None:
     assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
 
 
-@pytest.mark.parametrize("content", [b"", b"\n \n", gzip.compress(b"")])
+@pytest.mark.parametrize("content", [b"", b"\n \n", gzip.compress(b"", mtime=0)])
 def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes) -> None:
     """Whatever looks at it says that it holds no row, and why, with the exit code of a plan of it."""
     empty = tmp_path / "empty.jsonl"

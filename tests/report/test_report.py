@@ -247,7 +247,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
         "Order Placed 4 2 6",
         "all 5 2 7",
         "campaign_event 1",
-        'missing_timestamp 1 the row has no time, and a missing time never becomes now b.csv, row 2:',
+        'missing_timestamp 1 no timestamp b.csv, row 2:',
         "Signup,u9,,•••",
         "unsafe_integer 3 an integer beyond 2^53",
         "a.jsonl, row 5: 9007199254740993 is beyond 2^53",

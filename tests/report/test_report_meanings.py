@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.mapper import available, load
 from pipeline.plan.duplicates import CODES
-from pipeline.report.wording import meaning
+from pipeline.validator.codes import meaning
 
 ROOT = Path(__file__).parent.parent.parent / "pipeline"
-MAKERS = {"Skip", "RejectReason", "BrokenRow"}
+MAKERS = {"rule", "Skip", "RejectReason", "BrokenRow"}
 """What is made with a code as its first word."""
 WRITTEN = re.compile(r"\b(?:Skip|RejectReason)\(['\"]([a-z_]+)['\"]")
 """The same in code that a mapping is compiled to."""

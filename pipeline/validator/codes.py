@@ -1,0 +1,111 @@
+"""Every code under which a row, an event, a profile or a group is rejected, skipped or reported, with its text.
+
+The terminal, the report, the documentation and the shell's completion take their words from here. The codes of
+validation rules are declared with the rules (`pipeline.validator.rules`); all others are in the table below. A mapping
+file may add skip codes of its own, which have no text here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pipeline.validator.rules import REJECT, RULES, SKIP, WARNING, event_too_large
+
+
+class Code(NamedTuple):
+    """`level` is `reject` (cannot be sent), `skip` (left out on purpose) or `warning` (sent; a person should look)."""
+
+    name: str
+    level: str
+    text: str
+
+
+_OTHERS = (
+    # reading
+    Code("bad_json", REJECT, "the row is not JSON"),
+    Code("bad_utf8", REJECT, "the row is not UTF-8"),
+    Code("bad_csv_row", REJECT, "the number of cells differs from the header's, or a quote is not closed"),
+    Code("too_deep", REJECT, "the row nests more than 64 levels deep"),
+    Code("duplicate_key", WARNING, "a key is in a row twice; the last value wins"),
+    Code("nan_value", WARNING, "NaN, sent as null"),
+    # mapping
+    Code("unmapped_event", REJECT, "an event name that the mapping does not list"),
+    Code("empty_row", SKIP, "the mapping produces no event from the row"),
+    Code("session_event", SKIP, "the tool's own session start or end; the service derives sessions from events"),
+    Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),
+    Code("attribution_event", SKIP, "the tool's own attribution record; the events carry the same properties"),
+    Code("unsupported_event", SKIP, "an internal event of the service, which cannot be imported"),
+    Code("deleted_person", SKIP, "a deleted person"),
+    Code("discarded_value", SKIP, "a value that the warehouse set aside because it did not fit its column"),
+    Code("identity_table", SKIP, "a row of the warehouse's own identity resolution"),
+    Code("incomplete_merge", SKIP, "a merge with a missing or placeholder id"),
+    Code("unfollowed_merge", SKIP, "a merge in the source tool that is followed only when a setting asks for it"),
+    Code("empty_person_update", SKIP, "no profile properties in the row"),
+    Code("empty_group_update", SKIP, "no group properties in the row"),
+    Code("empty_page", SKIP, "a page of profiles that has none"),
+    Code("left_out_profile", WARNING, "profile without an id, left out; the others of its page are sent"),
+    Code("name_collision", WARNING, "two properties of a row would have had the same name"),
+    Code("unsafe_integer", WARNING, "an integer beyond 2^53 is sent exactly; readers that use doubles round it"),
+    Code("clock_skew", WARNING, "the event time and the receive time of the row are far apart"),
+    Code("ambiguous_time", WARNING, "ambiguous local time (repeated hour at the end of DST)"),
+    Code("nonexistent_time", WARNING, "nonexistent local time (skipped hour at the start of DST)"),
+    Code("time_truncated", WARNING, "digits below a microsecond were removed"),
+    # validating and encoding
+    Code("outside_window", SKIP, "outside --since and --until"),
+    Code("excluded_id", SKIP, "a person listed in --exclude-ids"),
+    Code("replaced_property", WARNING, "a property of the row was overwritten by an import property"),
+    Code(
+        "overwrites_person",
+        WARNING,
+        "the event sets person properties ($set): the service keeps the last one sent, however old, so values of a"
+        " live profile can be overwritten",
+    ),
+    Code(
+        "hot_distinct_id",
+        WARNING,
+        "the id has more events than the service processes per id and minute (about 5,000): sent faster, they are"
+        " stored without person processing; slow down with apply --rate",
+    ),
+    # duplicates
+    Code("duplicate_event", SKIP, "an exact duplicate of an event that is sent"),
+    Code("superseded", SKIP, "an earlier version of an event that is sent"),
+    Code("already_settled", SKIP, "sent by an earlier window of the job"),
+    Code("near_duplicate", WARNING, "two events differ only slightly"),
+    Code("partly_duplicate_row", WARNING, "some events of the row are duplicates and are left out"),
+    Code("changed_since_settled", WARNING, "changed since it was sent; what was sent cannot be changed"),
+    Code(
+        "identical_rows",
+        WARNING,
+        "the row has no id of its own and equals another one: each is sent as a separate event, or as one with"
+        " --collapse-identical",
+    ),
+    # people and groups
+    Code("held_link", SKIP, "a merge that the job does not send (merges: hold)"),
+    Code("settled_link", SKIP, "a merge that an earlier window of the job sent"),
+    Code("settled_group", SKIP, "a group that an earlier window of the job sent unchanged"),
+    Code("settled_person", SKIP, "a profile that an earlier window of the job sent unchanged"),
+    Code("junk_group", SKIP, "the group key is a placeholder such as null"),
+    Code("long_group", SKIP, "the group type or key is longer than the service stores"),
+    Code("large_group", SKIP, "the group properties are larger than the service stores"),
+    Code("other_type", SKIP, "a group of a type that --group-types leaves out"),
+    Code("left_out_group", WARNING, "a group of a type that --group-types leaves out; sent as the property TYPE_ids"),
+    Code("junk_person", SKIP, "the id is a placeholder such as null or anonymous"),
+    Code("long_person", SKIP, "the id is longer than the service stores, so two people could become one"),
+    Code("large_person", SKIP, "the profile is larger than the service stores"),
+    Code("anonymous_person", SKIP, "an anonymous id, which gets no profile with --persons identified"),
+    Code("unset_property", SKIP, "property removed at the end of the history"),
+    # sending
+    Code("refused_event", REJECT, "refused by the service, with the status and the text shown beside it"),
+)
+
+
+def codes() -> dict[str, Code]:
+    """Every code by its name: those of the rules first, in the order in which they are checked."""
+    declared = (Code(rule.code, rule.level, rule.text) for rule in (*RULES, event_too_large))
+    return {code.name: code for code in (*declared, *_OTHERS)}
+
+
+def meaning(name: str) -> str:
+    """The text of a code, "" for a code that only a mapping declares."""
+    code = codes().get(name)
+    return code.text if code is not None else ""
