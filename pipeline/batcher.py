@@ -68,8 +68,8 @@ class Envelope:
         """The whole JSON body of a request."""
         return b"".join((self._head, b",".join(events), self._tail))
 
-    def squeeze(self, runs: Sequence[bytes | memoryview]) -> bytes:
-        """`seal` and `squeeze` in one, of events that are each followed by a comma."""
+    def gzip_body(self, runs: Sequence[bytes | memoryview]) -> bytes:
+        """`seal` and `gzip_body` in one, of events that are each followed by a comma."""
         stream = _deflate.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
         parts = [stream.compress(self._head)]
         parts += [stream.compress(run) for run in runs[:-1]]
@@ -124,19 +124,19 @@ def pack_runs(
     length = sum(map(len, runs))
     if 0 < len(sizes) <= limits.batch_events and length <= most_bytes(_within(limits, envelope, most)):
         last = len(sizes) - 1
-        yield Batch(0, last, length - 1 + envelope.length, envelope.squeeze(runs))
+        yield Batch(0, last, length - 1 + envelope.length, envelope.gzip_body(runs))
         return
     whole = memoryview(b"".join(runs))
     ends = np.cumsum(sizes + 1).tolist()
     for first, last in _cuts_within(sizes.tolist(), envelope, limits, most):
         events = whole[ends[first - 1] if first else 0 : ends[last]]
-        yield Batch(first, last, len(events) - 1 + envelope.length, envelope.squeeze([events]))
+        yield Batch(first, last, len(events) - 1 + envelope.length, envelope.gzip_body([events]))
 
 
 def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch:
     """One request of these events, the first of which has the number `first` in its block."""
     body = envelope.seal(events)
-    return Batch(first, first + len(events) - 1, len(body), squeeze(body))
+    return Batch(first, first + len(events) - 1, len(body), gzip_body(body))
 
 
 def unpack(body: bytes) -> list[bytes]:
@@ -203,6 +203,6 @@ def _within(limits: Limits, envelope: Envelope, most: int | None) -> Limits:
     return replace(limits, batch_bytes=min(limits.batch_bytes, most + 1 - envelope.length + ENVELOPE_ROOM))
 
 
-def squeeze(body: bytes) -> bytes:
+def gzip_body(body: bytes) -> bytes:
     """gzip, with no time in its header."""
     return bytes(_deflate.compress(body, _LEVEL, _GZIP_WINDOW))

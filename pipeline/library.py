@@ -28,7 +28,7 @@ from pipeline.plan.phases import PHASES
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Counts, Outcome
-    from pipeline.report.state import Standing
+    from pipeline.report.state import PlanStatus
     from pipeline.survey import Survey
     from pipeline.verify import Verification
 
@@ -218,8 +218,8 @@ def apply_plan(
     and at `outcome.held` where `phases` left some alone. Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger,
     UnreadableExport; Refused when the service refused us; Unfinished when a later call resumes.
     """
-    from pipeline.delivery.outcome import Pace
-    from pipeline.delivery.retry import Patience
+    from pipeline.delivery.outcome import SendLimits
+    from pipeline.delivery.retry import RetryPolicy
     from pipeline.report.machine import add_applied
 
     plan, place = api.load_plan(fspath(directory))
@@ -232,7 +232,9 @@ def apply_plan(
             key,
             dry_run,
             _path(source_root),
-            Pace(max_concurrency, Patience(seconds=retry_for, tries=max_retries), max_refused, rate, max_duration),
+            SendLimits(
+                max_concurrency, RetryPolicy(seconds=retry_for, tries=max_retries), max_refused, rate, max_duration
+            ),
             workers,
             timeout,
             None if ca_file is None else fspath(ca_file),
@@ -282,7 +284,7 @@ def verify_plan(
     return found
 
 
-def plan_status(directory: PathText) -> Standing:
+def plan_status(directory: PathText) -> PlanStatus:
     """Where a plan stands, also while a run is going. Raises UsageError, UnsafePlan, BrokenLedger."""
     return api.status(*api.load_plan(fspath(directory)))
 

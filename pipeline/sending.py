@@ -22,9 +22,9 @@ from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
 
 if TYPE_CHECKING:
-    from pipeline.delivery.outcome import Counts, Outcome, Pace
+    from pipeline.delivery.outcome import Counts, Outcome, SendLimits
     from pipeline.local_service.faults import Tally
-    from pipeline.report.state import Standing
+    from pipeline.report.state import PlanStatus
     from pipeline.transform.workers import Workers
     from pipeline.verify import Verification
 
@@ -41,7 +41,7 @@ class ApplyRequest:
     project_key: Secret
     dry_run: bool = False
     source_root: Path | None = None
-    pace: Pace | None = None
+    send_limits: SendLimits | None = None
     workers: int | None = None
     timeout: float = 60.0
     ca_file: str | None = None
@@ -118,9 +118,9 @@ def _run(
     warn: Callable[[str], None],
     workers: Workers | None = None,
 ) -> Outcome:
-    from pipeline.delivery.apply import Apply, Pace
-    from pipeline.delivery.capture import CaptureSink
-    from pipeline.delivery.sink import NowhereSink, Sink
+    from pipeline.delivery.apply import Apply, SendLimits
+    from pipeline.delivery.capture import CaptureDestination
+    from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.targets import address_of
     from pipeline.transform.workers import Workers
 
@@ -128,12 +128,12 @@ def _run(
     transform_config = transform_config_for(plan, directory, request.source_root)
     for line in check_fresh(plan, transform_config):
         warn(line)
-    pace = request.pace or Pace()
-    sink: Sink
+    send_limits = request.send_limits or SendLimits()
+    destination: Destination
     if request.dry_run:
-        sink = NowhereSink()
+        destination = DryRunDestination()
     else:
-        sink = CaptureSink(
+        destination = CaptureDestination(
             request.to,
             key=request.project_key,
             dialect=plan.options.dialect,
@@ -151,11 +151,11 @@ def _run(
             plan,
             directory,
             transform_config,
-            sink,
+            destination,
             ledger,
             project_key=request.project_key.reveal(),
             workers=workers or Workers(workers_for(request.workers, transform_config.parts)),
-            pace=pace,
+            send_limits=send_limits,
             phases=request.phases,
             dry_run=request.dry_run,
             answered=request.answered,
@@ -167,7 +167,7 @@ def _run(
         finally:
             ledger.close()
     finally:
-        sink.close()
+        destination.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +256,8 @@ def verify_plan(
         )
 
 
-def status(plan: Plan, directory: Directory) -> Standing:
+def status(plan: Plan, directory: Directory) -> PlanStatus:
     """Where a plan stands, by its ledger and its report, also while a run is writing. Raises BrokenLedger."""
-    from pipeline.report.state import standing_of
+    from pipeline.report.state import plan_status
 
-    return standing_of(plan, directory)
+    return plan_status(plan, directory)

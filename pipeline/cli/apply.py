@@ -109,8 +109,8 @@ def apply(
     ready = click.get_current_context().with_resource(start_apply_workers(directory, names, workers))
     from pipeline import api as workflow
     from pipeline import config
-    from pipeline.delivery.apply import Pace
-    from pipeline.delivery.retry import Patience
+    from pipeline.delivery.apply import SendLimits
+    from pipeline.delivery.retry import RetryPolicy
     from pipeline.plan.phases import PHASES
     from pipeline.report import machine, terminal
     from pipeline.report.preflight_view import key_standing
@@ -118,9 +118,9 @@ def apply(
     from pipeline.targets import address_of, is_loopback
 
     address = address_of(to)
-    pace = Pace(
+    send_limits = SendLimits(
         max_concurrency,
-        Patience(seconds=seconds(retry_for), tries=max_retries),
+        RetryPolicy(seconds=seconds(retry_for), tries=max_retries),
         max_refused,
         rate,
         None if max_duration is None else seconds(max_duration),
@@ -129,7 +129,7 @@ def apply(
     plan, place = workflow.load_plan(directory)
     key = workflow.capture_key(to, project_key_file, dry_run=dry_run, warn=options.warn)
     request = workflow.ApplyRequest(
-        to, key, dry_run, source_root, pace, workers, timeout, ca_file, redirect_hosts, rotated_key, chosen,
+        to, key, dry_run, source_root, send_limits, workers, timeout, ca_file, redirect_hosts, rotated_key, chosen,
         approve_merges,
     )  # fmt: skip
     workflow.check_request(plan, place, request)
@@ -154,13 +154,13 @@ def apply(
         result = apply_result(outcome, to=address)
     else:
         result = apply_result(outcome, key_standing(found), to=address)
-    standing = workflow.status(plan, place)
+    status = workflow.status(plan, place)
     with options.output():
         if as_json:
-            options.emit(msgspec.structs.replace(result, state=standing.state))
+            options.emit(msgspec.structs.replace(result, state=status.state))
         else:
             terminal.show_apply(console(), result)
-            terminal.show_state(console(), standing.state, standing.totals.refused)
+            terminal.show_state(console(), status.state, status.totals.refused)
     if not dry_run:
         problem = machine.add_applied(place, plan)
         if problem:

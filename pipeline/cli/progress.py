@@ -148,7 +148,7 @@ class Sending(_Line):
         if self._waited is not None and now - self._waited < SILENT_EVERY:
             return
         self._waited = now
-        until = datetime.now().astimezone() + timedelta(seconds=counts.patience)
+        until = datetime.now().astimezone() + timedelta(seconds=counts.gives_up_in)
         print(
             f"Nothing settled for {_long(counts.idle)}; last failure: {printable(counts.trouble, MOST_SAID)}. Trying on"
             f" until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",

@@ -46,16 +46,14 @@ def rehearse(
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
     machine.write_report(place, plan, rehearsal=applied, rehearsed=verified)
-    standing = api.status(plan, place)
+    status = api.status(plan, place)
     with options.output():
         if as_json:
-            options.emit(
-                {"format": "backcast.rehearse/1", "state": standing.state, "apply": applied, "verify": verified}
-            )
+            options.emit({"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified})
         else:
             terminal.show_apply(console(), applied)
             terminal.show_verification(console(), verified)
-            terminal.show_state(console(), standing.state, standing.totals.refused)
+            terminal.show_state(console(), status.state, status.totals.refused)
     if not done.verification.proved:
         return 7
     if not done.outcome.balanced:

@@ -33,7 +33,7 @@ def verify(
     from pipeline import api, config
     from pipeline.report import machine, terminal
     from pipeline.report.results import verify_result
-    from pipeline.report.state import standing_of
+    from pipeline.report.state import plan_status
     from pipeline.targets import address_of
 
     plan, place = api.load_plan(directory)
@@ -47,12 +47,12 @@ def verify(
         plan, place, to=to, personal_key=key, project_id=project, workers=workers, source_root=source_root
     )
     result = verify_result(found, to=address_of(to))
-    standing = standing_of(plan, place, machine.results_with(place, plan, verification=result))
+    status = plan_status(plan, place, machine.results_with(place, plan, verification=result))
     with options.output():
         if as_json:
-            options.emit(msgspec.structs.replace(result, state=standing.state))
+            options.emit(msgspec.structs.replace(result, state=status.state))
         else:
             terminal.show_verification(console(), result)
-            terminal.show_state(console(), standing.state, standing.totals.refused)
+            terminal.show_state(console(), status.state, status.totals.refused)
     machine.write_report(place, plan, verification=result)
     return 0 if found.proved else 7

@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from pipeline.batcher import Batch, Envelope, pack
-from pipeline.delivery.gate import Gate
-from pipeline.delivery.outcome import Counts, Outcome, Pace, out_of_time
-from pipeline.delivery.pacing import Pacing
+from pipeline.delivery.destination import Destination
+from pipeline.delivery.outcome import Counts, Outcome, SendLimits, out_of_time
+from pipeline.delivery.rate_controller import RateController
 from pipeline.delivery.recorder import Recorder
 from pipeline.delivery.senders import Senders
-from pipeline.delivery.sink import Sink
 from pipeline.delivery.size import Piece, RequestSize
+from pipeline.delivery.throttle import Throttle
 from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import Ledger, Place, Totals
 from pipeline.plan.contents import PlannedBlock, task_of, tasks
@@ -30,7 +30,7 @@ from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
 from pipeline.transform.block import Task, TransformConfig, make_batches
 from pipeline.transform.workers import Workers
 
-__all__ = ["Apply", "Counts", "Outcome", "Pace"]
+__all__ = ["Apply", "Counts", "Outcome", "SendLimits"]
 
 
 _Block = tuple[int, list[Batch], Iterable[tuple[int, int]]]
@@ -54,12 +54,12 @@ class Apply:
         plan: Plan,
         directory: Directory,
         config: TransformConfig,
-        sink: Sink,
+        destination: Destination,
         ledger: Ledger,
         *,
         project_key: str,
         workers: Workers,
-        pace: Pace,
+        send_limits: SendLimits,
         phases: Collection[str] = PHASES,
         dry_run: bool = False,
         answered: bool = False,
@@ -69,11 +69,11 @@ class Apply:
         self.plan = plan
         self.directory = directory
         self.config = config
-        self.sink = sink
+        self.destination = destination
         self.ledger = ledger
         self.project_key = project_key
         self.workers = workers
-        self.pace = pace
+        self.send_limits = send_limits
         self.phases = [phase for phase in PHASES if phase in phases]
         self.dry_run = dry_run
         self.interrupted = interrupted or threading.Event()
@@ -83,22 +83,24 @@ class Apply:
         self._stop = threading.Event()
         self._problem: BaseException | None = None
         self._until: float | None = None
-        self._gate = Gate(Pacing(pace.concurrency, pace.rate), answered=answered)
+        self._throttle = Throttle(RateController(send_limits.concurrency, send_limits.rate), answered=answered)
         self._size = RequestSize(None)
-        self._recorder = Recorder(ledger, self.counts, pace, sink.address, fail=self._fail, stop=self._stop)
+        self._recorder = Recorder(
+            ledger, self.counts, send_limits, destination.address, fail=self._fail, stop=self._stop
+        )
         self._senders = Senders(
-            sink, self._gate, pace, self._envelope, self._size, self._recorder,
+            destination, self._throttle, send_limits, self._envelope, self._size, self._recorder,
             halting=self._halting, stop=self._stop,
         )  # fmt: skip
 
     def run(self) -> Outcome:
         """Send what is left. Only a defect raises; what else stopped the run is the outcome's `problem`."""
         started = time.monotonic()
-        if self.pace.max_seconds is not None:
-            self._until = started + self.pace.max_seconds
+        if self.send_limits.max_seconds is not None:
+            self._until = started + self.send_limits.max_seconds
         before = self.ledger.totals()
         self.counts.take_up(before, self.plan.events.phases, self.phases)
-        self._gate.answered = self._gate.answered or self.ledger.answered()
+        self._throttle.answered = self._throttle.answered or self.ledger.answered()
         self._size.learned = self.ledger.learned()
         self._recorder.start()
         try:
@@ -256,11 +258,11 @@ class Apply:
 
     def _tell(self) -> None:
         """Say how things stand."""
-        counts, gate = self.counts, self._gate
-        counts.in_flight, counts.limit, counts.held = gate.flying, gate.limit, gate.held()
+        counts, throttle = self.counts, self._throttle
+        counts.in_flight, counts.limit, counts.held = throttle.flying, throttle.limit, throttle.held()
         counts.trouble = self._recorder.trouble
-        counts.idle = gate.idle(self._senders.oldest())
-        counts.patience = max(0.0, self.pace.patience.seconds - counts.idle)
+        counts.idle = throttle.idle(self._senders.oldest())
+        counts.gives_up_in = max(0.0, self.send_limits.retry.seconds - counts.idle)
         self.progress(counts)
 
     # -- ending --------------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ class Apply:
         if self.interrupted.is_set():
             self._stop.set()
         elif self._until is not None and time.monotonic() >= self._until and not self._stop.is_set():
-            self._fail(out_of_time(self.pace.max_seconds or 0.0))
+            self._fail(out_of_time(self.send_limits.max_seconds or 0.0))
         return self._stop.is_set()
 
     def _check(self) -> None:

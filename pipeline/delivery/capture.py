@@ -20,8 +20,8 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from pipeline.config import Secret
-from pipeline.delivery.connections import Connection, Connections
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.connections import Connection, ConnectionPool
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.errors import UsageError
 from pipeline.targets import address_of, is_loopback
 
@@ -36,7 +36,7 @@ MOST_ANSWER = 64 * 1024
 _SHOWN = 300
 
 
-class CaptureSink:
+class CaptureDestination:
     """Sends to one capture endpoint. Thread-safe.
 
     `timeout` bounds, in seconds, each wait for bytes, and an answer as a whole from when the request was sent; a
@@ -65,7 +65,7 @@ class CaptureSink:
         if self.address.startswith("https") or ca_file:
             self._trusted = _context(ca_file)
         self._moved: dict[str, str] = {}
-        self._connections = Connections(self._client, whole=timeout * MOST_WAITS, answer=timeout)
+        self._connections = ConnectionPool(self._client, whole=timeout * MOST_WAITS, answer=timeout)
 
     def _client(self, scheme: str) -> httpx.Client:
         """A client for a scheme. One for http knows no certificates, whose loading takes a while."""
@@ -85,7 +85,7 @@ class CaptureSink:
             trust_env=not is_loopback(self.address),
         )
 
-    def send(self, body: bytes) -> Receipt:
+    def send(self, body: bytes) -> Response:
         url, status = self._url, 0
         for _ in range(MOST_HOPS + 1):
             if url in self._moved:
@@ -98,7 +98,7 @@ class CaptureSink:
                 self._moved.clear()
                 return _unanswered(error, urlsplit(url).hostname or "")
             except httpx.InvalidURL as error:
-                return Receipt(Answer.STOP, 0, f"a redirect that leads nowhere: {error}", taken=False)
+                return Response(ResponseKind.STOP, 0, f"a redirect that leads nowhere: {error}", taken=False)
             if status not in REDIRECTS:
                 floor = retry_after(headers.get("retry-after", ""), datetime.now(UTC))
                 return judge(status, said, retry_after=floor, dialect=self._dialect)
@@ -107,12 +107,12 @@ class CaptureSink:
                 location = location.replace(self._key.decode(), "***")
             problem = self._refusal(url, location)
             if problem:
-                return Receipt(Answer.STOP, status, problem, taken=False)
+                return Response(ResponseKind.STOP, status, problem, taken=False)
             onward = urljoin(url, location)
             if status in PERMANENT:
                 self._moved[url] = onward
             url = onward
-        return Receipt(Answer.STOP, status, f"more than {MOST_HOPS} redirects, the last to {url}", taken=False)
+        return Response(ResponseKind.STOP, status, f"more than {MOST_HOPS} redirects, the last to {url}", taken=False)
 
     def _post(self, url: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
         """One request: status, headers and the first bytes of the answer, without the key."""
@@ -155,23 +155,23 @@ class CaptureSink:
         self._connections.close()
 
 
-def _unanswered(error: httpx.RequestError, host: str) -> Receipt:
+def _unanswered(error: httpx.RequestError, host: str) -> Response:
     """What a request without an answer means."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         return _unconnected(error, host)
     if isinstance(error, httpx.DecodingError):
-        return Receipt(Answer.DOUBT, 0, f"an answer nobody can read: {error}")
-    return Receipt(Answer.RETRY, 0, f"no answer: {type(error).__name__}: {error}")
+        return Response(ResponseKind.DOUBT, 0, f"an answer nobody can read: {error}")
+    return Response(ResponseKind.RETRY, 0, f"no answer: {type(error).__name__}: {error}")
 
 
-def _unconnected(error: httpx.RequestError, host: str) -> Receipt:
+def _unconnected(error: httpx.RequestError, host: str) -> Response:
     """What a connection that never stood means, whatever kept it from standing; no byte of the request left."""
     detail, hint = f"no connection: {str(error) or type(error).__name__}", _NO_CONNECTION
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return Receipt(
-                Answer.STOP, 0, f"its certificate is not trusted: {cause.verify_message}", taken=False,
+            return Response(
+                ResponseKind.STOP, 0, f"its certificate is not trusted: {cause.verify_message}", taken=False,
                 hint="check the address; give the certificate of its authority with --ca-file",
             )  # fmt: skip
         if isinstance(cause, ssl.SSLError):
@@ -183,7 +183,7 @@ def _unconnected(error: httpx.RequestError, host: str) -> Receipt:
             detail, hint = f"{there_is} {host}: {cause.strerror}", "check the name, and the network of this machine"
             break
         cause = cause.__cause__ or cause.__context__
-    return Receipt(Answer.UNREACHABLE, 0, detail, taken=False, hint=hint)
+    return Response(ResponseKind.UNREACHABLE, 0, detail, taken=False, hint=hint)
 
 
 _NO_CONNECTION = "check the address and its port, and the network of this machine"
@@ -208,49 +208,49 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context() if isinstance(found, bool) else found
 
 
-def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = "contract") -> Receipt:
+def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = "contract") -> Response:
     """What one answer means. Pure. `retry_after` is the floor that the answer asks for, in seconds."""
     text = body[:_SHOWN].decode("utf-8", "replace").strip()
     if 200 <= status < 300:
         return _judge_success(status, body, text, dialect)
     if status in (408, 429) or 500 <= status < 600:
-        return Receipt(Answer.RETRY, status, text, retry_after, taken=status != 429)
+        return Response(ResponseKind.RETRY, status, text, retry_after, taken=status != 429)
     if status == 400:
-        return Receipt(Answer.POISON, status, text, taken=False)
+        return Response(ResponseKind.POISON, status, text, taken=False)
     if status == 413:
         # What stood before the large event may be stored already (docs/know/service.md#answers); the halves have its
         # uuids.
-        return Receipt(Answer.TOO_LARGE, status, text)
-    return Receipt(Answer.STOP, status, text or "no reason given", taken=not 400 <= status < 500)
+        return Response(ResponseKind.TOO_LARGE, status, text)
+    return Response(ResponseKind.STOP, status, text or "no reason given", taken=not 400 <= status < 500)
 
 
-def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Receipt:
+def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Response:
     """What a 2xx means: settled only where its body says so in the plan's dialect, else in doubt
     (docs/know/service.md#what-backcast-does)."""
     if len(body) > MOST_ANSWER:
-        return Receipt(Answer.DOUBT, status, f"an answer of more than {MOST_ANSWER:,} bytes: {text}")
+        return Response(ResponseKind.DOUBT, status, f"an answer of more than {MOST_ANSWER:,} bytes: {text}")
     if not body.strip():
         if dialect == "contract" and status == 200:
-            return Receipt(Answer.SETTLED, status)
-        return Receipt(Answer.DOUBT, status, "an empty answer")
+            return Response(ResponseKind.SETTLED, status)
+        return Response(ResponseKind.DOUBT, status, "an empty answer")
     try:
         # The text is decoded here, because `json` would guess at other encodings than UTF-8.
         found = json.loads(body.decode("utf-8"), object_pairs_hook=_members, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         what = "that names a member twice" if isinstance(error, _Twice) else "that is no JSON"
-        return Receipt(Answer.DOUBT, status, f"an answer {what}: {text}")
+        return Response(ResponseKind.DOUBT, status, f"an answer {what}: {text}")
     if not isinstance(found, dict):
-        return Receipt(Answer.DOUBT, status, f"an answer that is no JSON object: {text}")
+        return Response(ResponseKind.DOUBT, status, f"an answer that is no JSON object: {text}")
     limited = found.get("quota_limited")
     if limited:
         # A list without "events" names other quotas: some of the events may have been taken.
         taken = isinstance(limited, list) and "events" not in limited
-        return Receipt(Answer.STOP, status, f"the quota is used up and events were dropped: {text}", taken=taken)
+        return Response(ResponseKind.STOP, status, f"the quota is used up and events were dropped: {text}", taken=taken)
     if any(value for name, value in found.items() if _names_error(name)):
-        return Receipt(Answer.DOUBT, status, f"an answer that names an error: {text}")
+        return Response(ResponseKind.DOUBT, status, f"an answer that names an error: {text}")
     if not _says_ok(found, dialect):
-        return Receipt(Answer.DOUBT, status, f"an answer that does not say success: {text}")
-    return Receipt(Answer.SETTLED, status)
+        return Response(ResponseKind.DOUBT, status, f"an answer that does not say success: {text}")
+    return Response(ResponseKind.SETTLED, status)
 
 
 class _Twice(ValueError):

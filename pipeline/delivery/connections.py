@@ -65,7 +65,7 @@ class Connection:
                 socket.socket.shutdown(one, socket.SHUT_RDWR)
 
 
-class Connections:
+class ConnectionPool:
     """As many connections as are in use together. Thread-safe. `make` gives a client for `http` or `https`."""
 
     def __init__(self, make: Callable[[str], httpx.Client], *, whole: float, answer: float) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pipeline.delivery.retry import Patience, Sent
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy, SendResult
 from pipeline.errors import BackcastError, Refused, Unfinished
 from pipeline.ledger import PhaseTotals, Totals
 from pipeline.plan.phases import PHASES
@@ -16,7 +16,7 @@ from pipeline.text import pluralize
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SendLimits:
     """How hard to push, and when to give up.
 
     `concurrency` bounds requests in flight, `rate` events a second (None: as fast as the service takes them).
@@ -24,7 +24,7 @@ class Pace:
     """
 
     concurrency: int = 8
-    patience: Patience = field(default_factory=Patience)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_refused: int = 100
     rate: float | None = None
     max_seconds: float | None = None
@@ -62,7 +62,7 @@ class Counts(EventCounts):
     events of phases that this run leaves alone. While the run goes, `limit` is how many requests may be in flight,
     `held` for how many seconds the service asked to be left alone, and `trouble` the last failure of a batch that is
     still tried, "" where there is none. `idle` is for how many seconds nothing settled while something was asked, and
-    `patience` how many more the run waits for anything to settle.
+    `gives_up_in` after how many more the run gives up.
     """
 
     phases: dict[str, EventCounts] = msgspec.field(default_factory=lambda: {one: EventCounts() for one in PHASES})
@@ -78,7 +78,7 @@ class Counts(EventCounts):
     held: float = 0.0
     trouble: str = ""
     idle: float = 0.0
-    patience: float = 0.0
+    gives_up_in: float = 0.0
 
     def add(self, phase: str, **events: int) -> None:
         """Add to the counts of a phase, and of all."""
@@ -140,46 +140,48 @@ class Outcome:
         return self.unsent == 0 and self.counts.in_doubt == 0
 
 
-def too_many_refused(refused: int, receipt: Receipt) -> Refused:
+def too_many_refused(refused: int, response: Response) -> Refused:
     """More events were refused than was allowed."""
     return Refused(
-        f"the service refused {pluralize(refused, 'event')}; the last: {receipt.status} {receipt.detail}",
-        status=receipt.status,
+        f"the service refused {pluralize(refused, 'event')}; the last: {response.status} {response.detail}",
+        status=response.status,
         hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
     )
 
 
-def turned_away(address: str, receipt: Receipt) -> Refused:
+def turned_away(address: str, response: Response) -> Refused:
     """The service refused us, not our events."""
     key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it is of this host"
     quota = "raise the quota of the project"
     hints = {0: "mend the cause", 200: quota, 401: key, 402: quota, 403: key}
-    hint = hints.get(receipt.status, "see what answers at this address, and mend --to or the cause")
-    if receipt.hint:
-        hint = receipt.hint
+    hint = hints.get(response.status, "see what answers at this address, and mend --to or the cause")
+    if response.hint:
+        hint = response.hint
     return Refused(
-        f"{address} answered {receipt.status}: {receipt.detail}" if receipt.status else f"{address}: {receipt.detail}",
-        status=receipt.status,
+        f"{address} answered {response.status}: {response.detail}"
+        if response.status
+        else f"{address}: {response.detail}",
+        status=response.status,
         hint=f"{hint}; nothing is lost: run the same command again to resume",
     )
 
 
-def unanswered(address: str, sent: Sent, patience: Patience) -> Unfinished:
-    """Patience is at its end."""
-    receipt, tries = sent.receipt, pluralize(sent.tries, "try")
-    last = f"the last answer was {receipt.status or 'none'}: {receipt.detail}"
-    if receipt.answer is Answer.UNREACHABLE:
+def unanswered(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
+    """The retry policy gave up."""
+    response, tries = sent.response, pluralize(sent.tries, "try")
+    last = f"the last answer was {response.status or 'none'}: {response.detail}"
+    if response.answer is ResponseKind.UNREACHABLE:
         return Unfinished(
-            f"{address} cannot be reached: {receipt.detail}",
-            hint=f"{receipt.hint or 'check the address'}; then run the same command again",
+            f"{address} cannot be reached: {response.detail}",
+            hint=f"{response.hint or 'check the address'}; then run the same command again",
         )
-    if receipt.retry_after > patience.seconds:
+    if response.retry_after > retry.seconds:
         return Unfinished(
-            f"{address} asks to be left alone for {receipt.retry_after:,.0f} s, longer than --retry-for"
-            f" ({patience.seconds:,.0f} s); {last}",
+            f"{address} asks to be left alone for {response.retry_after:,.0f} s, longer than --retry-for"
+            f" ({retry.seconds:,.0f} s); {last}",
             hint="run the same command again after that time; it resumes",
         )
-    if receipt.answer is Answer.DOUBT:
+    if response.answer is ResponseKind.DOUBT:
         return Unfinished(
             f"{address} gave no answer that settles a batch in {tries}; {last}",
             hint="see who answers in the service's place (a proxy, a sign-in page); then run the same command again",

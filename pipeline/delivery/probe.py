@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.delivery.capture import CaptureSink
+from pipeline.delivery.capture import CaptureDestination
 
 if TYPE_CHECKING:
     import httpx
 
 
-class Probe(CaptureSink):
-    """A capture sink that remembers `date`, the `Date` header of the last answer; empty without one."""
+class Probe(CaptureDestination):
+    """A capture destination that remembers `date`, the `Date` header of the last answer; empty without one."""
 
     date = ""
 

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.batcher import Batch, unpack
-from pipeline.delivery.outcome import Counts, Pace, too_many_refused, turned_away, unanswered
-from pipeline.delivery.retry import Sent, Tried
-from pipeline.delivery.sink import Answer
+from pipeline.delivery.destination import ResponseKind
+from pipeline.delivery.outcome import Counts, SendLimits, too_many_refused, turned_away, unanswered
+from pipeline.delivery.retry import FailedTry, SendResult
 from pipeline.delivery.size import Piece
 from pipeline.ledger import Ledger, Place
 
 
-class Landed(NamedTuple):
+class BatchResult(NamedTuple):
     """What came of one batch: how it was sent, or the error that no answer explains. `ends`: it stops the run.
 
     `pieces` are what it was split into, `learned` is the size of request that its answer taught.
@@ -31,7 +31,7 @@ class Landed(NamedTuple):
 
     place: Place
     batch: Batch
-    sent: Sent
+    sent: SendResult
     error: BaseException | None
     ends: bool
     pieces: Sequence[Piece] = ()
@@ -58,7 +58,7 @@ class Recorder:
         self,
         ledger: Ledger,
         counts: Counts,
-        pace: Pace,
+        send_limits: SendLimits,
         address: str,
         *,
         fail: Callable[[BaseException], None],
@@ -67,7 +67,7 @@ class Recorder:
         self.doubted: set[Place] = set()
         self._ledger = ledger
         self._counts = counts
-        self._pace = pace
+        self._send_limits = send_limits
         self._address = address
         self._fail = fail
         self._stop = stop
@@ -99,11 +99,11 @@ class Recorder:
         entry.done.wait()
         return entry.granted
 
-    def tried(self, place: Place, tried: Tried) -> None:
+    def tried(self, place: Place, tried: FailedTry) -> None:
         """A request did not settle its batch, which may be tried again."""
         self._put(lambda _: self._note(place, tried), durable=False)
 
-    def landed(self, landed: Landed) -> None:
+    def landed(self, landed: BatchResult) -> None:
         """A batch came to its end, or is not tried any more."""
         self._put(lambda _: self._record(landed))
 
@@ -185,12 +185,12 @@ class Recorder:
 
     # -- what an answer means --------------------------------------------------------------------------
 
-    def _note(self, place: Place, tried: Tried) -> None:
+    def _note(self, place: Place, tried: FailedTry) -> None:
         """Write down a try that settled nothing."""
-        number, at, seconds, receipt = tried
-        self._ledger.failed(place, number, at, seconds, receipt.status or None, receipt.detail)
-        self._set_trouble(place, f"{receipt.status or ''} {receipt.detail}".strip() or "no answer")
-        if receipt.taken and place not in self.doubted:
+        number, at, seconds, response = tried
+        self._ledger.failed(place, number, at, seconds, response.status or None, response.detail)
+        self._set_trouble(place, f"{response.status or ''} {response.detail}".strip() or "no answer")
+        if response.taken and place not in self.doubted:
             self.doubted.add(place)
             self._counts.add(place.phase, in_doubt=place.events)
 
@@ -200,10 +200,10 @@ class Recorder:
             if trouble:
                 self._troubled[place] = trouble
 
-    def _record(self, landed: Landed) -> None:
+    def _record(self, landed: BatchResult) -> None:
         """Write one answer down, and decide what it means for the run."""
         place, batch, sent, error, ends, pieces, learned = landed
-        receipt, counts = sent.receipt, self._counts
+        response, counts = sent.response, self._counts
         if not sent.tries and error is None:
             return  # the run was stopping: it was never begun
         counts.batches_sent += sent.left
@@ -211,39 +211,39 @@ class Recorder:
         counts.batches_retried += sent.tries > 1
         self._set_trouble(place)
         doubted = place in self.doubted
-        if receipt.answer in (Answer.SETTLED, Answer.POISON, Answer.TOO_LARGE) and doubted:
+        if response.answer in (ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE) and doubted:
             self.doubted.discard(place)
             counts.add(place.phase, in_doubt=-place.events)
-        match receipt.answer:
-            case Answer.SETTLED:
-                self._ledger.settle(place, receipt.status)
+        match response.answer:
+            case ResponseKind.SETTLED:
+                self._ledger.settle(place, response.status)
                 counts.add(place.phase, accepted=place.events)
                 if learned is not None:
                     self._ledger.learn(learned)
-            case Answer.POISON | Answer.TOO_LARGE if place.events > 1:
+            case ResponseKind.POISON | ResponseKind.TOO_LARGE if place.events > 1:
                 sizes = [(piece, made.bytes) for piece, made in pieces]
-                self._ledger.split(place, sizes, receipt.status, receipt.detail)
+                self._ledger.split(place, sizes, response.status, response.detail)
                 counts.batches_split += 1
-            case Answer.POISON | Answer.TOO_LARGE:
-                self._ledger.refuse(place, _uuid_of(batch), receipt.status, receipt.detail)
+            case ResponseKind.POISON | ResponseKind.TOO_LARGE:
+                self._ledger.refuse(place, _uuid_of(batch), response.status, response.detail)
                 counts.add(place.phase, refused=1)
-                if counts.refused > self._pace.max_refused:
-                    self._fail(too_many_refused(counts.refused, receipt))
+                if counts.refused > self._send_limits.max_refused:
+                    self._fail(too_many_refused(counts.refused, response))
             case _:
                 if not (sent.doubtful or doubted):
                     self._ledger.withhold(place)
                 if error is not None:
                     self._fail(error)
-                elif receipt.answer is Answer.STOP:
-                    self._fail(turned_away(self._address, receipt))
+                elif response.answer is ResponseKind.STOP:
+                    self._fail(turned_away(self._address, response))
                 elif ends:
-                    self._fail(unanswered(self._address, sent, self._pace.patience))
+                    self._fail(unanswered(self._address, sent, self._send_limits.retry))
 
 
-class _Named(msgspec.Struct):
+class _EventUuid(msgspec.Struct):
     uuid: str
 
 
 def _uuid_of(batch: Batch) -> str:
     """The uuid of a batch's first event."""
-    return msgspec.json.decode(unpack(batch.body)[0], type=_Named).uuid
+    return msgspec.json.decode(unpack(batch.body)[0], type=_EventUuid).uuid

@@ -15,8 +15,8 @@ import tenacity
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
-from pipeline.delivery.gate import Gate
-from pipeline.delivery.sink import Answer, Receipt, Sink
+from pipeline.delivery.destination import Destination, Response, ResponseKind
+from pipeline.delivery.throttle import Throttle
 
 DOUBTS = 3
 """An answer from somebody in between is asked for again this often, no more."""
@@ -25,7 +25,7 @@ KNOCKS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long to go on: `seconds` in which the service takes nothing, `tries` after the first for each batch.
 
     While other batches settle, a batch that does not is tried on: the service is there. `tries` None: the time decides.
@@ -38,37 +38,37 @@ class Patience:
     most: float = 60.0
 
 
-class Sent(NamedTuple):
-    """The last receipt of a batch, and how many requests it took.
+class SendResult(NamedTuple):
+    """The last response of a batch, and how many requests it took.
 
     `doubtful`: some try may have been taken. `left`: some try may have reached anybody.
     """
 
-    receipt: Receipt
+    response: Response
     tries: int
     doubtful: bool
     left: bool
 
 
-class Tried(NamedTuple):
+class FailedTry(NamedTuple):
     """One request that did not settle its batch: its number from 1, when (ISO 8601, UTC), how long, what was said."""
 
     number: int
     at: str
     seconds: float
-    receipt: Receipt
+    response: Response
 
 
 class _Wait(wait_base):
     """Full jitter, never below what the service asked for, and never beyond the end of the budget."""
 
-    def __init__(self, patience: Patience, left: Callable[[], float]) -> None:
-        self._jitter = tenacity.wait_random_exponential(multiplier=patience.first, max=patience.most)
+    def __init__(self, retry: RetryPolicy, left: Callable[[], float]) -> None:
+        self._jitter = tenacity.wait_random_exponential(multiplier=retry.first, max=retry.most)
         self._left = left
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        receipt: Receipt = retry_state.outcome.result()  # type: ignore[union-attr]
-        return max(min(self._jitter(retry_state), self._left()), receipt.retry_after)
+        response: Response = retry_state.outcome.result()  # type: ignore[union-attr]
+        return max(min(self._jitter(retry_state), self._left()), response.retry_after)
 
 
 class _Spent(stop_base):
@@ -78,77 +78,77 @@ class _Spent(stop_base):
         self._left = left
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> bool:
-        receipt: Receipt = retry_state.outcome.result()  # type: ignore[union-attr]
+        response: Response = retry_state.outcome.result()  # type: ignore[union-attr]
         left = self._left()
-        return left <= 0 or receipt.retry_after > left
+        return left <= 0 or response.retry_after > left
 
 
-def send_patiently(
-    sink: Sink,
+def send_with_retries(
+    destination: Destination,
     body: bytes,
     events: int,
-    patience: Patience,
-    gate: Gate,
+    retry: RetryPolicy,
+    throttle: Throttle,
     stop: threading.Event,
-    note: Callable[[Tried], None] = lambda tried: None,
+    note: Callable[[FailedTry], None] = lambda tried: None,
     begin: Callable[[], bool] = lambda: True,
-) -> Sent:
-    """Send until settled, refused or out of patience. Once `stop` is set no request begins, and no wait goes on.
+) -> SendResult:
+    """Send until settled, refused or given up. Once `stop` is set no request begins, and no wait goes on.
 
     `begin` is asked once, when the first request may leave, whether it is written down that it will; where it is not,
     none leaves. `note` is called with each try that did not settle, as it happens.
     """
-    last = Receipt(Answer.UNSENT, 0, "not sent: the run was stopping", taken=False)
+    last = Response(ResponseKind.UNSENT, 0, "not sent: the run was stopping", taken=False)
     tries = doubts = 0
     doubtful = left_us = False
-    began = gate.now()
+    began = throttle.now()
 
-    def attempt() -> Receipt:
+    def attempt() -> Response:
         nonlocal last, tries, doubts, doubtful, left_us
-        left = gate.enter(events, stop)
+        left = throttle.enter(events, stop)
         if left is None:
             return last
-        receipt = None
+        response = None
         try:
             if not tries and not begin():
                 return last
             tries += 1
             at = datetime.now(UTC)
-            receipt = last = sink.send(body)
+            response = last = destination.send(body)
         finally:
-            gate.leave(left, receipt)
-        doubts += last.answer is Answer.DOUBT
+            throttle.leave(left, response)
+        doubts += last.answer is ResponseKind.DOUBT
         left_us = left_us or last.taken or last.status > 0
-        if last.answer is not Answer.SETTLED:
+        if last.answer is not ResponseKind.SETTLED:
             doubtful = doubtful or last.taken
             moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            note(Tried(tries, moment, gate.now() - left, last))
+            note(FailedTry(tries, moment, throttle.now() - left, last))
         return last
 
-    def again(receipt: Receipt) -> bool:
+    def again(response: Response) -> bool:
         if stop.is_set():
             return False
-        match receipt.answer:
-            case Answer.RETRY:
+        match response.answer:
+            case ResponseKind.RETRY:
                 return True
-            case Answer.DOUBT:
+            case ResponseKind.DOUBT:
                 return doubts < DOUBTS
-            case Answer.UNREACHABLE:
-                return tries < KNOCKS or gate.answered
+            case ResponseKind.UNREACHABLE:
+                return tries < KNOCKS or throttle.answered
         return False
 
     def left() -> float:
-        return max(0.0, patience.seconds - gate.idle(began))
+        return max(0.0, retry.seconds - throttle.idle(began))
 
     stops: list[stop_base] = [_Spent(left)]
-    if patience.tries is not None:
-        stops.append(tenacity.stop_after_attempt(patience.tries + 1))
+    if retry.tries is not None:
+        stops.append(tenacity.stop_after_attempt(retry.tries + 1))
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_result(again),
-        wait=_Wait(patience, left),
+        wait=_Wait(retry, left),
         stop=tenacity.stop_any(*stops),
         sleep=tenacity.sleep_using_event(stop),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
-    receipt: Receipt = retrying(attempt)
-    return Sent(receipt, tries, doubtful, left_us)
+    response: Response = retrying(attempt)
+    return SendResult(response, tries, doubtful, left_us)

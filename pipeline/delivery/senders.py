@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pipeline.batcher import Batch, Envelope
-from pipeline.delivery.gate import TICK, Gate
-from pipeline.delivery.outcome import Pace
-from pipeline.delivery.recorder import Landed, Recorder
-from pipeline.delivery.retry import Sent, send_patiently
-from pipeline.delivery.sink import Answer, Receipt, Sink
+from pipeline.delivery.destination import Destination, Response, ResponseKind
+from pipeline.delivery.outcome import SendLimits
+from pipeline.delivery.recorder import BatchResult, Recorder
+from pipeline.delivery.retry import SendResult, send_with_retries
 from pipeline.delivery.size import Piece, RequestSize, cut, halve
+from pipeline.delivery.throttle import TICK, Throttle
 from pipeline.ledger import Place
 
 
@@ -30,7 +30,7 @@ class _Next(NamedTuple):
 
 
 class Senders:
-    """As many threads as requests may be in flight at most; the gate says how many may be now.
+    """As many threads as requests may be in flight at most; the throttle says how many may be now.
 
     A batch keeps its thread until it ends: one that waits for its next try is begun, and counts.
     `halting` says whether nothing new may begin any more.
@@ -40,9 +40,9 @@ class Senders:
 
     def __init__(
         self,
-        sink: Sink,
-        gate: Gate,
-        pace: Pace,
+        destination: Destination,
+        throttle: Throttle,
+        send_limits: SendLimits,
         envelope: Envelope,
         size: RequestSize,
         recorder: Recorder,
@@ -51,9 +51,9 @@ class Senders:
         stop: threading.Event,
     ) -> None:
         self.in_order = False
-        self._sink = sink
-        self._gate = gate
-        self._pace = pace
+        self._destination = destination
+        self._throttle = throttle
+        self._send_limits = send_limits
         self._envelope = envelope
         self._size = size
         self._recorder = recorder
@@ -78,7 +78,7 @@ class Senders:
         with self._free:
             for place, batch in pieces:
                 queue.append(_Next(place, batch, known))
-                if len(self._threads) < self._pace.concurrency:
+                if len(self._threads) < self._send_limits.concurrency:
                     thread = threading.Thread(target=self._run, name="sender", daemon=True)
                     self._threads.append(thread)
                     thread.start()
@@ -86,7 +86,7 @@ class Senders:
 
     def full(self) -> bool:
         """Whether enough batches wait to keep all connections busy."""
-        return len(self._again) + len(self._ready) >= self._gate.limit
+        return len(self._again) + len(self._ready) >= self._throttle.limit
 
     def idle(self) -> bool:
         """Whether nothing is in flight, and nothing waits or may be begun any more."""
@@ -103,7 +103,7 @@ class Senders:
     def oldest(self) -> float:
         """When the batch in flight that waits for its answer longest was taken; now where there is none."""
         with self._free:
-            return min(self._since.values(), default=self._gate.now())
+            return min(self._since.values(), default=self._throttle.now())
 
     def close(self) -> None:
         """Wait for what is in flight; nothing else is begun."""
@@ -127,7 +127,7 @@ class Senders:
                     place, batch = self._cut(place, batch)
                 landed = self._send(place, batch)
             except BaseException as defect:  # a thread that ends in silence would be waited for for ever
-                landed = Landed(place, batch, _UNKNOWN, defect, ends=False)
+                landed = BatchResult(place, batch, _UNKNOWN, defect, ends=False)
             self._end(landed)
 
     def _take(self) -> _Next | None:
@@ -137,7 +137,7 @@ class Senders:
                 found = None if self.in_order and self._active else self._pop()
                 if found is not None:
                     self._active += 1
-                    self._since[found.place] = self._gate.now()
+                    self._since[found.place] = self._throttle.now()
                     self._changed.notify_all()
                     return found
                 self._free.wait(TICK)
@@ -160,23 +160,23 @@ class Senders:
             self._free.notify_all()
         return pieces[0]
 
-    def _send(self, place: Place, batch: Batch) -> Landed:
+    def _send(self, place: Place, batch: Batch) -> BatchResult:
         """Send one batch; what came of it."""
         self._halting()
-        sent = send_patiently(
-            self._sink, batch.body, batch.events, self._pace.patience, self._gate, self._stop,
+        sent = send_with_retries(
+            self._destination, batch.body, batch.events, self._send_limits.retry, self._throttle, self._stop,
             lambda tried: self._recorder.tried(place, tried), lambda: self._recorder.begin(place, batch),
         )  # fmt: skip
-        answer = sent.receipt.answer
-        ends = answer is Answer.STOP or (
-            answer in (Answer.RETRY, Answer.DOUBT, Answer.UNREACHABLE) and not self._halting()
+        answer = sent.response.answer
+        ends = answer is ResponseKind.STOP or (
+            answer in (ResponseKind.RETRY, ResponseKind.DOUBT, ResponseKind.UNREACHABLE) and not self._halting()
         )
         if ends:
             self._stop.set()  # here, so that no other batch leaves
-        splits = answer in (Answer.POISON, Answer.TOO_LARGE) and place.events > 1
-        return Landed(place, batch, sent, None, ends, halve(place, batch, self._envelope) if splits else [])
+        splits = answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE) and place.events > 1
+        return BatchResult(place, batch, sent, None, ends, halve(place, batch, self._envelope) if splits else [])
 
-    def _end(self, landed: Landed) -> None:
+    def _end(self, landed: BatchResult) -> None:
         """Report what came of a batch, before its pieces or its place in flight may be taken: so the ledger knows."""
         with self._free:
             self._recorder.landed(landed._replace(learned=self._learn(landed)))
@@ -187,17 +187,17 @@ class Senders:
             self._free.notify_all()
             self._changed.notify_all()
 
-    def _learn(self, landed: Landed) -> int | None:
+    def _learn(self, landed: BatchResult) -> int | None:
         """The size of request that an answer teaches, if any."""
-        place, answer = landed.place, landed.sent.receipt.answer
-        if answer is Answer.SETTLED:
+        place, answer = landed.place, landed.sent.response.answer
+        if answer is ResponseKind.SETTLED:
             return self._size.settled(place, landed.batch.bytes)
-        if answer in (Answer.POISON, Answer.TOO_LARGE):
+        if answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE):
             self._size.ended(place)
-        if answer is Answer.TOO_LARGE and landed.pieces:
+        if answer is ResponseKind.TOO_LARGE and landed.pieces:
             self._size.refused(landed.batch.bytes, landed.pieces)
         return None
 
 
-_UNKNOWN = Sent(Receipt(Answer.DOUBT, 0, "sending failed"), 1, True, True)
+_UNKNOWN = SendResult(Response(ResponseKind.DOUBT, 0, "sending failed"), 1, True, True)
 """What is known of a batch whose sending broke off by a defect."""

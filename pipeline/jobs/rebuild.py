@@ -11,7 +11,7 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.jobs.job import Job
 from pipeline.jobs.paths import counts_of, parts_of, windows_folder
 from pipeline.jobs.state import State
-from pipeline.ledger import read_places, read_totals, was_applied
+from pipeline.ledger import read_places, read_totals, was_ever_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.event_uuids import settled_uuids
 from pipeline.plan.manifest import Plan, load
@@ -53,10 +53,10 @@ def _sent(window: Path) -> Iterator[tuple[int, Directory, Plan]]:
         try:
             plan = load(directory)
         except (UsageError, UnsafePlan):
-            if was_applied(directory.ledger):
+            if was_ever_applied(directory.ledger):
                 raise
             continue  # half made, and nothing was sent
-        if was_applied(directory.ledger) or (plan.ready and not plan.events.made):
+        if was_ever_applied(directory.ledger) or (plan.ready and not plan.events.made):
             yield number, directory, plan
 
 

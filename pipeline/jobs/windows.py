@@ -30,7 +30,7 @@ from pipeline.errors import (
 )
 from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
 from pipeline.jobs.paths import windows_folder
-from pipeline.ledger import read_places, read_totals, was_applied
+from pipeline.ledger import read_places, read_totals, was_ever_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.event_uuids import all_uuids, settled_uuids
 from pipeline.plan.export import PlanRequest, plan_export
@@ -40,7 +40,7 @@ from pipeline.plan.series import Series
 from pipeline.plan.window_index import WindowIndex
 from pipeline.report.machine import add_applied, write_report
 from pipeline.report.rejects import refusal
-from pipeline.report.state import standing_of
+from pipeline.report.state import plan_status
 from pipeline.sending import ApplyRequest, apply_plan, status
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Windows:
         if self.job.most_merges is None:
             return []
         plans = sorted(windows_folder(self.job.state).glob("*/plan-*"))
-        return [path for path in plans if was_applied(Directory(path).ledger)]
+        return [path for path in plans if was_ever_applied(Directory(path).ledger)]
 
     def reading(self, told: Reading, rows: int, length: int) -> None:
         """Called while a plan is made: nothing is at stake yet, so an end may come at once."""
@@ -300,8 +300,8 @@ class Windows:
 
     def send(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
         """Send a plan, or what is left of it, and record the window. Raises what stops the sending."""
-        standing = status(plan, place)
-        if standing.unsent or standing.totals.in_doubt:
+        current = status(plan, place)
+        if current.unsent or current.totals.in_doubt:
             try:
                 with self.watching.sending(attempt.window, plan.events.made) as told:
                     outcome = apply_plan(
@@ -330,10 +330,10 @@ class Windows:
 
     def order(self, plan: Plan) -> ApplyRequest:
         """What `backcast apply` would be asked. The job file's target is the consent, its `merges` the approval."""
-        from pipeline.delivery.outcome import Pace
+        from pipeline.delivery.outcome import SendLimits
 
         return ApplyRequest(
-            self.job.to, self.project_key, pace=Pace(rate=self.job.rate), workers=self.workers,
+            self.job.to, self.project_key, send_limits=SendLimits(rate=self.job.rate), workers=self.workers,
             approve_merges=plan.events.phases.get("identities", 0), answered=self.state.sent_before(),
         )  # fmt: skip
 
@@ -382,7 +382,7 @@ class Windows:
             attempt = self.state.attempt(attempt.id)
             place = plan_directory(self.root, label, attempt.number)
             where = "" if self.dry_run else str(place.path)
-            state = str(standing_of(plan, place).state) if plan is not None else ""
+            state = str(plan_status(plan, place).state) if plan is not None else ""
         ended = WindowRun(label, outcome, where, attempt, detail, state)
         self.done.append(ended)
         self.watching.ended(ended)

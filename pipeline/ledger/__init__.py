@@ -44,32 +44,39 @@ All times are UTC. Questions a person asks:
     which batches retry  select * from batches where tries > 1
 """
 
-from pipeline.ledger.discard import discard, refuse_taken
-from pipeline.ledger.marker import was_applied
+from pipeline.ledger.discard import check_nothing_sent, discard
+from pipeline.ledger.marker import was_ever_applied
 from pipeline.ledger.opening import hold, is_held, release
-from pipeline.ledger.queries import Account, Course, read_account, read_places, read_refusals, read_totals
-from pipeline.ledger.schema import VERSION, Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
+from pipeline.ledger.queries import (
+    LedgerSummary,
+    RunHistory,
+    read_places,
+    read_refused_events,
+    read_summary,
+    read_totals,
+)
+from pipeline.ledger.schema import VERSION, FailureCount, InDoubtBatch, PhaseTotals, Place, RefusalRecord, Totals
 from pipeline.ledger.writer import Ledger
 
 __all__ = [
     "VERSION",
-    "Account",
-    "Course",
-    "Doubt",
+    "FailureCount",
+    "InDoubtBatch",
     "Ledger",
+    "LedgerSummary",
     "PhaseTotals",
     "Place",
-    "Refusal",
+    "RefusalRecord",
+    "RunHistory",
     "Totals",
-    "Trouble",
+    "check_nothing_sent",
     "discard",
     "hold",
     "is_held",
-    "read_account",
     "read_places",
-    "read_refusals",
+    "read_refused_events",
+    "read_summary",
     "read_totals",
-    "refuse_taken",
     "release",
-    "was_applied",
+    "was_ever_applied",
 ]

@@ -7,14 +7,14 @@ import sqlite3
 from pathlib import Path
 
 from pipeline.errors import BrokenLedger, Busy
-from pipeline.ledger.marker import marker_of, read_marker, was_applied
+from pipeline.ledger.marker import marker_of, read_marker, was_ever_applied
 from pipeline.ledger.opening import hold, is_held, release, told_to, untaken
 from pipeline.ledger.queries import reading
 
 
-def refuse_taken(path: Path) -> None:
+def check_nothing_sent(path: Path) -> None:
     """Raise Busy where somebody may have taken something of the plan with the ledger at `path`, or a run goes on."""
-    if not was_applied(path):
+    if not was_ever_applied(path):
         return
     told = _what_was_sent(path)
     _refuse(path, ", and a run goes on" if told is None and is_held(path) else told)
@@ -29,9 +29,9 @@ def _refuse(path: Path, told: str | None) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove the ledger at `path`, if there is one. Raises Busy as `refuse_taken` does."""
-    refuse_taken(path)
-    if not was_applied(path):
+    """Remove the ledger at `path`, if there is one. Raises Busy as `check_nothing_sent` does."""
+    check_nothing_sent(path)
+    if not was_ever_applied(path):
         return
     lock = hold(path, "this plan")
     try:

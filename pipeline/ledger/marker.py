@@ -65,7 +65,7 @@ def write_marker(path: Path, marker: Marker) -> None:
         ) from None
 
 
-def was_applied(path: Path) -> bool:
+def was_ever_applied(path: Path) -> bool:
     """Whether the plan with the ledger at `path` was ever applied, whatever became of the ledger."""
     return path.exists() or os.path.lexists(marker_of(path))
 

@@ -12,10 +12,10 @@ import msgspec
 
 from pipeline.ledger.marker import check_marker, lost, read_marker
 from pipeline.ledger.opening import BUSY_SECONDS, is_held, trouble
-from pipeline.ledger.schema import Doubt, PhaseTotals, Place, Refusal, Totals, Trouble
+from pipeline.ledger.schema import FailureCount, InDoubtBatch, PhaseTotals, Place, RefusalRecord, Totals
 
 
-class Course(msgspec.Struct, frozen=True):
+class RunHistory(msgspec.Struct, frozen=True):
     """The runs of a ledger: to which address, how many, when the first began and the last one ended.
 
     `ended` is None while a run goes, and where it was killed.
@@ -28,24 +28,24 @@ class Course(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """Where a plan stands, at one moment. `doubts` and `refusals` are the first of them, `troubles` all by status.
+class LedgerSummary:
+    """Where a plan stands, at one moment. `doubts` and `refusals` are the first of them, `failures` all by status.
 
-    `course` is None where nothing was ever applied.
+    `history` is None where nothing was ever applied.
     """
 
     totals: Totals = field(default_factory=Totals)
-    doubts: list[Doubt] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    troubles: list[Trouble] = field(default_factory=list)
-    course: Course | None = None
+    doubts: list[InDoubtBatch] = field(default_factory=list)
+    refusals: list[RefusalRecord] = field(default_factory=list)
+    failures: list[FailureCount] = field(default_factory=list)
+    history: RunHistory | None = None
 
 
-def read_account(path: Path, most: int = 100) -> Account:
+def read_summary(path: Path, most: int = 100) -> LedgerSummary:
     """Totals, and up to `most` of what needs a person's eye, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         if database is None:
-            return Account()
+            return LedgerSummary()
         database.execute("begin")  # one view of it all
         doubts = database.execute(
             "select phase, block, first, last, last - first + 1, tries, status, detail, begun from batches"
@@ -57,32 +57,32 @@ def read_account(path: Path, most: int = 100) -> Account:
             (most,),
         )
         # SQLite gives `detail` of the row that has the maximum.
-        troubles = database.execute(
+        failures = database.execute(
             "select status, count(*), max(at), detail from tries group by status order by max(at) desc"
         )
-        return Account(
+        return LedgerSummary(
             totals_in(database),
-            [Doubt(*row) for row in doubts],
-            [Refusal(*row) for row in refusals],
-            [Trouble(*row) for row in troubles],
-            _course(database),
+            [InDoubtBatch(*row) for row in doubts],
+            [RefusalRecord(*row) for row in refusals],
+            [FailureCount(*row) for row in failures],
+            _history(database),
         )
 
 
-def _course(database: sqlite3.Connection) -> Course | None:
+def _history(database: sqlite3.Connection) -> RunHistory | None:
     (to,) = database.execute("select value from meta where key = 'target'").fetchone()
     runs, began = database.execute("select count(*), min(started) from runs").fetchone()
     last = database.execute("select ended from runs order by id desc limit 1").fetchone()
-    return Course(to, runs, began, last[0]) if last else None
+    return RunHistory(to, runs, began, last[0]) if last else None
 
 
-def read_refusals(path: Path) -> Iterator[Refusal]:
+def read_refused_events(path: Path) -> Iterator[RefusalRecord]:
     """Every event that was refused, in phase and block order. Raises BrokenLedger."""
     with reading(path) as database:
         if database is None:
             return
         yield from (
-            Refusal(*row)
+            RefusalRecord(*row)
             for row in database.execute(
                 "select phase, block, event, uuid, status, detail from refused_events order by phase, block, event"
             )

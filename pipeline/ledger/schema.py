@@ -80,7 +80,7 @@ class Totals:
         return self.phases.get(phase, PhaseTotals())
 
 
-class Doubt(msgspec.Struct, frozen=True):
+class InDoubtBatch(msgspec.Struct, frozen=True):
     """A batch that was begun and has no end. `status` is None where no answer came."""
 
     phase: str
@@ -94,7 +94,7 @@ class Doubt(msgspec.Struct, frozen=True):
     begun: str
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RefusalRecord(msgspec.Struct, frozen=True):
     """An event that the service refused for good."""
 
     phase: str
@@ -105,7 +105,7 @@ class Refusal(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class FailureCount(msgspec.Struct, frozen=True):
     """Requests that did not settle their batch, by status (None: no answer came). `detail` is the last one's."""
 
     status: int | None

@@ -21,7 +21,7 @@ from pipeline.delivery.capture import retry_after, trusted
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management.operations import Operation
 from pipeline.management.problems import ServiceProblem, no_answer, problem, told, unexpected, untrusted
-from pipeline.management.retry import Attempt, Patience, Sent, ask_patiently
+from pipeline.management.retry import Attempt, RequestResult, RetryPolicy, request_with_retries
 from pipeline.targets import address_of, is_loopback, region_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ManagementClient:
         project_id: str | None = None,
         *,
         timeout: float = 120.0,
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         ca_file: str | None = None,
     ) -> None:
         key = personal_key.reveal()
@@ -108,7 +108,7 @@ class ManagementClient:
         self.base_url = management_address(base_url)
         self.project_id = project_id
         self._key = personal_key
-        self._patience = patience or Patience()
+        self._retry = retry or RetryPolicy()
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
             headers={"Authorization": f"Bearer {key}", "User-Agent": "backcast", "Accept": "application/json, */*"},
@@ -202,7 +202,7 @@ class ManagementClient:
     ) -> Answer:
         content = None if body is None else encoded(body)
         again = operation.again and b'"base_updated_at"' not in (content or b"")  # a precondition fails the second time
-        sent = ask_patiently(lambda: self._ask(operation.method, url, content), self._patience, again=again)
+        sent = request_with_retries(lambda: self._ask(operation.method, url, content), self._retry, again=again)
         last = sent.last
         media_type = last.headers.get("content-type", "").partition(";")[0].strip()
         if 200 <= last.status < 300:
@@ -227,7 +227,7 @@ class ManagementClient:
         floor = retry_after(answer.headers.get("retry-after", ""), datetime.now(UTC))
         return Attempt(answer.status_code, answer.headers, answer.content, retry_after=floor)
 
-    def _problem(self, operation: Operation, url: str, content: bytes | None, sent: Sent) -> ServiceProblem:
+    def _problem(self, operation: Operation, url: str, content: bytes | None, sent: RequestResult) -> ServiceProblem:
         last = sent.last
         secrets = (self._key.reveal(), *_input_values(content))
 

@@ -1,6 +1,6 @@
 """Ask again, where asking again is safe: a few tries, back-off with jitter, Retry-After as a floor.
 
-Shorter than the patience of delivery: a person waits for the answer, and the service counts calls by the minute
+Shorter than the retries of delivery: a person waits for the answer, and the service counts calls by the minute
 (docs/know/service.md#management-api), so a wait longer than one minute is told instead of waited for.
 """
 
@@ -14,7 +14,7 @@ import tenacity
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """`tries` after the first; `first` and `most` bound the back-off in seconds. `first` 0 does not wait, for tests."""
 
     tries: int = 4
@@ -38,15 +38,15 @@ class Attempt:
     retry_after: float = 0.0
 
 
-class Sent(NamedTuple):
+class RequestResult(NamedTuple):
     """The last try. `doubtful`: an earlier one may have done what was asked."""
 
     last: Attempt
     doubtful: bool
 
 
-def ask_patiently(ask: Callable[[], Attempt], patience: Patience, *, again: bool) -> Sent:
-    """Ask until there is an answer that settles it, or patience ends. Not `again`: once."""
+def request_with_retries(ask: Callable[[], Attempt], retry: RetryPolicy, *, again: bool) -> RequestResult:
+    """Ask until there is an answer that settles it, or the retries are used up. Not `again`: once."""
     doubts: list[bool] = []
 
     def attempt() -> Attempt:
@@ -56,9 +56,9 @@ def ask_patiently(ask: Callable[[], Attempt], patience: Patience, *, again: bool
 
     def unsettled(made: Attempt) -> bool:
         passing = made.status in (0, 408, 429) or made.status >= 500
-        return again and passing and not made.final and made.retry_after <= patience.most
+        return again and passing and not made.final and made.retry_after <= retry.most
 
-    jitter = tenacity.wait_random_exponential(multiplier=patience.first, max=patience.most)
+    jitter = tenacity.wait_random_exponential(multiplier=retry.first, max=retry.most)
 
     def wait(state: tenacity.RetryCallState) -> float:
         made: Attempt = state.outcome.result()  # type: ignore[union-attr]
@@ -67,7 +67,7 @@ def ask_patiently(ask: Callable[[], Attempt], patience: Patience, *, again: bool
     last: Attempt = tenacity.Retrying(
         retry=tenacity.retry_if_result(unsettled),
         wait=wait,
-        stop=tenacity.stop_after_attempt(patience.tries + 1),
+        stop=tenacity.stop_after_attempt(retry.tries + 1),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )(attempt)
-    return Sent(last, any(doubts[:-1]))
+    return RequestResult(last, any(doubts[:-1]))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pipeline.errors import UsageError
 from pipeline.extractors.plan_detection import FINISHED, MARK, UNFINISHED, is_plan
 from pipeline.files import OTHERS, sync_folder
-from pipeline.ledger import discard, hold, refuse_taken, release
+from pipeline.ledger import check_nothing_sent, discard, hold, release
 from pipeline.plan.directory import Directory
 
 SAYING = (
@@ -32,7 +32,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
     Raises UsageError where the directory holds what is no plan of ours or cannot be written, and Busy where a ledger
     says that the older plan was applied (what was sent must stay provable), or another process makes a plan there.
     """
-    refuse_taken(directory.ledger)
+    check_nothing_sent(directory.ledger)
     _refuse_foreign(directory)
     new = not directory.path.exists()
     lock = None

@@ -10,7 +10,7 @@ import msgspec
 from pipeline.errors import UsageError
 from pipeline.identity.links import SealedLink
 from pipeline.identity.observed_pairs import EarlierLink
-from pipeline.ledger import Place, read_places, was_applied
+from pipeline.ledger import Place, read_places, was_ever_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import FORMAT
 from pipeline.plan.phases import line_blocks
@@ -33,7 +33,7 @@ def plans_beside(directory: Directory, target: str) -> list[Directory]:
     found = []
     for path in sorted(own.parent.glob("*/plan.json")):
         place = Directory(path.parent)
-        if path.parent != own and was_applied(place.ledger) and _head(place) == _Head(FORMAT, target):
+        if path.parent != own and was_ever_applied(place.ledger) and _head(place) == _Head(FORMAT, target):
             found.append(place)
     return found
 

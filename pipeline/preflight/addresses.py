@@ -10,8 +10,8 @@ import gzip
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.probe import Probe
-from pipeline.delivery.sink import Answer, Receipt
 from pipeline.management.client import REGIONS, management_address
 from pipeline.preflight.check import Check
 from pipeline.targets import address_of, region_of
@@ -56,27 +56,27 @@ def check_reach(
     """Does somebody at the capture host take batches, as `apply` would send them? Raises UsageError."""
     probe = Probe(target, dialect=dialect, timeout=timeout, ca_file=ca_file, redirect_hosts=redirect_hosts)
     try:
-        receipt = probe.send(_NO_EVENT)
+        response = probe.send(_NO_EVENT)
     finally:
         probe.close()
-    return Reached(_judged(receipt, probe.address), probe.date)
+    return Reached(_judged(response, probe.address), probe.date)
 
 
-def _judged(receipt: Receipt, address: str) -> Check:
-    said = f" ({receipt.detail})" if receipt.detail else ""
-    if receipt.answer is Answer.POISON:
+def _judged(response: Response, address: str) -> Check:
+    said = f" ({response.detail})" if response.detail else ""
+    if response.answer is ResponseKind.POISON:
         return Check(REACH, "ok", f"{address} answers, and refuses a batch without events{said}")
-    if receipt.answer is Answer.SETTLED:
+    if response.answer is ResponseKind.SETTLED:
         return Check(REACH, "ok", f"{address} answers, and takes a batch without events")
-    if receipt.status in (401, 403) and "key" in receipt.detail.lower():
+    if response.status in (401, 403) and "key" in response.detail.lower():
         return Check(REACH, "ok", f"{address} answers, and asks for a key first{said}")
-    if receipt.answer is Answer.RETRY and receipt.status:
-        return Check(REACH, "warning", f"{address} takes no batches now: {receipt.status}{said}", "wait a little")
-    if not receipt.status:
-        hint = receipt.hint or "check the address and the network"
-        return Check(REACH, "stop", f"{address} cannot be reached: {receipt.detail}", hint)
-    detail = f"what answers at {address} does not take batches: {receipt.status}{said}"
-    return Check(REACH, "stop", detail, receipt.hint or "check the address: it has to be the capture host")
+    if response.answer is ResponseKind.RETRY and response.status:
+        return Check(REACH, "warning", f"{address} takes no batches now: {response.status}{said}", "wait a little")
+    if not response.status:
+        hint = response.hint or "check the address and the network"
+        return Check(REACH, "stop", f"{address} cannot be reached: {response.detail}", hint)
+    detail = f"what answers at {address} does not take batches: {response.status}{said}"
+    return Check(REACH, "stop", detail, response.hint or "check the address: it has to be the capture host")
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:

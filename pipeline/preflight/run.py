@@ -111,7 +111,7 @@ def _management(request: PreflightRequest, planned: Planned | None, date: str) -
     """The checks that a personal key makes, the project's name, and the `Date` that the service told."""
     from pipeline.management import ManagementClient
     from pipeline.management.client import management_address
-    from pipeline.management.retry import Patience
+    from pipeline.management.retry import RetryPolicy
     from pipeline.preflight.capture_key import PROJECT as KEY_PROJECT
     from pipeline.preflight.check import Check
     from pipeline.preflight.functions import NAME as FUNCTIONS
@@ -126,7 +126,7 @@ def _management(request: PreflightRequest, planned: Planned | None, date: str) -
     address = management_address(request.to, request.api)
     with ManagementClient(
         address, request.personal_key, request.project_id, timeout=request.timeout,
-        patience=Patience(tries=1, most=5.0), ca_file=request.ca_file,
+        retry=RetryPolicy(tries=1, most=5.0), ca_file=request.ca_file,
     ) as client:  # fmt: skip
         return _asked(client, request, planned, date, names[2:])
 

@@ -13,7 +13,7 @@ from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report, Results, earlier_results, gather, phases_of
 from pipeline.report.people import merges
 from pipeline.report.results import ApplyResult, VerifyResult, status_result
-from pipeline.report.state import standing_of
+from pipeline.report.state import plan_status
 
 FORMAT = "backcast.report/1"
 
@@ -136,12 +136,12 @@ def write_report(
     from pipeline.report.html import render
 
     results = results_with(directory, plan, rehearsal=rehearsal, rehearsed=rehearsed, verification=verification)
-    standing = standing_of(plan, directory, results)
-    if standing.account.course is not None:
-        applied = status_result(plan, standing)
+    status = plan_status(plan, directory, results)
+    if status.summary.history is not None:
+        applied = status_result(plan, status)
         applied = msgspec.structs.replace(applied, verified=None, rehearsed=None, doubts=[], refusals=[])
         results = msgspec.structs.replace(results, applied=applied)
-    report = gather(directory, plan, results, standing.state)
+    report = gather(directory, plan, results, status.state)
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
     write_atomically(directory.report_json, encode(report_object(report)))
 

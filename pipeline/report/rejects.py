@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from pipeline.errors import Refused, UnreadableExport, UnsafePlan
-from pipeline.ledger import Refusal, read_account, read_refusals, read_totals, was_applied
+from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.freshness import transform_config_for
@@ -46,7 +46,7 @@ def rejected(
     count_refused(directory)  # a ledger that was lost is noticed before the first row
     yield from read_lines(directory.rejects, Reject)
     place, stage = _refusing(directory)
-    for phase, refusals in groupby(read_refusals(place.ledger), key=attrgetter("phase")):
+    for phase, refusals in groupby(read_refused_events(place.ledger), key=attrgetter("phase")):
         if phase == EVENTS:
             yield from _of_rows(plan, place, refusals, stage, source_root, warn)
         else:
@@ -61,14 +61,14 @@ def count_refused(directory: Directory) -> int:
 def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
     """The end of a run that had events refused: how many, why the first of them was, and how to list them."""
     place = Directory(directory.rehearsal) if rehearsed else directory
-    account = read_account(place.ledger, most=1)
-    first = account.refusals[0]
+    summary = read_summary(place.ledger, most=1)
+    first = summary.refusals[0]
     by = "the local service" if rehearsed else "the service"
     hint = f"list them, with their rows: backcast rejects {directory.path}"
     if place.ledger != _refusing(directory)[0].ledger:
         hint = f"see refused_events in {place.ledger}; `backcast rejects` lists what the plan's own target refused"
     return Refused(
-        f"{by} refused {pluralize(account.totals.refused, 'event')}; the first: {first.status} {first.detail}",
+        f"{by} refused {pluralize(summary.totals.refused, 'event')}; the first: {first.status} {first.detail}",
         status=first.status,
         hint=hint,
     )
@@ -76,16 +76,16 @@ def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
 
 def _refusing(directory: Directory) -> tuple[Directory, str]:
     """The plan, or its rehearsal where the plan was not applied, and the stage in which events are refused there."""
-    if was_applied(directory.ledger):
+    if was_ever_applied(directory.ledger):
         return directory, "send"
     return Directory(directory.rehearsal), "rehearse"
 
 
-def _event(found: Refusal, stage: str, part: str, row: int, offset: int, record: str) -> RefusedEvent:
+def _event(found: RefusalRecord, stage: str, part: str, row: int, offset: int, record: str) -> RefusedEvent:
     return RefusedEvent(part, row, offset, stage, REFUSED, f"{found.status} {found.detail}", record, found.uuid)
 
 
-def _of_lines(file: Path, refusals: Iterator[Refusal], stage: str) -> Iterator[RefusedEvent]:
+def _of_lines(file: Path, refusals: Iterator[RefusalRecord], stage: str) -> Iterator[RefusedEvent]:
     """Refused merges, groups and profiles: each is a line of a sealed file."""
     row = offset = 0
     wanted = next(refusals, None)
@@ -104,13 +104,13 @@ def _of_lines(file: Path, refusals: Iterator[Refusal], stage: str) -> Iterator[R
 def _of_rows(
     plan: Plan,
     directory: Directory,
-    refusals: Iterator[Refusal],
+    refusals: Iterator[RefusalRecord],
     stage: str,
     source_root: Path | None,
     warn: Warn,
 ) -> Iterator[RefusedEvent]:
     """Refused events of rows. The rows are found by making the events of their blocks again, as `verify` does."""
-    numbers = {one.block for one in read_refusals(directory.ledger) if one.phase == EVENTS}
+    numbers = {one.block for one in read_refused_events(directory.ledger) if one.phase == EVENTS}
     parts = {one.number: plan.parts[one.part].path for one in read_lines(directory.blocks, SealedBlock)}
     remade = _remade(plan, directory, numbers, source_root)
     for number, mine in groupby(refusals, key=attrgetter("block")):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pipeline.ledger import Course, Doubt, PhaseTotals, Refusal, Trouble
+from pipeline.ledger import FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, RunHistory
 from pipeline.plan.phases import PHASES
 from pipeline.verify.reconcile import Difference, ExtraCell
 
 if TYPE_CHECKING:
     from pipeline.delivery.apply import Outcome
     from pipeline.plan.manifest import Plan
-    from pipeline.report.state import Standing
+    from pipeline.report.state import PlanStatus
     from pipeline.verify.reconcile import Verification
 
 
@@ -102,12 +102,12 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     batches: BatchCounts
     events: SentCounts
     phases: dict[str, SentCounts] = {}
-    course: Course | None = None
+    course: RunHistory | None = None
     verified: Verified | None = None
     rehearsed: Verified | None = None
-    doubts: list[Doubt] = []
-    refusals: list[Refusal] = []
-    failures: list[Trouble] = []
+    doubts: list[InDoubtBatch] = []
+    refusals: list[RefusalRecord] = []
+    failures: list[FailureCount] = []
 
 
 class CellCounts(msgspec.Struct, frozen=True):
@@ -188,12 +188,12 @@ def apply_result(
     )  # fmt: skip
 
 
-def status_result(plan: Plan, standing: Standing) -> StatusResult:
+def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
     """Where a plan stands as the machine contract shows it."""
-    totals = standing.totals
+    totals = status.totals
     return StatusResult(
         digest=plan.digest,
-        state=standing.state,
+        state=status.state,
         batches=BatchCounts(totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split),
         events=SentCounts(
             totals.settled + totals.refused + totals.in_doubt,
@@ -201,15 +201,15 @@ def status_result(plan: Plan, standing: Standing) -> StatusResult:
             totals.refused,
             totals.in_doubt,
             0,
-            standing.unsent,
+            status.unsent,
         ),
-        phases={name: _of_phase(standing.totals.of(name), plan.events.phases.get(name, 0)) for name in PHASES},
-        course=standing.account.course,
-        verified=_verified(standing.results.verification),
-        rehearsed=_verified(standing.results.rehearsed),
-        doubts=standing.account.doubts,
-        refusals=standing.account.refusals,
-        failures=standing.account.troubles,
+        phases={name: _of_phase(status.totals.of(name), plan.events.phases.get(name, 0)) for name in PHASES},
+        course=status.summary.history,
+        verified=_verified(status.results.verification),
+        rehearsed=_verified(status.results.rehearsed),
+        doubts=status.summary.doubts,
+        refusals=status.summary.refusals,
+        failures=status.summary.failures,
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipeline.ledger import Account, Totals, is_held, read_account
+from pipeline.ledger import LedgerSummary, Totals, is_held, read_summary
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Results, earlier_results
@@ -32,43 +32,43 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a plan stands: its `state`, what the ledger says (`account`), and what was read back (`results`)."""
+class PlanStatus:
+    """Where a plan stands: its `state`, what the ledger says (`summary`), and what was read back (`results`)."""
 
     state: State
     planned: int
-    account: Account
+    summary: LedgerSummary
     results: Results = field(default_factory=Results)
 
     @property
     def totals(self) -> Totals:
-        return self.account.totals
+        return self.summary.totals
 
     @property
     def unsent(self) -> int:
         return self.planned - self.totals.settled - self.totals.refused - self.totals.in_doubt
 
 
-def standing_of(plan: Plan, directory: Directory, results: Results | None = None) -> Standing:
+def plan_status(plan: Plan, directory: Directory, results: Results | None = None) -> PlanStatus:
     """Read the ledger, also while a run is writing it. Raises BrokenLedger, also for one that was lost.
 
     `results` are what was read back; those of report.json where they are not given.
     """
     running = is_held(directory.ledger)  # first: a run that ends now has written down all that is read next
-    account = read_account(directory.ledger)
+    summary = read_summary(directory.ledger)
     results = earlier_results(directory, plan) if results is None else results
-    return Standing(state_of(plan, account, results, running=running), plan.events.made, account, results)
+    return PlanStatus(state_of(plan, summary, results, running=running), plan.events.made, summary, results)
 
 
-def state_of(plan: Plan, account: Account, results: Results, *, running: bool) -> State:
+def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: bool) -> State:
     """The state of a plan. `running`: an apply holds its ledger now."""
     if running:
         return State.SENDING
-    if account.course is None:
+    if summary.history is None:
         if not plan.ready:
             return State.NOT_READY
         return State.REHEARSED if _came_through(results) else State.READY
-    totals, found = account.totals, results.verification
+    totals, found = summary.totals, results.verification
     # A ledger that settled more since was not compared with what landed. What is in doubt may have been found, too.
     current = found is not None and found.events.expected >= totals.settled
     if found is not None and current and not found.proved:

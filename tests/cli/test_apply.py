@@ -147,7 +147,7 @@ def test_refused_events_are_exit_5_after_the_rest_settled(call: Any, tmp_path: P
 
 
 def test_an_unfinished_run_is_exit_6(call: Any, tmp_path: Path) -> None:
-    """Patience at its end is exit 6."""
+    """A run that used up its retries is exit 6."""
     with serving(scripted(Reply(503, b"later"))) as server:
         said = call("apply", planned(tmp_path, 3), "--to", server.url, "--max-retries", "0")
     assert said.code == 6

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import api
-from pipeline.delivery.apply import Outcome, Pace
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import Outcome, SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
 from pipeline.report.results import BatchCounts, status_result
 from tests.support.crashes import adds_up
 from tests.support.deliveries import (
     KEY,
     OK,
-    CallSink,
+    CallDestination,
     Reply,
     in_ledger,
     planned,
@@ -36,17 +36,17 @@ from tests.support.deliveries import (
 
 pytestmark = pytest.mark.slow
 
-NOBODY = Receipt(Answer.RETRY, 0, "no connection: refused", taken=False)
+NOBODY = Response(ResponseKind.RETRY, 0, "no connection: refused", taken=False)
 ANSWERS = (
     OK,
     NOBODY,
-    Receipt(Answer.RETRY, 0, "no answer"),
-    Receipt(Answer.RETRY, 503, "busy"),
-    Receipt(Answer.RETRY, 429, "slow", taken=False),
-    Receipt(Answer.POISON, 400, "bad", taken=False),
-    Receipt(Answer.TOO_LARGE, 413, "large"),
-    Receipt(Answer.STOP, 401, "who?", taken=False),
-    Receipt(Answer.DOUBT, 200, "sign in"),
+    Response(ResponseKind.RETRY, 0, "no answer"),
+    Response(ResponseKind.RETRY, 503, "busy"),
+    Response(ResponseKind.RETRY, 429, "slow", taken=False),
+    Response(ResponseKind.POISON, 400, "bad", taken=False),
+    Response(ResponseKind.TOO_LARGE, 413, "large"),
+    Response(ResponseKind.STOP, 401, "who?", taken=False),
+    Response(ResponseKind.DOUBT, 200, "sign in"),
 )
 
 
@@ -67,15 +67,15 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(deadline=None, max_examples=40)
 @given(answers=st.lists(st.sampled_from(ANSWERS), max_size=24), ends=st.lists(st.integers(1, 6), max_size=3))
-def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: list[Receipt], ends: list[int]) -> None:
+def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: list[Response], ends: list[int]) -> None:
     """After one run they are the run's own numbers; after more, no batch that several runs had counts twice."""
     said = iter(answers)
     with TemporaryDirectory() as folder:
         directory = Path(shutil.copytree(plan, Path(folder) / "plan"))
         sums = (0, 0, 0, 0)
         for turn, tries in enumerate([*ends, 100]):
-            pace = Pace(2, Patience(seconds=60, first=0, tries=tries), max_refused=3)
-            outcome = run_to(directory, CallSink(lambda body: next(said, OK)), pace=pace)
+            send_limits = SendLimits(2, RetryPolicy(seconds=60, first=0, tries=tries), max_refused=3)
+            outcome = run_to(directory, CallDestination(lambda body: next(said, OK)), send_limits=send_limits)
             found = told(directory)
             sums = tuple(map(sum, zip(sums, batches(outcome), strict=True)))  # type: ignore[assignment]
             if turn == 0:
@@ -86,7 +86,11 @@ def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: l
 def test_a_run_that_met_nobody_has_sent_nothing(tmp_path: Path) -> None:
     """Refused connections are tries, and no sending."""
     directory = planned(tmp_path, 10, files=1)
-    outcome = run_to(directory, CallSink(lambda body: NOBODY), pace=Pace(1, Patience(seconds=60, first=0, tries=22)))
+    outcome = run_to(
+        directory,
+        CallDestination(lambda body: NOBODY),
+        send_limits=SendLimits(1, RetryPolicy(seconds=60, first=0, tries=22)),
+    )
     assert batches(outcome) == told(directory) == (1, 0, 1, 0)
     assert in_ledger(directory, "select tries, state from batches") == [(23, "waiting")]
 
@@ -96,24 +100,24 @@ def test_a_killed_run_leaves_its_tries(tmp_path: Path) -> None:
     directory = planned(tmp_path, 20, files=1)
     calls = 0
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         nonlocal calls
         calls += 1
         if calls == 1:
             return OK
         if calls == 4:
             raise KeyboardInterrupt
-        return Receipt(Answer.RETRY, 503, "busy")
+        return Response(ResponseKind.RETRY, 503, "busy")
 
     with pytest.raises(KeyboardInterrupt):
-        _killed(directory, CallSink(send))
+        _killed(directory, CallDestination(send))
     plan, place = api.load_plan(directory)
     found = status_result(plan, api.status(plan, place))
     assert found.batches == BatchCounts(2, 2, 1, 0)
     assert [(one.tries, one.status, one.detail) for one in found.doubts] == [(2, 503, "busy")]
 
 
-def _killed(directory: Path, sink: CallSink) -> None:
+def _killed(directory: Path, sink: CallDestination) -> None:
     """A run that ends in the middle of a request, its ledger as it was when the first failures were in it."""
     copy = directory / "as-it-was.sqlite"
 
@@ -125,7 +129,7 @@ def _killed(directory: Path, sink: CallSink) -> None:
             raise KeyboardInterrupt
 
     try:
-        run_to(directory, sink, pace=Pace(1, Patience(seconds=60, first=0)), progress=progress)
+        run_to(directory, sink, send_limits=SendLimits(1, RetryPolicy(seconds=60, first=0)), progress=progress)
     finally:
         for ending in ("", "-wal"):
             copy.with_name(copy.name + ending).replace(directory / f"ledger.sqlite{ending}")
@@ -176,7 +180,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def attempt(directory: Path, to: str = NOWHERE) -> Outcome:
-    return run(directory, to, pace=Pace(2, Patience(seconds=60, first=0, tries=1)), key=KEY)
+    return run(directory, to, send_limits=SendLimits(2, RetryPolicy(seconds=60, first=0, tries=1)), key=KEY)
 
 
 def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 import pipeline
 from pipeline import api
 from pipeline.batcher import unpack
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.sink import Receipt
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.destination import Response
 from pipeline.errors import BrokenLedger, Busy, UnsafePlan
 from pipeline.local_service import LocalService
 from tests.support.deliveries import (
@@ -22,7 +22,7 @@ from tests.support.deliveries import (
     OK,
     ONE_AT_A_TIME,
     Asked,
-    CallSink,
+    CallDestination,
     Reply,
     add,
     balances,
@@ -59,14 +59,14 @@ def test_begin_is_durable_before_a_byte_leaves(tmp_path: Path) -> None:
     directory = planned(tmp_path, 60)
     found = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         first, last = uuids_in(body)[0], uuids_in(body)[-1]
         begun = in_ledger(directory, "select block, first, last from batches where state = 'begun'")
         mine = [(uuid(a * 2 + b), uuid(z * 2 + b)) for b, a, z in begun]
         found.append((first, last) in mine)
         return OK
 
-    assert run_to(directory, CallSink(send)).balanced
+    assert run_to(directory, CallDestination(send)).balanced
     assert found == [True] * 6
 
 
@@ -75,11 +75,11 @@ def test_settled_is_written_only_after_the_answer(tmp_path: Path) -> None:
     directory = planned(tmp_path, 20, files=1)
     seen = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         seen.append(in_ledger(directory, "select count(*) from batches where state = 'settled' and first = 0"))
         return OK
 
-    run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+    run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME)
     assert seen[0] == [(0,)]
     assert in_ledger(directory, "select state, count(*) from batches group by state") == [("settled", 2)]
 
@@ -130,7 +130,7 @@ def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
     """Half sent: it packs the other half, and the ledger is not a byte different; all sent: nothing is left."""
     directory = planned(tmp_path, 60, files=1)
     with serving(scripted(Reply(), Reply(), Reply(503), Reply(401))) as server:
-        run(directory, server.url, pace=ONE_AT_A_TIME)
+        run(directory, server.url, send_limits=ONE_AT_A_TIME)
         before = (directory / "ledger.sqlite").read_bytes()
         dry = run(directory, server.url, dry_run=True)
         assert (dry.counts.already_settled, dry.counts.would_send, dry.unsent) == (20, 40, 0)
@@ -161,12 +161,12 @@ def test_hundreds_of_tiny_batches_are_sent(tmp_path: Path) -> None:
     sent: Counter[str] = Counter()
     lock = threading.Lock()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         with lock:
             sent.update(uuids_in(body))
         return OK
 
-    outcome = run_to(directory, CallSink(send), pace=Pace(16, AT_ONCE))
+    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(16, AT_ONCE))
     assert outcome.balanced
     assert sent == Counter(uuid(number) for number in range(400))
 
@@ -179,7 +179,7 @@ def test_merges_are_settled_before_any_event_is_sent(tmp_path: Path) -> None:
     early = []
     event_came = threading.Event()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         if json.loads(unpack(body)[0])["event"] == "$identify":
             event_came.wait(0.2)  # long enough for an event to overtake, if one may
             return OK
@@ -190,7 +190,7 @@ def test_merges_are_settled_before_any_event_is_sent(tmp_path: Path) -> None:
         early.append(settled != [(merges,)])
         return OK
 
-    outcome = run_to(directory, CallSink(send))
+    outcome = run_to(directory, CallDestination(send))
     assert merges > 2
     assert len(early) == 20
     assert not any(early)
@@ -210,7 +210,7 @@ def test_a_second_run_beside_the_first_is_refused(tmp_path: Path) -> None:
         return Reply()
 
     with serving(answer) as server:
-        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         assert len(server.asked) == 2
     assert outcome.balanced
 

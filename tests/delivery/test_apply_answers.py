@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import api
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished
 from tests.support.deliveries import (
     AT_ONCE,
@@ -26,7 +26,7 @@ from tests.support.deliveries import (
     OK,
     ONE_AT_A_TIME,
     Asked,
-    CallSink,
+    CallDestination,
     Reply,
     balances,
     forget,
@@ -113,7 +113,7 @@ def test_a_service_that_refuses_everything_is_soon_left_alone(tmp_path: Path) ->
     """Where all is refused the run stops after max_refused events and few requests, and says so."""
     directory = planned(tmp_path, 4000, files=1, batch=4000)
     with serving(scripted(Reply(400, b"failed to parse request"))) as server:
-        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE, max_refused=10))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE, max_refused=10))
         assert len(server.asked) < 60
     assert isinstance(outcome.problem, Refused)
     assert outcome.counts.refused == 11
@@ -127,7 +127,7 @@ def test_a_refusal_of_us_stops_at_once_and_resumes(tmp_path: Path, status: int) 
     """Nothing more is sent, nothing is in doubt, and the next run sends all of it."""
     directory = planned(tmp_path, 100)
     with serving(lambda asked: Reply(status, b"no") if asked.number >= 2 else Reply()) as server:
-        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         assert len(server.asked) == 3
     assert isinstance(outcome.problem, Refused)
     assert outcome.problem.status == status
@@ -150,7 +150,7 @@ def test_a_used_up_quota_stops_and_nothing_of_it_counts_as_accepted(tmp_path: Pa
     directory = planned(tmp_path, 40)
     reply = Reply(200, b'{"status":"Ok","quota_limited":["events"]}')
     with serving(scripted(Reply(), reply)) as server:
-        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         assert len(server.asked) == 2
     assert isinstance(outcome.problem, Refused)
     assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (10, 0, 30)
@@ -160,7 +160,7 @@ def test_garbage_is_in_doubt_after_three_tries(tmp_path: Path) -> None:
     """A 200 that is no JSON is asked for three times with the same bytes; then the run stops, the batch in doubt."""
     directory = planned(tmp_path, 40)
     with serving(scripted(Reply(200, b"<html>sign in</html>"))) as server:
-        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         assert len({one.body for one in server.asked}) == 1
         assert len(server.asked) == 3
     assert isinstance(outcome.problem, Unfinished)
@@ -193,7 +193,7 @@ def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, 
     """At any address the plan's own dialect decides; what is in doubt is sent three times, then the run ends with 6."""
     directory = planned(tmp_path, 10, files=1, dialect=dialect)
     with serving(scripted(reply)) as server:
-        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         assert len(server.asked) == (1 if settles else 3)
         assert len({one.body for one in server.asked}) == 1
     assert outcome.balanced is settles
@@ -217,7 +217,7 @@ def test_patience_at_its_end_stops_the_run_resumable(tmp_path: Path) -> None:
     """After retries + 1 requests for one batch the run is unfinished, and the batch in doubt."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(503, b"later"))) as server:
-        outcome = run(directory, server.url, pace=Pace(1, Patience(tries=4, first=0)))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=4, first=0)))
         assert len(server.asked) == 5
     assert isinstance(outcome.problem, Unfinished)
     assert (outcome.counts.in_doubt, outcome.unsent) == (10, 0)
@@ -228,7 +228,7 @@ def test_a_refused_connection_leaves_nothing_in_doubt(tmp_path: Path) -> None:
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply())) as server:
         url = server.url
-    outcome = run(directory, url, pace=Pace(1, Patience(tries=1, first=0)))
+    outcome = run(directory, url, send_limits=SendLimits(1, RetryPolicy(tries=1, first=0)))
     assert isinstance(outcome.problem, Unfinished)
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
 
@@ -236,11 +236,11 @@ def test_a_refused_connection_leaves_nothing_in_doubt(tmp_path: Path) -> None:
 def test_doubt_of_an_earlier_run_outlives_a_refusal(tmp_path: Path) -> None:
     """A batch whose answer was lost stays in doubt when the next run is turned away."""
     directory = planned(tmp_path, 10, files=1)
-    lost = Receipt(Answer.RETRY, 0, "lost")
-    run_to(directory, CallSink(lambda body: lost), pace=Pace(1, Patience(tries=0, first=0)))
-    outcome = run_to(directory, CallSink(lambda body: Receipt(Answer.STOP, 401, taken=False)))
+    lost = Response(ResponseKind.RETRY, 0, "lost")
+    run_to(directory, CallDestination(lambda body: lost), send_limits=SendLimits(1, RetryPolicy(tries=0, first=0)))
+    outcome = run_to(directory, CallDestination(lambda body: Response(ResponseKind.STOP, 401, taken=False)))
     assert (outcome.counts.in_doubt, outcome.unsent) == (10, 0)
-    assert run_to(directory, CallSink(lambda body: OK)).counts.accepted == 10
+    assert run_to(directory, CallDestination(lambda body: OK)).counts.accepted == 10
 
 
 def test_the_key_is_in_request_bodies_only(tmp_path: Path) -> None:
@@ -256,7 +256,9 @@ def test_the_key_is_in_request_bodies_only(tmp_path: Path) -> None:
     told = []
     with serving(lambda asked: echo[len(told)](asked)) as server:
         while len(told) < len(echo):
-            outcome = run(directory, server.url, pace=Pace(2, Patience(tries=0, first=0), max_refused=0))
+            outcome = run(
+                directory, server.url, send_limits=SendLimits(2, RetryPolicy(tries=0, first=0), max_refused=0)
+            )
             told.append(repr(outcome) + repr(outcome.problem) + str(outcome.problem))
         assert {json.loads(gzip.decompress(one.body))["api_key"] for one in server.asked} == {KEY}
         assert not [one for one in server.asked if KEY in f"{one.target} {one.headers}"]
@@ -270,13 +272,13 @@ REPLIES = st.sampled_from(
     [
         OK,
         OK,
-        Receipt(Answer.RETRY, 503),
-        Receipt(Answer.RETRY, 0, taken=False),
-        Receipt(Answer.UNREACHABLE, 0, taken=False),
-        Receipt(Answer.DOUBT, 200),
-        Receipt(Answer.POISON, 400, taken=False),
-        Receipt(Answer.TOO_LARGE, 413),
-        Receipt(Answer.STOP, 401, taken=False),
+        Response(ResponseKind.RETRY, 503),
+        Response(ResponseKind.RETRY, 0, taken=False),
+        Response(ResponseKind.UNREACHABLE, 0, taken=False),
+        Response(ResponseKind.DOUBT, 200),
+        Response(ResponseKind.POISON, 400, taken=False),
+        Response(ResponseKind.TOO_LARGE, 413),
+        Response(ResponseKind.STOP, 401, taken=False),
     ]
 )
 
@@ -288,7 +290,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(REPLIES, max_size=30), concurrency=st.integers(1, 4))
-def test_every_run_balances_and_resumes(small: Path, script: list[Receipt], concurrency: int) -> None:
+def test_every_run_balances_and_resumes(small: Path, script: list[Response], concurrency: int) -> None:
     """Whatever a service answers, each run balances; once it answers well everything is settled or refused, once."""
     plan, _ = api.load_plan(small)
     forget(small)
@@ -296,15 +298,17 @@ def test_every_run_balances_and_resumes(small: Path, script: list[Receipt], conc
     lock = threading.Lock()
     taken: Counter[str] = Counter()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         with lock:
-            receipt = next(answers, OK)
-            if receipt.answer is Answer.SETTLED:
+            response = next(answers, OK)
+            if response.answer is ResponseKind.SETTLED:
                 taken.update(uuids_in(body))
-            return receipt
+            return response
 
     for _ in range(40):
-        outcome = run_to(small, CallSink(send), pace=Pace(concurrency, Patience(tries=1, first=0)))
+        outcome = run_to(
+            small, CallDestination(send), send_limits=SendLimits(concurrency, RetryPolicy(tries=1, first=0))
+        )
         assert balances(outcome, plan)
         if outcome.balanced:
             break

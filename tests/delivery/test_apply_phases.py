@@ -22,10 +22,10 @@ from pipeline import api
 from pipeline.batcher import unpack
 from pipeline.cli.progress import EVERY, Sending
 from pipeline.config import Secret
-from pipeline.delivery.apply import Counts, Pace
+from pipeline.delivery.apply import Counts, SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.outcome import EventCounts
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
@@ -35,7 +35,7 @@ from tests.support.deliveries import (
     KEY,
     OK,
     Asked,
-    CallSink,
+    CallDestination,
     Reply,
     balances,
     forget,
@@ -96,7 +96,7 @@ def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> Non
     lock = threading.Lock()
     overtaken = threading.Event()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         phase = phase_of_body(body)
         before = states(directory)
         with lock:
@@ -108,7 +108,7 @@ def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> Non
             overtaken.wait(0.05)  # long enough for another phase to overtake, if one may
         return OK
 
-    outcome = run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE))
+    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(8, AT_ONCE))
     assert outcome.balanced
     assert Counter(seen) == {"identities": 4, "groups": 6, "events": 20, "persons": 4}
     assert early == []
@@ -120,7 +120,7 @@ def test_a_service_has_the_persons_groups_and_profiles_of_the_plan(tmp_path: Pat
     """Devices are one with their users, group types are numbered as the plan says, profiles are filled."""
     directory = planned_in_phases(tmp_path)
     with LocalService() as service:
-        outcome = run(directory, service.url, key=service.capture_key, pace=Pace(8, AT_ONCE))
+        outcome = run(directory, service.url, key=service.capture_key, send_limits=SendLimits(8, AT_ONCE))
         persons = service.persons()
         groups = {(one.index, one.type) for one in service.groups()}
         ids = sorted(sorted(one.distinct_ids) for one in persons if one.properties.get("plan"))
@@ -138,7 +138,7 @@ def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) 
     flying, taken, beside = 0, [], []
     together = threading.Event()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         nonlocal flying
         events = [json.loads(event) for event in unpack(body)]
         if phase_of(events[0]) != "groups":
@@ -152,11 +152,11 @@ def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) 
         with lock:
             flying -= 1
             if len(events) > most:
-                return Receipt(Answer.TOO_LARGE, 413)
+                return Response(ResponseKind.TOO_LARGE, 413)
             taken.extend(event["properties"]["$group_type"] for event in events)
             return OK
 
-    assert run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE)).balanced
+    assert run_to(directory, CallDestination(send), send_limits=SendLimits(8, AT_ONCE)).balanced
     assert tuple(taken[:3]) == TYPES
     assert set(beside) == {1}
 
@@ -246,19 +246,19 @@ def test_a_phase_asked_for_too_early_is_refused(tmp_path: Path, phases: str, tol
 def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
     """Merges whose answers were lost hold events back as unsent ones do; refused ones do not."""
     directory = planned_in_phases(tmp_path)
-    answers = {"identities": Receipt(Answer.RETRY, 0)}
+    answers = {"identities": Response(ResponseKind.RETRY, 0)}
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         return answers.get(phase_of_body(body), OK)
 
-    patience = Pace(1, Patience(tries=0, first=0))
-    assert run_to(directory, CallSink(send), pace=patience).counts.in_doubt
+    retry_policy = SendLimits(1, RetryPolicy(tries=0, first=0))
+    assert run_to(directory, CallDestination(send), send_limits=retry_policy).counts.in_doubt
     plan, place = api.load_plan(directory)
     request = api.ApplyRequest("http://127.0.0.1:1", Secret(KEY), phases=("groups", "events"))
     with pytest.raises(UnsafePlan, match="needs the phase identities, of which 7"):
         api.check_request(plan, place, request)
-    answers["identities"] = Receipt(Answer.POISON, 400, taken=False)
-    outcome = run_to(directory, CallSink(send), pace=Pace(1, AT_ONCE), phases=["identities"])
+    answers["identities"] = Response(ResponseKind.POISON, 400, taken=False)
+    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(1, AT_ONCE), phases=["identities"])
     assert (outcome.counts.phases["identities"].refused, outcome.held) == (7, ("groups", "events", "persons"))
     api.check_request(plan, place, request)
 
@@ -361,12 +361,12 @@ def test_a_script_chooses_phases_and_approves_merges(tmp_path: Path) -> None:
 REPLIES = st.sampled_from(
     [
         *[OK] * 6,
-        Receipt(Answer.RETRY, 503),
-        Receipt(Answer.UNREACHABLE, 0, taken=False),
-        Receipt(Answer.DOUBT, 200),
-        Receipt(Answer.POISON, 400, taken=False),
-        Receipt(Answer.TOO_LARGE, 413),
-        Receipt(Answer.STOP, 401, taken=False),
+        Response(ResponseKind.RETRY, 503),
+        Response(ResponseKind.UNREACHABLE, 0, taken=False),
+        Response(ResponseKind.DOUBT, 200),
+        Response(ResponseKind.POISON, 400, taken=False),
+        Response(ResponseKind.TOO_LARGE, 413),
+        Response(ResponseKind.STOP, 401, taken=False),
     ]
 )
 CHOICES = st.lists(st.sampled_from(PHASES), min_size=1, unique=True)
@@ -380,7 +380,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(REPLIES, max_size=25), choices=st.lists(CHOICES, max_size=4), concurrency=st.integers(1, 4))
 def test_every_run_of_some_phases_balances_and_resumes(
-    small: Path, script: list[Receipt], choices: list[list[str]], concurrency: int
+    small: Path, script: list[Response], choices: list[list[str]], concurrency: int
 ) -> None:
     """Whatever a service answers and whatever phases are held: each run balances, by phase too, and all ends once."""
     plan, place = api.load_plan(small)
@@ -390,22 +390,22 @@ def test_every_run_of_some_phases_balances_and_resumes(
     taken: Counter[str] = Counter()
     arrived: list[str] = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         with lock:
-            receipt = next(answers, OK)
-            if receipt.answer is Answer.SETTLED:
+            response = next(answers, OK)
+            if response.answer is ResponseKind.SETTLED:
                 taken.update(json.loads(event)["uuid"] for event in unpack(body))
                 arrived.append(phase_of_body(body))
-            return receipt
+            return response
 
-    pace = Pace(concurrency, Patience(tries=1, first=0))
+    send_limits = SendLimits(concurrency, RetryPolicy(tries=1, first=0))
     for phases in [*choices, *[PHASES] * 40]:
         request = api.ApplyRequest("http://127.0.0.1:1", Secret(KEY), phases=tuple(phases))
         try:
             api.check_request(plan, place, request)
         except UnsafePlan:
             continue
-        outcome = run_to(small, CallSink(send), pace=pace, phases=phases)
+        outcome = run_to(small, CallDestination(send), send_limits=send_limits, phases=phases)
         assert balances(outcome, plan)
         total = EventCounts()
         for name, one in outcome.counts.phases.items():
@@ -491,5 +491,5 @@ def test_each_look_tells_the_phase_that_is_sent(tmp_path: Path) -> None:
     directory = planned_in_phases(tmp_path)
     told: list[Any] = []
     note: Callable[[Counts], None] = lambda counts: told.append((counts.phase, counts.aside))  # noqa: E731
-    run_to(directory, CallSink(lambda body: OK), phases=["identities", "groups"], progress=note)
+    run_to(directory, CallDestination(lambda body: OK), phases=["identities", "groups"], progress=note)
     assert list(dict.fromkeys(told)) == [("identities", 47), ("groups", 47)]

@@ -1,4 +1,4 @@
-"""Apply stops in order: interrupted, or by a defect in its sink; and the next run does the rest."""
+"""Apply stops in order: interrupted, or by a defect in its destination; and the next run does the rest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Interrupted
-from tests.support.deliveries import OK, ONE_AT_A_TIME, CallSink, in_ledger, planned, run_to, uuid, uuids_in
+from tests.support.deliveries import OK, ONE_AT_A_TIME, CallDestination, in_ledger, planned, run_to, uuid, uuids_in
 
 
 def test_a_sink_that_fails_stops_the_run_and_the_rest_is_written_down(tmp_path: Path) -> None:
@@ -20,20 +20,20 @@ def test_a_sink_that_fails_stops_the_run_and_the_rest_is_written_down(tmp_path: 
     directory = planned(tmp_path, 100)
     sent = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         sent.append(body)
         if len(sent) == 3:
             raise ZeroDivisionError("a defect")
         return OK
 
     with pytest.raises(ZeroDivisionError):
-        run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+        run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME)
     assert in_ledger(directory, "select state, count(*) from batches where state != 'waiting' group by state") == [
         ("begun", 1),
         ("settled", 2),
     ]
     assert in_ledger(directory, "select outcome from runs") == [("failed",)]
-    assert run_to(directory, CallSink(lambda body: OK)).balanced
+    assert run_to(directory, CallDestination(lambda body: OK)).balanced
 
 
 def test_an_interrupt_settles_what_is_in_flight_and_begins_nothing_new(tmp_path: Path) -> None:
@@ -42,17 +42,17 @@ def test_an_interrupt_settles_what_is_in_flight_and_begins_nothing_new(tmp_path:
     interrupted = threading.Event()
     sent = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         sent.append(body)
         if len(sent) == 3:
             interrupted.set()
         return OK
 
-    outcome = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME, interrupted=interrupted)
+    outcome = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME, interrupted=interrupted)
     assert isinstance(outcome.problem, Interrupted)
     assert len(sent) == 3
     assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (30, 0, 70)
-    assert run_to(directory, CallSink(lambda body: OK)).balanced
+    assert run_to(directory, CallDestination(lambda body: OK)).balanced
 
 
 def test_an_interrupt_ends_a_batch_that_waits_for_its_next_try(tmp_path: Path) -> None:
@@ -60,11 +60,13 @@ def test_an_interrupt_ends_a_batch_that_waits_for_its_next_try(tmp_path: Path) -
     directory = planned(tmp_path, 10, files=1)
     interrupted = threading.Event()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         interrupted.set()
-        return Receipt(Answer.RETRY, 503, retry_after=3000.0)
+        return Response(ResponseKind.RETRY, 503, retry_after=3000.0)
 
-    outcome = run_to(directory, CallSink(send), pace=Pace(1, Patience(seconds=9000)), interrupted=interrupted)
+    outcome = run_to(
+        directory, CallDestination(send), send_limits=SendLimits(1, RetryPolicy(seconds=9000)), interrupted=interrupted
+    )
     assert isinstance(outcome.problem, Interrupted)
     assert outcome.counts.in_doubt == 10
 
@@ -74,11 +76,11 @@ def test_an_interrupt_after_the_last_batch_is_none(tmp_path: Path) -> None:
     directory = planned(tmp_path, 10, files=1)
     interrupted = threading.Event()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         interrupted.set()
         return OK
 
-    outcome = run_to(directory, CallSink(send), interrupted=interrupted)
+    outcome = run_to(directory, CallDestination(send), interrupted=interrupted)
     assert (outcome.problem, outcome.balanced) == (None, True)
 
 
@@ -89,18 +91,18 @@ def test_an_interrupt_inside_a_split_batch_resumes_to_the_same_set(tmp_path: Pat
     taken: Counter[str] = Counter()
     sent = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         held = uuids_in(body)
         sent.append(len(held))
         if len(sent) == 4:
             interrupted.set()
         if len(held) > 16:
-            return Receipt(Answer.TOO_LARGE, 413)
+            return Response(ResponseKind.TOO_LARGE, 413)
         taken.update(held)
         return OK
 
-    first = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME, interrupted=interrupted)
+    first = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME, interrupted=interrupted)
     assert (sent, first.counts.in_doubt, first.counts.accepted) == ([64, 32, 16, 16], 0, 32)
-    second = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+    second = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME)
     assert second.balanced
     assert taken == Counter(uuid(number) for number in range(64))

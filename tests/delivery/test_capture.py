@@ -1,4 +1,4 @@
-"""The capture sink: what each answer means, and where the key may go."""
+"""The capture destination: what each answer means, and where the key may go."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delivery.capture import CaptureSink, judge, retry_after
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.capture import CaptureDestination, judge, retry_after
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.errors import UsageError
 from pipeline.targets import address_of, is_loopback, region_of
 from tests.support import deliveries
@@ -21,7 +21,7 @@ from tests.support.deliveries import BODY, KEY, Asked, Reply, scripted, serving
 NOW = datetime(2024, 1, 31, 12, tzinfo=UTC)
 
 
-def send(answer: Callable[[Asked], Reply], **options: object) -> tuple[Receipt, list[Asked]]:
+def send(answer: Callable[[Asked], Reply], **options: object) -> tuple[Response, list[Asked]]:
     """One request to a server that answers so."""
     with serving(answer) as server:
         return deliveries.send(server.url, **options), server.asked
@@ -33,26 +33,26 @@ def send(answer: Callable[[Asked], Reply], **options: object) -> tuple[Receipt, 
 @pytest.mark.parametrize(
     ("status", "answer", "taken"),
     [
-        (400, Answer.POISON, False),
-        (413, Answer.TOO_LARGE, True),
-        (408, Answer.RETRY, True),
-        (429, Answer.RETRY, False),
-        (500, Answer.RETRY, True),
-        (502, Answer.RETRY, True),
-        (503, Answer.RETRY, True),
-        (504, Answer.RETRY, True),
-        (599, Answer.RETRY, True),
-        (401, Answer.STOP, False),
-        (402, Answer.STOP, False),
-        (403, Answer.STOP, False),
-        (404, Answer.STOP, False),
-        (405, Answer.STOP, False),
-        (304, Answer.STOP, True),
+        (400, ResponseKind.POISON, False),
+        (413, ResponseKind.TOO_LARGE, True),
+        (408, ResponseKind.RETRY, True),
+        (429, ResponseKind.RETRY, False),
+        (500, ResponseKind.RETRY, True),
+        (502, ResponseKind.RETRY, True),
+        (503, ResponseKind.RETRY, True),
+        (504, ResponseKind.RETRY, True),
+        (599, ResponseKind.RETRY, True),
+        (401, ResponseKind.STOP, False),
+        (402, ResponseKind.STOP, False),
+        (403, ResponseKind.STOP, False),
+        (404, ResponseKind.STOP, False),
+        (405, ResponseKind.STOP, False),
+        (304, ResponseKind.STOP, True),
     ],
 )
-def test_a_status_means_what_the_table_says(status: int, answer: Answer, taken: bool) -> None:
+def test_a_status_means_what_the_table_says(status: int, answer: ResponseKind, taken: bool) -> None:
     """Each status other than 2xx has one meaning, and says whether the events may have been taken."""
-    assert judge(status, b"why") == Receipt(answer, status, "why", 0.0, taken)
+    assert judge(status, b"why") == Response(answer, status, "why", 0.0, taken)
 
 
 SUCCESS = [
@@ -83,30 +83,30 @@ DIALECTS = ["contract", "posthog"]
 @pytest.mark.parametrize("body", SUCCESS)
 def test_a_body_that_says_success_settles(status: int, body: bytes, dialect: str) -> None:
     """A 2xx whose body has the status Ok or 1 and no error settles in both dialects, whatever stands beside it."""
-    assert judge(status, body, dialect=dialect) == Receipt(Answer.SETTLED, status)
+    assert judge(status, body, dialect=dialect) == Response(ResponseKind.SETTLED, status)
 
 
 @pytest.mark.parametrize("body", SILENT)
 def test_silence_settles_in_the_dialect_of_the_contract_alone(body: bytes) -> None:
     """The contract shows no answer, so an empty 200 or an object without status and error will do; never elsewhere."""
-    assert judge(200, body, dialect="contract").answer is Answer.SETTLED
-    assert judge(200, body, dialect="posthog").answer is Answer.DOUBT
+    assert judge(200, body, dialect="contract").answer is ResponseKind.SETTLED
+    assert judge(200, body, dialect="posthog").answer is ResponseKind.DOUBT
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("status", [201, 202, 204, 205])
 def test_no_body_settles_with_the_status_200_alone(status: int, dialect: str) -> None:
     """A 204 or an empty 202 is no answer of capture to a request such as ours, in no dialect."""
-    receipt = judge(status, b"", dialect=dialect)
-    assert (receipt.answer, receipt.taken) == (Answer.DOUBT, True)
+    response = judge(status, b"", dialect=dialect)
+    assert (response.answer, response.taken) == (ResponseKind.DOUBT, True)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("body", DOUBTFUL, ids=lambda body: repr(body[:40]))
 def test_success_with_anything_else_is_in_doubt(body: bytes, dialect: str) -> None:
     """A 2xx that does not say success settles nothing: another status, an error, no object, no UTF-8, two meanings."""
-    receipt = judge(200, body, dialect=dialect)
-    assert (receipt.answer, receipt.taken) == (Answer.DOUBT, True)
+    response = judge(200, body, dialect=dialect)
+    assert (response.answer, response.taken) == (ResponseKind.DOUBT, True)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -114,17 +114,17 @@ def test_success_with_anything_else_is_in_doubt(body: bytes, dialect: str) -> No
 def test_the_content_type_decides_nothing(content_type: str, dialect: str) -> None:
     """The body says what was done, under whatever name it comes."""
     headers = {"Content-Type": content_type}
-    assert send(scripted(Reply(200, b'{"status":"Ok"}', headers)), dialect=dialect)[0].answer is Answer.SETTLED
-    assert send(scripted(Reply(200, b"<p>Ok</p>", headers)), dialect=dialect)[0].answer is Answer.DOUBT
+    assert send(scripted(Reply(200, b'{"status":"Ok"}', headers)), dialect=dialect)[0].answer is ResponseKind.SETTLED
+    assert send(scripted(Reply(200, b"<p>Ok</p>", headers)), dialect=dialect)[0].answer is ResponseKind.DOUBT
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_answer_after_a_redirect_is_judged_alike(dialect: str) -> None:
     """What the last address answers to the request decides, in the same dialect."""
     moved = Reply(307, b"", {"Location": "/elsewhere"})
-    assert send(scripted(moved, Reply(200, b"null")), dialect=dialect)[0].answer is Answer.DOUBT
+    assert send(scripted(moved, Reply(200, b"null")), dialect=dialect)[0].answer is ResponseKind.DOUBT
     silent, _ = send(scripted(moved, Reply(200, b"{}")), dialect=dialect)
-    assert silent.answer is (Answer.SETTLED if dialect == "contract" else Answer.DOUBT)
+    assert silent.answer is (ResponseKind.SETTLED if dialect == "contract" else ResponseKind.DOUBT)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -133,17 +133,17 @@ def test_a_used_up_quota_stops_though_the_status_is_200(status: object, dialect:
     """`quota_limited` says that events were dropped; where it names other quotas alone, some may have been taken."""
     for limited, taken in ((["events"], False), (["recordings", "events"], False), (["exceptions"], True)):
         body = json.dumps({"status": status, "quota_limited": limited}).encode()
-        receipt = judge(200, body, dialect=dialect)
-        assert (receipt.answer, receipt.taken) == (Answer.STOP, taken)
-    assert judge(200, b'{"status":"Ok","quota_limited":[]}', dialect=dialect).answer is Answer.SETTLED
+        response = judge(200, body, dialect=dialect)
+        assert (response.answer, response.taken) == (ResponseKind.STOP, taken)
+    assert judge(200, b'{"status":"Ok","quota_limited":[]}', dialect=dialect).answer is ResponseKind.SETTLED
 
 
 @given(st.integers(100, 999), st.binary(max_size=400), st.sampled_from(["contract", "posthog"]))
 def test_every_answer_has_a_meaning(status: int, body: bytes, dialect: str) -> None:
     """No status and no body makes the judge fail, and only 2xx settles."""
-    receipt = judge(status, body, dialect=dialect)
-    assert receipt.answer is not Answer.SETTLED or 200 <= status < 300
-    assert len(receipt.detail) < 500
+    response = judge(status, body, dialect=dialect)
+    assert response.answer is not ResponseKind.SETTLED or 200 <= status < 300
+    assert len(response.detail) < 500
 
 
 # -- Retry-After -----------------------------------------------------------------------------------------
@@ -190,51 +190,51 @@ def test_any_retry_after_is_read(text: str) -> None:
 
 def test_a_request_is_a_gzipped_post_to_batch() -> None:
     """POST /batch/ with the encoding declared and the very bytes given."""
-    receipt, asked = send(scripted(Reply()))
-    assert receipt == Receipt(Answer.SETTLED, 200)
+    response, asked = send(scripted(Reply()))
+    assert response == Response(ResponseKind.SETTLED, 200)
     assert [(one.target, one.body, one.headers["content-encoding"]) for one in asked] == [("/batch/", BODY, "gzip")]
     assert asked[0].headers["content-type"] == "application/json"
 
 
 def test_retry_after_of_an_answer_reaches_the_receipt() -> None:
     """The header of a 429 becomes the floor of the next wait."""
-    receipt, _ = send(scripted(Reply(429, b"slow down", {"Retry-After": "7"})))
-    assert receipt == Receipt(Answer.RETRY, 429, "slow down", 7.0, False)
+    response, _ = send(scripted(Reply(429, b"slow down", {"Retry-After": "7"})))
+    assert response == Response(ResponseKind.RETRY, 429, "slow down", 7.0, False)
 
 
 def test_a_refused_connection_leaves_nothing_in_doubt() -> None:
     """Where nobody listens no byte left."""
     with serving(scripted(Reply())) as server:
         address = server.url
-    sink = CaptureSink(address)
-    receipt = sink.send(BODY)
-    sink.close()
-    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.UNREACHABLE, 0, False)
+    destination = CaptureDestination(address)
+    response = destination.send(BODY)
+    destination.close()
+    assert (response.answer, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
 
 
 def test_a_lost_answer_is_in_doubt() -> None:
     """A connection cut after the request may have been taken."""
-    receipt, _ = send(scripted(Reply(0)))
-    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.RETRY, 0, True)
+    response, _ = send(scripted(Reply(0)))
+    assert (response.answer, response.status, response.taken) == (ResponseKind.RETRY, 0, True)
 
 
 def test_a_truncated_answer_is_in_doubt() -> None:
     """An answer that ends before its announced length settles nothing."""
-    receipt, _ = send(scripted(Reply(200, b'{"status":"Ok"}', {"Content-Encoding": "gzip"})))
-    assert (receipt.answer, receipt.taken) == (Answer.DOUBT, True)
+    response, _ = send(scripted(Reply(200, b'{"status":"Ok"}', {"Content-Encoding": "gzip"})))
+    assert (response.answer, response.taken) == (ResponseKind.DOUBT, True)
 
 
 def test_an_endless_answer_is_cut_off() -> None:
     """Of an answer only its first bytes are read."""
-    receipt, _ = send(scripted(Reply(200, b'{"a":"' + b"x" * 5_000_000 + b'"}')))
-    assert receipt.answer is Answer.DOUBT
+    response, _ = send(scripted(Reply(200, b'{"a":"' + b"x" * 5_000_000 + b'"}')))
+    assert response.answer is ResponseKind.DOUBT
 
 
 def test_an_echo_of_the_key_is_blotted_out() -> None:
     """An answer that quotes the request back never shows the key, at the end of what is shown neither."""
     for filler in range(280, 301):
-        receipt, _ = send(scripted(Reply(400, b"." * filler + KEY.encode())))
-        assert "phc_t" not in receipt.detail
+        response, _ = send(scripted(Reply(400, b"." * filler + KEY.encode())))
+        assert "phc_t" not in response.detail
 
 
 # -- redirects -------------------------------------------------------------------------------------------
@@ -244,35 +244,35 @@ def test_an_echo_of_the_key_is_blotted_out() -> None:
 def test_a_redirect_is_posted_again_with_its_body(status: int) -> None:
     """Every redirect keeps method and body, to a real second server of the same host name."""
     with serving(scripted(Reply())) as second:
-        receipt, asked = send(scripted(Reply(status, b"", {"Location": f"{second.url}/other/batch/"})))
-        assert receipt.answer is Answer.SETTLED
+        response, asked = send(scripted(Reply(status, b"", {"Location": f"{second.url}/other/batch/"})))
+        assert response.answer is ResponseKind.SETTLED
         assert [(one.target, one.body) for one in second.asked] == [("/other/batch/", BODY)]
         assert len(asked) == 1
 
 
 def test_a_relative_redirect_stays_at_the_server() -> None:
     """A location without a host is resolved against the address asked."""
-    receipt, asked = send(scripted(Reply(307, b"", {"Location": "/elsewhere"}), Reply()))
-    assert receipt.answer is Answer.SETTLED
+    response, asked = send(scripted(Reply(307, b"", {"Location": "/elsewhere"}), Reply()))
+    assert response.answer is ResponseKind.SETTLED
     assert [one.target for one in asked] == ["/batch/", "/elsewhere"]
 
 
 def test_five_redirects_are_followed_and_a_sixth_is_not() -> None:
     """Five hops at most; then the run stops, and nothing was taken."""
     hops = [Reply(307, b"", {"Location": f"/{number}"}) for number in range(6)]
-    receipt, asked = send(scripted(*hops[:5], Reply()))
-    assert (receipt.answer, len(asked)) == (Answer.SETTLED, 6)
-    receipt, asked = send(scripted(*hops, Reply()))
-    assert (receipt.answer, receipt.status, receipt.taken, len(asked)) == (Answer.STOP, 307, False, 6)
+    response, asked = send(scripted(*hops[:5], Reply()))
+    assert (response.answer, len(asked)) == (ResponseKind.SETTLED, 6)
+    response, asked = send(scripted(*hops, Reply()))
+    assert (response.answer, response.status, response.taken, len(asked)) == (ResponseKind.STOP, 307, False, 6)
 
 
 def test_the_key_goes_to_no_other_host() -> None:
     """localhost is another name than 127.0.0.1: the second server is never asked."""
     with serving(scripted(Reply())) as second:
         elsewhere = f"http://localhost:{second.port}/batch/"
-        receipt, _ = send(scripted(Reply(307, b"", {"Location": elsewhere})))
-        assert (receipt.answer, receipt.taken) == (Answer.STOP, False)
-        assert "--allow-redirect-host localhost" in receipt.detail
+        response, _ = send(scripted(Reply(307, b"", {"Location": elsewhere})))
+        assert (response.answer, response.taken) == (ResponseKind.STOP, False)
+        assert "--allow-redirect-host localhost" in response.detail
         assert second.asked == []
 
 
@@ -280,23 +280,23 @@ def test_the_key_goes_to_a_host_that_was_allowed() -> None:
     """A host named on the command line, in any case of letters, may be redirected to."""
     with serving(scripted(Reply())) as second:
         elsewhere = f"http://LOCALHOST:{second.port}/batch/"
-        receipt, _ = send(scripted(Reply(308, b"", {"Location": elsewhere})), redirect_hosts=("LocalHost",))
-        assert receipt.answer is Answer.SETTLED
+        response, _ = send(scripted(Reply(308, b"", {"Location": elsewhere})), redirect_hosts=("LocalHost",))
+        assert response.answer is ResponseKind.SETTLED
         assert len(second.asked) == 1
 
 
 @pytest.mark.parametrize("location", ["", "/batch/", "ftp://127.0.0.1/", "http://", "http://[", "mailto:a@b"])
 def test_a_redirect_that_leads_nowhere_stops(location: str) -> None:
     """No location, the same address, another scheme or nonsense: asked once, then stopped."""
-    receipt, asked = send(scripted(Reply(302, b"", {"Location": location})))
-    assert (receipt.answer, len(asked)) == (Answer.STOP, 1)
+    response, asked = send(scripted(Reply(302, b"", {"Location": location})))
+    assert (response.answer, len(asked)) == (ResponseKind.STOP, 1)
 
 
 def test_https_is_never_redirected_to_http() -> None:
     """A redirect from https down to http is refused before anything is sent."""
-    sink = CaptureSink("https://127.0.0.1:1")
-    problem = sink._refusal("https://127.0.0.1:1/batch/", "http://127.0.0.1:1/batch/")
-    sink.close()
+    destination = CaptureDestination("https://127.0.0.1:1")
+    problem = destination._refusal("https://127.0.0.1:1/batch/", "http://127.0.0.1:1/batch/")
+    destination.close()
     assert problem == "a redirect from https to http: http://127.0.0.1:1/batch/"
 
 

@@ -15,11 +15,11 @@ import pytest
 import trustme
 
 from pipeline.config import Secret
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.capture import CaptureSink
-from pipeline.delivery.connections import Connections
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.capture import CaptureDestination
+from pipeline.delivery.connections import ConnectionPool
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy
 from tests.support.deliveries import KEY, planned, run
 from tests.support.raw_server import raw, read_request
 
@@ -30,16 +30,16 @@ OK = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status":"Ok"}'
 
 
 @contextlib.contextmanager
-def sink(url: str, timeout: float, ca_file: str | None = None) -> Iterator[CaptureSink]:
-    one = CaptureSink(url, key=Secret(KEY), timeout=timeout, ca_file=ca_file)
+def destination(url: str, timeout: float, ca_file: str | None = None) -> Iterator[CaptureDestination]:
+    one = CaptureDestination(url, key=Secret(KEY), timeout=timeout, ca_file=ca_file)
     try:
         yield one
     finally:
         one.close()
 
 
-def send(url: str, timeout: float, body: bytes = b"{}", ca_file: str | None = None) -> Receipt:
-    with sink(url, timeout, ca_file) as one:
+def send(url: str, timeout: float, body: bytes = b"{}", ca_file: str | None = None) -> Response:
+    with destination(url, timeout, ca_file) as one:
         return one.send(body)
 
 
@@ -69,10 +69,10 @@ def test_an_answer_that_drips_in_any_of_its_parts_is_given_up_in_time(start: byt
     """However steadily it drips, half a second after the request was sent nobody waits any more; it is in doubt."""
     with raw(dripping(start, b"T" if start == b"H" else b" ")) as url:
         began = time.monotonic()
-        receipt = send(url, timeout=0.5)
+        response = send(url, timeout=0.5)
         took = time.monotonic() - began
-    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
-    assert "too slow" in receipt.detail
+    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
+    assert "too slow" in response.detail
     assert took < 8
 
 
@@ -80,7 +80,7 @@ def test_a_batch_whose_answer_drips_is_in_doubt(tmp_path: Path) -> None:
     """The run ends, and the ledger says of the events that they may have landed."""
     directory = planned(tmp_path, 10, files=1)
     with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url:
-        outcome = run(directory, url, timeout=0.5, pace=Pace(1, Patience(tries=0, first=0)))
+        outcome = run(directory, url, timeout=0.5, send_limits=SendLimits(1, RetryPolicy(tries=0, first=0)))
     assert (outcome.counts.in_doubt, outcome.counts.accepted) == (10, 0)
 
 
@@ -96,9 +96,9 @@ def test_a_drip_through_tls_is_given_up_too(tmp_path: Path) -> None:
             dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")(secure)
 
     with raw(talk) as url:
-        receipt = send(url.replace("http:", "https:"), timeout=0.5, ca_file=str(tmp_path / "authority.pem"))
-    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
-    assert "too slow" in receipt.detail
+        response = send(url.replace("http:", "https:"), timeout=0.5, ca_file=str(tmp_path / "authority.pem"))
+    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
+    assert "too slow" in response.detail
 
 
 def test_a_slow_line_that_moves_on_is_waited_for() -> None:
@@ -114,15 +114,15 @@ def test_a_slow_line_that_moves_on_is_waited_for() -> None:
 
     with raw(talk, receive=1 << 16) as url:
         began = time.monotonic()
-        receipt = send(url, timeout=1.0, body=body)
+        response = send(url, timeout=1.0, body=body)
         took = time.monotonic() - began
     assert took > 1.0
-    assert receipt.answer is Answer.SETTLED
+    assert response.answer is ResponseKind.SETTLED
 
 
 def test_a_request_as_a_whole_has_an_end() -> None:
     """Also where the time of its answer is not over, as when its bytes leave all the time and far too slowly."""
-    lent = Connections(lambda scheme: httpx.Client(trust_env=False, verify=False), whole=0.4, answer=60)
+    lent = ConnectionPool(lambda scheme: httpx.Client(trust_env=False, verify=False), whole=0.4, answer=60)
     try:
         with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url, lent.lend("http") as one:
             began = time.monotonic()
@@ -147,7 +147,7 @@ def test_the_next_request_after_a_late_one_is_as_any_other() -> None:
             read_request(connection)
             connection.sendall(OK)
 
-    with raw(talk) as url, sink(url, 0.5) as one:
-        assert one.send(b"{}").answer is Answer.RETRY
-        assert one.send(b"{}").answer is Answer.SETTLED
+    with raw(talk) as url, destination(url, 0.5) as one:
+        assert one.send(b"{}").answer is ResponseKind.RETRY
+        assert one.send(b"{}").answer is ResponseKind.SETTLED
     assert len(seen) == 2

@@ -13,15 +13,15 @@ import pytest
 from pipeline import api
 from pipeline.batcher import Envelope, seal_batch
 from pipeline.config import Secret
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.retry import Patience
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
 from tests.support.deliveries import Reply, identities, passed_on, planned, run, serving
 from tests.support.scripted_server import Asked
 
 pytestmark = pytest.mark.slow
 
-ONCE = Patience(tries=0, first=0)
+ONCE = RetryPolicy(tries=0, first=0)
 
 
 def details(directory: Path) -> list[tuple[str, str]]:
@@ -42,10 +42,10 @@ def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path
         return Reply(0)
 
     with serving(answer) as server:
-        assert run(directory, server.url, pace=Pace(2, ONCE)).counts.in_doubt == 20
+        assert run(directory, server.url, send_limits=SendLimits(2, ONCE)).counts.in_doubt == 20
         before = details(directory)
         turned_away = True
-        assert run(directory, server.url, pace=Pace(1, ONCE)).counts.in_doubt == 20
+        assert run(directory, server.url, send_limits=SendLimits(1, ONCE)).counts.in_doubt == 20
         assert len(server.asked) == 3
     assert [state for state, _ in before] == ["begun", "begun"]
     assert all(detail.startswith("no answer") for _, detail in before)
@@ -72,7 +72,7 @@ def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None
             return Reply(401, b"no") if stopped else passed_on(service.url, asked.body)
 
         with serving(answer) as server:
-            outcome = run(directory, server.url, key=service.capture_key, pace=Pace(1, ONCE))
+            outcome = run(directory, server.url, key=service.capture_key, send_limits=SendLimits(1, ONCE))
         plan, place = api.load_plan(directory)
         found = api.verify_plan(plan, place, to=service.url, personal_key=Secret(service.personal_key), workers=0)
         landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}

@@ -16,17 +16,17 @@ import httpx
 import pytest
 
 from pipeline import api
-from pipeline.delivery.apply import Counts, Pace
+from pipeline.delivery.apply import Counts, SendLimits
 from pipeline.delivery.capture import _unanswered
-from pipeline.delivery.retry import KNOCKS, Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import KNOCKS, RetryPolicy
 from pipeline.errors import Refused, Unfinished
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
     OK,
     Asked,
-    CallSink,
+    CallDestination,
     Reply,
     balances,
     in_ledger,
@@ -64,7 +64,7 @@ def nobody() -> str:
 def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str | None, words: str) -> None:
     """Where no connection ever stood each batch is tried five times, not for an hour; exit 6, and nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
-    outcome = run(directory, url or nobody(), pace=Pace(1, AT_ONCE))
+    outcome = run(directory, url or nobody(), send_limits=SendLimits(1, AT_ONCE))
     assert isinstance(outcome.problem, Unfinished)
     assert words in str(outcome.problem)
     assert "cannot be reached" in str(outcome.problem)
@@ -85,41 +85,50 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
 )
 def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
     """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
-    receipt = _unanswered(error, "a.example")
-    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.UNREACHABLE, 0, False)
-    assert receipt.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
+    response = _unanswered(error, "a.example")
+    assert (response.answer, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
+    assert response.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
 
 
-GONE = Receipt(Answer.UNREACHABLE, 0, "no connection: refused", taken=False)
+GONE = Response(ResponseKind.UNREACHABLE, 0, "no connection: refused", taken=False)
 
 
 @pytest.mark.parametrize(
     "first",
-    [OK, Receipt(Answer.RETRY, 503), Receipt(Answer.RETRY, 429, taken=False), Receipt(Answer.RETRY, 0)],
+    [
+        OK,
+        Response(ResponseKind.RETRY, 503),
+        Response(ResponseKind.RETRY, 429, taken=False),
+        Response(ResponseKind.RETRY, 0),
+    ],
     ids=["settled", "503", "429", "lost"],
 )
-def test_a_host_that_answered_once_is_waited_for(tmp_path: Path, first: Receipt) -> None:
+def test_a_host_that_answered_once_is_waited_for(tmp_path: Path, first: Response) -> None:
     """After any answer, and after a request that may have arrived, an outage is waited out until the time is up."""
     directory = planned(tmp_path, 30, files=1)
     answers = iter([first, *[GONE] * (KNOCKS * 3)])
-    assert run_to(directory, CallSink(lambda body: next(answers, OK)), pace=Pace(1, AT_ONCE)).balanced
+    assert run_to(
+        directory, CallDestination(lambda body: next(answers, OK)), send_limits=SendLimits(1, AT_ONCE)
+    ).balanced
 
 
 def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> None:
     """The ledger knows that somebody was there, so a run that begins during an outage waits for its end."""
     directory = planned(tmp_path, 30, files=1)
-    first = iter([OK, Receipt(Answer.STOP, 401, "no such key", taken=False)])
-    assert not run_to(directory, CallSink(lambda body: next(first)), pace=Pace(1, AT_ONCE)).balanced
+    first = iter([OK, Response(ResponseKind.STOP, 401, "no such key", taken=False)])
+    assert not run_to(directory, CallDestination(lambda body: next(first)), send_limits=SendLimits(1, AT_ONCE)).balanced
     answers = iter([GONE] * (KNOCKS * 3))
-    assert run_to(directory, CallSink(lambda body: next(answers, OK)), pace=Pace(1, AT_ONCE)).balanced
+    assert run_to(
+        directory, CallDestination(lambda body: next(answers, OK)), send_limits=SendLimits(1, AT_ONCE)
+    ).balanced
 
 
 def test_a_target_that_took_other_plans_is_waited_for(tmp_path: Path) -> None:
     """A job whose earlier windows were taken waits in the next one, too, though its ledger is new."""
     directory = planned(tmp_path, 10, files=1)
     answers = iter([GONE] * (KNOCKS * 3))
-    sink = CallSink(lambda body: next(answers, OK))
-    assert run_to(directory, sink, pace=Pace(1, AT_ONCE), answered=True).balanced
+    destination = CallDestination(lambda body: next(answers, OK))
+    assert run_to(directory, destination, send_limits=SendLimits(1, AT_ONCE), answered=True).balanced
 
 
 def test_an_untrusted_certificate_stops_at_once(tmp_path: Path) -> None:
@@ -127,12 +136,12 @@ def test_an_untrusted_certificate_stops_at_once(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     directory = planned(tmp_path, 10, files=1)
     with serving_tls(scripted(Reply()), authority) as server:
-        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
         assert isinstance(outcome.problem, Refused)
         assert "its certificate is not trusted" in str(outcome.problem)
         assert "--ca-file" in outcome.problem.hint
         assert (server.asked, outcome.counts.in_doubt, outcome.unsent) == ([], 0, 10)
-        assert send(server.url, ca_file=authority.file).answer is Answer.SETTLED
+        assert send(server.url, ca_file=authority.file).answer is ResponseKind.SETTLED
 
 
 def test_ssl_cert_file_names_certificates_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,14 +149,14 @@ def test_ssl_cert_file_names_certificates_too(tmp_path: Path, monkeypatch: pytes
     authority = Authority(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", authority.file)
     with serving_tls(scripted(Reply()), authority) as server:
-        assert send(server.url).answer is Answer.SETTLED
+        assert send(server.url).answer is ResponseKind.SETTLED
 
 
 def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
     """No TLS there: a few tries, then exit 6 with words about https, nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
     with raw(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)) as url:
-        outcome = run(directory, url.replace("http", "https"), pace=Pace(1, AT_ONCE))
+        outcome = run(directory, url.replace("http", "https"), send_limits=SendLimits(1, AT_ONCE))
     assert isinstance(outcome.problem, Unfinished)
     assert "no TLS" in str(outcome.problem)
     assert "https" in outcome.problem.hint
@@ -169,7 +178,9 @@ def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -
     with serving(scripted(Reply(429, b"slow down"))) as server:
         url, port = server.url, server.port
         running = threading.Thread(
-            target=lambda: outcomes.append(run(directory, url, pace=Pace(2, Patience(first=0.02)), progress=progress))
+            target=lambda: outcomes.append(
+                run(directory, url, send_limits=SendLimits(2, RetryPolicy(first=0.02)), progress=progress)
+            )
         )
         running.start()
         assert limited.wait(30)
@@ -203,8 +214,8 @@ def test_an_answer_that_breaks_off_is_in_doubt(answer: bytes) -> None:
         connection.sendall(answer)
 
     with raw(talk) as url:
-        receipt = send(url, timeout=10)
-    assert (receipt.answer, receipt.status, receipt.taken) == (Answer.RETRY, 0, True)
+        response = send(url, timeout=10)
+    assert (response.answer, response.status, response.taken) == (ResponseKind.RETRY, 0, True)
 
 
 def test_a_reset_while_sending_is_tried_again(tmp_path: Path) -> None:
@@ -222,7 +233,7 @@ def test_a_reset_while_sending_is_tried_again(tmp_path: Path) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
     with raw(talk) as url:
-        outcome = run(directory, url, pace=Pace(1, AT_ONCE))
+        outcome = run(directory, url, send_limits=SendLimits(1, AT_ONCE))
     assert outcome.balanced
     assert outcome.counts.batches_retried == 1
 
@@ -239,10 +250,10 @@ def test_an_answer_that_drips_is_given_up_in_time() -> None:
 
     with raw(talk) as url:
         began = time.monotonic()
-        receipt = send(url, timeout=0.5)
+        response = send(url, timeout=0.5)
         assert time.monotonic() - began < 5
-    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
-    assert "too slow" in receipt.detail
+    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
+    assert "too slow" in response.detail
 
 
 def test_silence_is_given_up_in_time() -> None:
@@ -254,9 +265,9 @@ def test_silence_is_given_up_in_time() -> None:
         over.wait(20)
 
     with raw(talk) as url:
-        receipt = send(url, timeout=0.3)
+        response = send(url, timeout=0.3)
         over.set()
-    assert (receipt.answer, receipt.taken) == (Answer.RETRY, True)
+    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
 
 
 # -- how long ------------------------------------------------------------------------------------------------
@@ -269,16 +280,16 @@ def test_the_budget_counts_from_the_last_thing_that_settled(tmp_path: Path) -> N
     first: list[bytes] = []
     lock = threading.Lock()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         with lock:
             first[:] = first or [body]
         if body == first[0] and time.monotonic() - began < 2.2:
-            return Receipt(Answer.RETRY, 500)
+            return Response(ResponseKind.RETRY, 500)
         time.sleep(0.01)
         return OK
 
-    pace = Pace(2, Patience(seconds=1.0, first=0.05, most=0.2))
-    outcome = run_to(directory, CallSink(send), pace=pace)
+    send_limits = SendLimits(2, RetryPolicy(seconds=1.0, first=0.05, most=0.2))
+    outcome = run_to(directory, CallDestination(send), send_limits=send_limits)
     assert outcome.balanced
     assert outcome.problem is None
 
@@ -288,7 +299,7 @@ def test_the_run_stops_when_nothing_settled_for_the_budget(tmp_path: Path) -> No
     directory = planned(tmp_path, 200)
     began = time.monotonic()
     with serving(scripted(Reply(), Reply(), Reply(503, b"maintenance"))) as server:
-        outcome = run(directory, server.url, pace=Pace(4, Patience(seconds=1.0, first=0.05, most=0.2)))
+        outcome = run(directory, server.url, send_limits=SendLimits(4, RetryPolicy(seconds=1.0, first=0.05, most=0.2)))
     assert isinstance(outcome.problem, Unfinished)
     assert "503: maintenance" in str(outcome.problem)
     assert time.monotonic() - began < 20
@@ -323,7 +334,7 @@ def test_a_date_of_retry_after_is_kept(tmp_path: Path) -> None:
         return Reply()
 
     with serving(answer) as server:
-        assert run(directory, server.url, pace=Pace(1, AT_ONCE)).balanced
+        assert run(directory, server.url, send_limits=SendLimits(1, AT_ONCE)).balanced
     # A date has whole seconds, so the wait is between one and two.
     assert times[1] - times[0] > 0.9
 
@@ -334,18 +345,18 @@ def test_the_run_ends_in_order_when_its_time_is_over(tmp_path: Path) -> None:
     sent: list[bytes] = []
     lock = threading.Lock()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         with lock:
             sent.append(body)
         time.sleep(0.02)
         return OK
 
-    outcome = run_to(directory, CallSink(send), pace=Pace(2, AT_ONCE, max_seconds=0.5))
+    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(2, AT_ONCE, max_seconds=0.5))
     assert isinstance(outcome.problem, Unfinished)
     assert "--max-duration" in str(outcome.problem)
     assert outcome.counts.in_doubt == 0
     assert 0 < outcome.counts.accepted == len(sent) < 400
-    assert run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE)).balanced
+    assert run_to(directory, CallDestination(send), send_limits=SendLimits(8, AT_ONCE)).balanced
     assert len(sent) == len(set(sent)) == 400
 
 
@@ -353,11 +364,11 @@ def test_a_run_that_was_done_when_its_time_was_over_is_done(tmp_path: Path) -> N
     """The last answer came after the time: everything settled, so nothing is unfinished."""
     directory = planned(tmp_path, 10, files=1)
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         time.sleep(0.3)
         return OK
 
-    outcome = run_to(directory, CallSink(send), pace=Pace(1, AT_ONCE, max_seconds=0.1))
+    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(1, AT_ONCE, max_seconds=0.1))
     assert (outcome.balanced, outcome.problem) == (True, None)
 
 
@@ -365,8 +376,10 @@ def test_the_time_of_a_run_ends_a_long_wait(tmp_path: Path) -> None:
     """A pause that the service asked for does not outlast --max-duration."""
     directory = planned(tmp_path, 10, files=1)
     began = time.monotonic()
-    held = Receipt(Answer.RETRY, 429, "", 600.0, False)
-    outcome = run_to(directory, CallSink(lambda body: held), pace=Pace(1, Patience(), max_seconds=0.5))
+    held = Response(ResponseKind.RETRY, 429, "", 600.0, False)
+    outcome = run_to(
+        directory, CallDestination(lambda body: held), send_limits=SendLimits(1, RetryPolicy(), max_seconds=0.5)
+    )
     assert time.monotonic() - began < 10
     assert isinstance(outcome.problem, Unfinished)
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
@@ -380,7 +393,7 @@ def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
     directory = planned(tmp_path, 20, files=1)
     replies = scripted(Reply(503, b"busy"), Reply(0), Reply(429, b"slow"), Reply())
     with serving(replies) as server:
-        run(directory, server.url, pace=Pace(1, AT_ONCE))
+        run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
     found = in_ledger(directory, "select first, last, run, try, status, detail, seconds from tries")
     times = [at for (at,) in in_ledger(directory, "select at from tries")]
     assert [row[:5] for row in found] == [(0, 9, 1, 1, 503), (0, 9, 1, 2, None), (0, 9, 1, 3, 429)]
@@ -401,8 +414,8 @@ def test_tries_are_seen_while_the_outage_lasts(tmp_path: Path) -> None:
         return Reply() if seen[-1] >= 2 else Reply(503)
 
     with serving(answer) as server:
-        patience = Patience(seconds=60, first=0.05, most=0.2)
-        assert run(directory, server.url, pace=Pace(1, patience)).balanced
+        retry_policy = RetryPolicy(seconds=60, first=0.05, most=0.2)
+        assert run(directory, server.url, send_limits=SendLimits(1, retry_policy)).balanced
     assert seen[-1] >= 2
 
 
@@ -411,7 +424,7 @@ def test_any_other_status_shows_address_and_body(tmp_path: Path, status: int) ->
     """Exit 5 with what answered and what it said, the key blotted out."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(status, b"you sent " + KEY.encode() + b", who are you?"))) as server:
-        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
         assert len(server.asked) == 1
         assert isinstance(outcome.problem, Refused)
         assert str(outcome.problem) == f"{server.url} answered {status}: you sent ***, who are you?"
@@ -424,7 +437,7 @@ def test_a_refused_key_is_named_by_its_variable(tmp_path: Path, status: int) -> 
     """The hint says which key and which host, never the key."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(status, b"API key is not valid"))) as server:
-        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
         assert server.url in str(outcome.problem)
     assert outcome.problem is not None
     assert "BACKCAST_PROJECT_KEY" in outcome.problem.hint

@@ -15,23 +15,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import api
-from pipeline.delivery.apply import Apply, Counts, Outcome, Pace
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import Apply, Counts, Outcome, SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.ledger import Ledger
 from pipeline.transform.workers import Workers
-from tests.support.deliveries import AT_ONCE, KEY, OK, CallSink, forget, in_ledger, planned, uuid, uuids_in
+from tests.support.deliveries import AT_ONCE, KEY, OK, CallDestination, forget, in_ledger, planned, uuid, uuids_in
 
 BEGUN = "select count(*) from batches where state = 'begun'"
 ROWS = 60
 ANSWERS = st.sampled_from(
     [
         *[OK] * 5,
-        Receipt(Answer.RETRY, 503),
-        Receipt(Answer.RETRY, 429, taken=False),
-        Receipt(Answer.DOUBT, 200),
-        Receipt(Answer.POISON, 400, taken=False),
-        Receipt(Answer.TOO_LARGE, 413),
+        Response(ResponseKind.RETRY, 503),
+        Response(ResponseKind.RETRY, 429, taken=False),
+        Response(ResponseKind.DOUBT, 200),
+        Response(ResponseKind.POISON, 400, taken=False),
+        Response(ResponseKind.TOO_LARGE, 413),
     ]
 )
 
@@ -59,15 +59,15 @@ class Commits:
             self.seen.notify_all()
 
     def run(
-        self, send: Callable[[bytes], Receipt], pace: Pace, workers: Workers | None = None, **asked: Any
+        self, send: Callable[[bytes], Response], send_limits: SendLimits, workers: Workers | None = None, **asked: Any
     ) -> Outcome:
         plan, place = api.load_plan(self._directory)
-        sink = CallSink(send)
-        self.ledger.open(plan.digest, "test", sink.address)
+        destination = CallDestination(send)
+        self.ledger.open(plan.digest, "test", destination.address)
         try:
             return Apply(
-                plan, place, api.transform_config_for(plan, place), sink, self.ledger, project_key=KEY,
-                workers=workers or Workers(0), pace=pace, **asked,
+                plan, place, api.transform_config_for(plan, place), destination, self.ledger, project_key=KEY,
+                workers=workers or Workers(0), send_limits=send_limits, **asked,
             ).run()  # fmt: skip
         finally:
             self.ledger.close()
@@ -95,7 +95,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     crashes=st.lists(st.integers(2, 40), min_size=1, max_size=3),
 )
 def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
-    source: Path, script: list[Receipt], concurrency: int, crashes: list[int]
+    source: Path, script: list[Response], concurrency: int, crashes: list[int]
 ) -> None:
     """Whatever the service answers, and wherever run after run is killed; the last one finishes the set."""
     forget(source)
@@ -103,23 +103,23 @@ def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
     lock = threading.Lock()
     taken: set[str] = set()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         with lock:
-            receipt = next(answers, OK)
-            if receipt.answer is Answer.SETTLED:
+            response = next(answers, OK)
+            if response.answer is ResponseKind.SETTLED:
                 taken.update(uuids_in(body))
-            return receipt
+            return response
 
-    patience = Patience(tries=1, first=0)
+    retry_policy = RetryPolicy(tries=1, first=0)
     for at in [*crashes, -1]:
         commits = Commits(source, at)
-        outcome = commits.run(send, Pace(concurrency, patience))
+        outcome = commits.run(send, SendLimits(concurrency, retry_policy))
         assert max(commits.begun) <= concurrency
         commits.crash()
     for _ in range(20):
         if outcome.balanced:
             break
-        outcome = Commits(source).run(send, Pace(concurrency, patience))
+        outcome = Commits(source).run(send, SendLimits(concurrency, retry_policy))
     assert outcome.balanced
     refused = {str(one) for (one,) in in_ledger(source, "select uuid from refused_events")}
     assert taken | refused == {uuid(number) for number in range(ROWS)}
@@ -130,12 +130,12 @@ def test_a_batch_that_the_rate_holds_back_is_not_begun(tmp_path: Path) -> None:
     directory = planned(tmp_path, 80, files=1)
     interrupted = threading.Event()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         interrupted.set()
         return OK
 
     commits = Commits(directory)
-    commits.run(send, Pace(8, AT_ONCE, rate=0.001), interrupted=interrupted)
+    commits.run(send, SendLimits(8, AT_ONCE, rate=0.001), interrupted=interrupted)
     assert max(commits.begun) == 1
     assert in_ledger(directory, "select count(*) from batches") == [(1,)]
 
@@ -146,9 +146,9 @@ def test_a_batch_that_the_service_holds_back_is_not_begun(tmp_path: Path) -> Non
     both = threading.Barrier(2)
     paused, interrupted = threading.Event(), threading.Event()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         if both.wait(30):
-            return Receipt(Answer.RETRY, 429, "", 3000.0, taken=False)
+            return Response(ResponseKind.RETRY, 429, "", 3000.0, taken=False)
         assert paused.wait(30)
         return OK
 
@@ -159,7 +159,7 @@ def test_a_batch_that_the_service_holds_back_is_not_begun(tmp_path: Path) -> Non
             interrupted.set()
 
     commits = Commits(directory)
-    commits.run(send, Pace(2, Patience(seconds=9000)), interrupted=interrupted, progress=progress)
+    commits.run(send, SendLimits(2, RetryPolicy(seconds=9000)), interrupted=interrupted, progress=progress)
     assert max(commits.begun) == 2
     assert in_ledger(directory, "select count(*) from batches") == [(2,)]
 
@@ -182,14 +182,14 @@ def test_an_answer_is_settled_when_it_comes(tmp_path: Path) -> None:
         def _settled() -> bool:
             return sum(steps.count("settle") for steps in commits.steps) == 2
 
-    assert commits.run(lambda body: OK, Pace(4, AT_ONCE), Slow(0)).balanced
+    assert commits.run(lambda body: OK, SendLimits(4, AT_ONCE), Slow(0)).balanced
 
 
 def test_what_is_in_doubt_is_sent_before_all_others(tmp_path: Path) -> None:
     """A run killed with later batches in doubt and earlier ones waiting begins with the doubt, in blocks and across."""
     directory = planned(tmp_path, 40, files=2, batch=5)
     commits = Commits(directory, at=2)
-    commits.run(lambda body: OK, Pace(1, AT_ONCE))
+    commits.run(lambda body: OK, SendLimits(1, AT_ONCE))
     commits.crash()
     with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
         database.execute("delete from batches")
@@ -200,11 +200,11 @@ def test_what_is_in_doubt_is_sent_before_all_others(tmp_path: Path) -> None:
         )
     sent: list[str] = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         sent.append(uuids_in(body)[0])
         return OK
 
-    assert Commits(directory).run(send, Pace(1, AT_ONCE)).balanced
+    assert Commits(directory).run(send, SendLimits(1, AT_ONCE)).balanced
     # A file holds every second row.
     assert sent[:3] == [uuid(20), uuid(11), uuid(0)]
     assert len(sent) == 8

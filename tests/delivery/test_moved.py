@@ -8,15 +8,15 @@ import pytest
 
 from pipeline import api
 from pipeline.config import Secret
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.capture import CaptureSink
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.capture import CaptureDestination
+from pipeline.delivery.destination import ResponseKind
+from pipeline.delivery.retry import RetryPolicy
 from tests.support.deliveries import KEY, Reply, identities, planned, run, serving
 
 pytestmark = pytest.mark.slow
 
-ONE = Pace(1, Patience(seconds=60, first=0))
+ONE = SendLimits(1, RetryPolicy(seconds=60, first=0))
 REQUESTS = 6
 
 
@@ -29,7 +29,7 @@ def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: in
     """Six batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
     directory = planned(tmp_path, 10 * REQUESTS, files=1)
     with serving(lambda _: Reply()) as there, serving(lambda _: moved(f"{there.url}/new", status)) as here:
-        outcome = run(directory, here.url, pace=ONE)
+        outcome = run(directory, here.url, send_limits=ONE)
         assert (len(here.asked), len(there.asked)) == (asked, REQUESTS)
         sent = {event["uuid"] for one in there.asked for event in one.events}
     assert outcome.balanced
@@ -40,7 +40,7 @@ def test_the_next_run_asks_the_first_address_again(tmp_path: Path) -> None:
     """Nothing of it is kept: the ledger is of the address that was given."""
     with serving(lambda _: Reply()) as there, serving(lambda _: moved(f"{there.url}/new", 308)) as here:
         for name in ("one", "two"):
-            assert run(planned(tmp_path / name, 20, files=1), here.url, pace=ONE).balanced
+            assert run(planned(tmp_path / name, 20, files=1), here.url, send_limits=ONE).balanced
         assert (len(here.asked), len(there.asked)) == (2, 4)
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and there.url.encode() in path.read_bytes()]
     assert kept == []
@@ -54,9 +54,9 @@ def test_a_chain_is_remembered_hop_by_hop() -> None:
         serving(lambda _: moved(f"{third.url}/b", 307)) as second,
         serving(lambda _: moved(f"{second.url}/a", 308)) as first,
     ):
-        sink = CaptureSink(first.url, key=Secret(KEY))
-        assert [sink.send(b"{}").answer for _ in range(3)] == [Answer.SETTLED] * 3
-        sink.close()
+        destination = CaptureDestination(first.url, key=Secret(KEY))
+        assert [destination.send(b"{}").answer for _ in range(3)] == [ResponseKind.SETTLED] * 3
+        destination.close()
         assert [len(one.asked) for one in (first, second, third, last)] == [1, 3, 1, 3]
 
 
@@ -68,12 +68,12 @@ def test_a_permanent_loop_ends_every_time() -> None:
         serving(lambda _: moved(f"{urls[0]}/batch/", 301)) as second,
     ):
         urls += [first.url, second.url]
-        sink = CaptureSink(first.url, key=Secret(KEY))
+        destination = CaptureDestination(first.url, key=Secret(KEY))
         for _ in range(2):
-            receipt = sink.send(b"{}")
-            assert (receipt.answer, receipt.taken) == (Answer.STOP, False)
-            assert "more than 5 redirects" in receipt.detail
-        sink.close()
+            response = destination.send(b"{}")
+            assert (response.answer, response.taken) == (ResponseKind.STOP, False)
+            assert "more than 5 redirects" in response.detail
+        destination.close()
 
 
 def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path
     directory = planned(tmp_path, 30, files=1)
     with serving(lambda _: Reply()) as there, serving(lambda asked: Reply(0 if asked.number else 200)) as gone:
         with serving(lambda asked: moved(f"{(there if asked.number else gone).url}/batch/", 301)) as here:
-            outcome = run(directory, here.url, pace=ONE)
+            outcome = run(directory, here.url, send_limits=ONE)
         assert (len(here.asked), len(gone.asked), len(there.asked)) == (2, 2, 2)
     plan, _ = api.load_plan(directory)
     assert (outcome.balanced, outcome.counts.accepted) == (True, plan.events.made)
@@ -92,8 +92,8 @@ def test_a_refused_host_is_refused_though_the_redirect_is_permanent() -> None:
     with serving(lambda _: Reply()) as there:
         elsewhere = there.url.replace("127.0.0.1", "localhost")
         with serving(lambda _: moved(elsewhere, 308)) as here:
-            sink = CaptureSink(here.url, key=Secret(KEY))
+            destination = CaptureDestination(here.url, key=Secret(KEY))
             for _ in range(2):
-                assert sink.send(b"{}").answer is Answer.STOP
-            sink.close()
+                assert destination.send(b"{}").answer is ResponseKind.STOP
+            destination.close()
             assert (len(here.asked), there.asked) == (2, [])

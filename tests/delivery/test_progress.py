@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.progress import EVERY, Sending
-from pipeline.delivery.outcome import Counts, Pace
-from pipeline.delivery.retry import Patience
+from pipeline.delivery.outcome import Counts, SendLimits
+from pipeline.delivery.retry import RetryPolicy
 from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, planned, run, serving
 
 pytestmark = pytest.mark.slow
@@ -101,7 +101,7 @@ def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str])
     with Sending(10, quiet=True, clock=clock) as progress:
         for second in range(1_300):
             clock.now = 100.0 + second
-            progress(counted(trouble=trouble, idle=float(second), patience=3600.0 - second))
+            progress(counted(trouble=trouble, idle=float(second), gives_up_in=3600.0 - second))
         first, *others = capsys.readouterr().err.splitlines()
         progress(counted(idle=4_000.0))
         progress(counted(trouble=trouble, accepted=5, idle=1.0))
@@ -117,11 +117,11 @@ def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str])
 def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
     """What progress is told: the failure, the seconds without anything, and those that are left of the budget."""
     seen: list[tuple[str, float, float]] = []
-    pace = Pace(2, Patience(seconds=1.0, first=0.05, most=0.1))
+    send_limits = SendLimits(2, RetryPolicy(seconds=1.0, first=0.05, most=0.1))
     directory = planned(tmp_path, 10, files=1)
     run(
-        directory, "http://127.0.0.1:1", pace=pace, answered=True,
-        progress=lambda counts: seen.append((counts.trouble, counts.idle, counts.patience)),
+        directory, "http://127.0.0.1:1", send_limits=send_limits, answered=True,
+        progress=lambda counts: seen.append((counts.trouble, counts.idle, counts.gives_up_in)),
     )  # fmt: skip
     failing = [(idle, patience) for trouble, idle, patience in seen if trouble]
     assert failing
@@ -141,7 +141,7 @@ def test_in_flight_never_exceeds_the_limit(tmp_path: Path) -> None:
 
     with serving(slow) as server:
         run(
-            directory, server.url, pace=Pace(3, AT_ONCE),
+            directory, server.url, send_limits=SendLimits(3, AT_ONCE),
             progress=lambda counts: seen.append((counts.in_flight, counts.limit)),
         )  # fmt: skip
     assert max(flying for flying, _ in seen) > 1

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import api
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.sink import Answer
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.destination import ResponseKind
 from pipeline.errors import Refused
 from tests.support.deliveries import AT_ONCE, BODY, Asked, Reply, identities, planned, run, scripted, send, serving
 from tests.support.tls_servers import Authority, serving_tls
@@ -31,9 +31,9 @@ def test_https_is_redirected_to_https_with_method_and_body(authority: Authority,
     """A second TLS server on another port of the host gets the POST with the same bytes and headers."""
     with serving_tls(scripted(Reply()), authority) as second:
         with serving_tls(to(f"{second.url}/onward", status), authority) as first:
-            receipt = send(first.url, ca_file=authority.file)
+            response = send(first.url, ca_file=authority.file)
             assert [one.body for one in first.asked] == [BODY]
-        assert receipt.answer is Answer.SETTLED
+        assert response.answer is ResponseKind.SETTLED
         assert [(one.target, one.body, one.headers["content-encoding"]) for one in second.asked] == [
             ("/onward", BODY, "gzip")
         ]
@@ -43,18 +43,18 @@ def test_https_is_redirected_to_https_with_method_and_body(authority: Authority,
 def test_https_is_never_redirected_down_to_http(authority: Authority, status: int) -> None:
     """The plain server is never asked, on the same host and when its host was allowed by name neither."""
     with serving(scripted(Reply())) as plain, serving_tls(to(plain.url + "/batch/", status), authority) as first:
-        receipt = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1", "localhost"))
-        assert (receipt.answer, receipt.status, receipt.taken) == (Answer.STOP, status, False)
-        assert receipt.detail == f"a redirect from https to http: {plain.url}/batch/"
+        response = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1", "localhost"))
+        assert (response.answer, response.status, response.taken) == (ResponseKind.STOP, status, False)
+        assert response.detail == f"a redirect from https to http: {plain.url}/batch/"
         assert plain.asked == []
 
 
 def test_http_is_redirected_up_to_https(authority: Authority) -> None:
     """The way up is taken, with the certificate checked as anywhere."""
     with serving_tls(scripted(Reply()), authority) as second, serving(to(second.url + "/batch/")) as first:
-        assert send(first.url, ca_file=authority.file).answer is Answer.SETTLED
+        assert send(first.url, ca_file=authority.file).answer is ResponseKind.SETTLED
         untrusted = send(first.url)
-        assert (untrusted.answer, untrusted.taken) == (Answer.STOP, False)
+        assert (untrusted.answer, untrusted.taken) == (ResponseKind.STOP, False)
         assert "certificate is not trusted" in untrusted.detail
         assert len(second.asked) == 1
 
@@ -63,8 +63,8 @@ def test_a_chain_may_not_end_below_where_it_began(authority: Authority) -> None:
     """From http up to https and down again: the last step is refused."""
     with serving(scripted(Reply())) as plain, serving_tls(to(plain.url), authority) as middle:
         with serving(to(middle.url)) as first:
-            receipt = send(first.url, ca_file=authority.file)
-        assert "from https to http" in receipt.detail
+            response = send(first.url, ca_file=authority.file)
+        assert "from https to http" in response.detail
         assert plain.asked == []
 
 
@@ -72,17 +72,17 @@ def test_an_allowed_host_may_not_send_on_to_another_one() -> None:
     """Only the named host: where that one redirects to a third, the third is not asked."""
     with serving(scripted(Reply())) as third, serving(to(f"http://127.0.0.2:{third.port}/")) as second:
         with serving(to(f"http://localhost:{second.port}/batch/")) as first:
-            receipt = send(first.url, redirect_hosts=("localhost",))
-        assert (receipt.answer, len(second.asked), third.asked) == (Answer.STOP, 1, [])
-        assert "--allow-redirect-host 127.0.0.2" in receipt.detail
+            response = send(first.url, redirect_hosts=("localhost",))
+        assert (response.answer, len(second.asked), third.asked) == (ResponseKind.STOP, 1, [])
+        assert "--allow-redirect-host 127.0.0.2" in response.detail
 
 
 def test_a_certificate_of_another_name_is_not_trusted(authority: Authority) -> None:
     """A redirect to a server whose certificate is another host's ends there."""
     with serving_tls(scripted(Reply()), authority, "other.example") as second:
         with serving_tls(to(second.url), authority) as first:
-            receipt = send(first.url, ca_file=authority.file)
-        assert "its certificate is not trusted" in receipt.detail
+            response = send(first.url, ca_file=authority.file)
+        assert "its certificate is not trusted" in response.detail
         assert second.asked == []
 
 
@@ -106,7 +106,7 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
     """The run stops with the option that would allow it, nothing in doubt; given that option, it finishes."""
     directory = planned(tmp_path, 20)
     with serving(scripted(Reply())) as second, serving(to(f"http://localhost:{second.port}/batch/")) as first:
-        outcome = run(directory, first.url, pace=Pace(1, AT_ONCE))
+        outcome = run(directory, first.url, send_limits=SendLimits(1, AT_ONCE))
         assert isinstance(outcome.problem, Refused)
         assert "--allow-redirect-host localhost" in str(outcome.problem)
         assert (outcome.problem.exit_code, outcome.counts.in_doubt, outcome.unsent) == (5, 0, 20)
@@ -119,7 +119,7 @@ def test_a_redirect_loop_is_exit_5(tmp_path: Path) -> None:
     """Two servers that send each other the request: five hops, then the run stops."""
     directory = planned(tmp_path, 5, files=1)
     with serving(lambda asked: Reply(307, b"", {"Location": f"/{asked.number}"})) as server:
-        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
         assert len(server.asked) == 6
     assert isinstance(outcome.problem, Refused)
     assert "more than 5 redirects" in str(outcome.problem)

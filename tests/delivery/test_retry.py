@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delivery.gate import Gate
-from pipeline.delivery.pacing import Pacing
-from pipeline.delivery.retry import DOUBTS, Patience, Sent, Tried, _Wait, send_patiently
-from pipeline.delivery.sink import Answer, NowhereSink, Receipt, Sink
-from tests.support.deliveries import CallSink
+from pipeline.delivery.destination import Destination, DryRunDestination, Response, ResponseKind
+from pipeline.delivery.rate_controller import RateController
+from pipeline.delivery.retry import DOUBTS, FailedTry, RetryPolicy, SendResult, _Wait, send_with_retries
+from pipeline.delivery.throttle import Throttle
+from tests.support.deliveries import CallDestination
 
-RETRY = Receipt(Answer.RETRY, 503, "later")
-SETTLED = Receipt(Answer.SETTLED, 200)
-DOUBT = Receipt(Answer.DOUBT, 200, "who are you")
+RETRY = Response(ResponseKind.RETRY, 503, "later")
+SETTLED = Response(ResponseKind.SETTLED, 200)
+DOUBT = Response(ResponseKind.DOUBT, 200, "who are you")
 
 
 class Script:
     """Answers in turn, the last one for ever; remembers what came."""
 
-    def __init__(self, *receipts: Receipt) -> None:
+    def __init__(self, *receipts: Response) -> None:
         self.receipts = receipts
         self.bodies: list[bytes] = []
         self.address = "a script"
 
-    def send(self, body: bytes) -> Receipt:
+    def send(self, body: bytes) -> Response:
         self.bodies.append(body)
         return self.receipts[min(len(self.bodies), len(self.receipts)) - 1]
 
@@ -36,56 +36,65 @@ class Script:
         return
 
 
-def sent(script: Script, *, tries: int | None = None, seconds: float = 60.0) -> Sent:
-    return patiently(script, Patience(seconds=seconds, tries=tries, first=0), threading.Event())
+def sent(script: Script, *, tries: int | None = None, seconds: float = 60.0) -> SendResult:
+    return send_all(script, RetryPolicy(seconds=seconds, tries=tries, first=0), threading.Event())
 
 
-def patiently(
-    sink: Sink, patience: Patience, stop: threading.Event, *, gate: Gate | None = None, noted: list[Tried] | None = None
-) -> Sent:
-    gate = gate or Gate(Pacing(8))
-    return send_patiently(sink, b"body", 1, patience, gate, stop, (noted if noted is not None else []).append)
+def send_all(
+    destination: Destination,
+    retry_policy: RetryPolicy,
+    stop: threading.Event,
+    *,
+    throttle: Throttle | None = None,
+    noted: list[FailedTry] | None = None,
+) -> SendResult:
+    throttle = throttle or Throttle(RateController(8))
+    return send_with_retries(
+        destination, b"body", 1, retry_policy, throttle, stop, (noted if noted is not None else []).append
+    )
 
 
 @given(st.integers(0, 12))
 def test_a_batch_takes_exactly_retries_plus_one_requests(tries: int) -> None:
     """A limit of n retries makes n + 1 requests, all of the same bytes."""
     script = Script(RETRY)
-    assert sent(script, tries=tries) == Sent(RETRY, tries + 1, True, True)
+    assert sent(script, tries=tries) == SendResult(RETRY, tries + 1, True, True)
     assert script.bodies == [b"body"] * (tries + 1)
 
 
 def test_retries_end_with_the_first_answer_that_settles() -> None:
     """Two failures and a success are three requests."""
-    assert sent(Script(RETRY, RETRY, SETTLED)) == Sent(SETTLED, 3, True, True)
+    assert sent(Script(RETRY, RETRY, SETTLED)) == SendResult(SETTLED, 3, True, True)
 
 
-@pytest.mark.parametrize("answer", [Answer.SETTLED, Answer.POISON, Answer.TOO_LARGE, Answer.STOP])
-def test_an_answer_that_decides_is_asked_for_once(answer: Answer) -> None:
+@pytest.mark.parametrize(
+    "answer", [ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE, ResponseKind.STOP]
+)
+def test_an_answer_that_decides_is_asked_for_once(answer: ResponseKind) -> None:
     """Success, 400, 413 and refusals are never retried."""
-    script = Script(Receipt(answer, 0, taken=False))
-    assert sent(script) == Sent(Receipt(answer, 0, taken=False), 1, False, False)
+    script = Script(Response(answer, 0, taken=False))
+    assert sent(script) == SendResult(Response(answer, 0, taken=False), 1, False, False)
     assert len(script.bodies) == 1
 
 
 def test_an_answer_from_somebody_in_between_is_asked_for_three_times() -> None:
-    """Garbage is doubted three times, however long the patience; other failures in between do not count."""
+    """Garbage is doubted three times, however long the retries may go on; other failures in between do not count."""
     assert sent(Script(DOUBT)).tries == DOUBTS == 3
     assert sent(Script(DOUBT, RETRY, DOUBT, RETRY, DOUBT, SETTLED)).tries == 5
 
 
 def test_doubt_is_remembered_over_tries() -> None:
     """A lost answer makes the batch doubtful, also when the next try is turned away untouched."""
-    turned_away = Receipt(Answer.STOP, 401, taken=False)
-    assert sent(Script(RETRY, turned_away)) == Sent(turned_away, 2, True, True)
-    limited = Receipt(Answer.RETRY, 429, taken=False)
-    assert sent(Script(limited, turned_away)) == Sent(turned_away, 2, False, True)
+    turned_away = Response(ResponseKind.STOP, 401, taken=False)
+    assert sent(Script(RETRY, turned_away)) == SendResult(turned_away, 2, True, True)
+    limited = Response(ResponseKind.RETRY, 429, taken=False)
+    assert sent(Script(limited, turned_away)) == SendResult(turned_away, 2, False, True)
 
 
 def test_the_time_budget_ends_the_retries() -> None:
     """A wait that would end after the budget is not begun."""
     began = time.monotonic()
-    assert sent(Script(Receipt(Answer.RETRY, 503, retry_after=30.0)), seconds=20.0).tries == 1
+    assert sent(Script(Response(ResponseKind.RETRY, 503, retry_after=30.0)), seconds=20.0).tries == 1
     assert time.monotonic() - began < 5
 
 
@@ -93,52 +102,59 @@ def test_nothing_is_sent_once_the_run_is_stopping() -> None:
     """A batch that waits for a sender when the run stops makes no request."""
     stop = threading.Event()
     stop.set()
-    sink = NowhereSink()
-    found = patiently(sink, Patience(), stop)
-    assert (found.receipt.answer, found.tries, found.doubtful, sink.requests) == (Answer.UNSENT, 0, False, 0)
+    destination = DryRunDestination()
+    found = send_all(destination, RetryPolicy(), stop)
+    assert (found.response.answer, found.tries, found.doubtful, destination.requests) == (
+        ResponseKind.UNSENT,
+        0,
+        False,
+        0,
+    )
 
 
 def test_a_stop_ends_a_wait_without_another_request() -> None:
     """A batch that waits an hour for its next try ends at once, with the answer that it had."""
     stop, asked = threading.Event(), threading.Event()
 
-    def answer(body: bytes) -> Receipt:
+    def answer(body: bytes) -> Response:
         assert not asked.is_set()
         asked.set()
-        return Receipt(Answer.RETRY, 503, retry_after=3000.0)
+        return Response(ResponseKind.RETRY, 503, retry_after=3000.0)
 
-    found: list[Sent] = []
-    sender = threading.Thread(target=lambda: found.append(patiently(CallSink(answer), Patience(seconds=9999), stop)))
+    found: list[SendResult] = []
+    sender = threading.Thread(
+        target=lambda: found.append(send_all(CallDestination(answer), RetryPolicy(seconds=9999), stop))
+    )
     sender.start()
     assert asked.wait(10)
     stop.set()
     sender.join(10)
-    assert [(one.receipt.status, one.tries) for one in found] == [(503, 1)]
+    assert [(one.response.status, one.tries) for one in found] == [(503, 1)]
 
 
 class _Attempt:
     """As much of tenacity's state as the wait looks at."""
 
-    def __init__(self, number: int, receipt: Receipt) -> None:
+    def __init__(self, number: int, response: Response) -> None:
         self.attempt_number = number
         self.outcome = self
-        self._receipt = receipt
+        self._receipt = response
 
-    def result(self) -> Receipt:
+    def result(self) -> Response:
         return self._receipt
 
 
 @given(st.integers(1, 200), st.floats(0, 1000))
 def test_a_wait_is_jittered_and_never_below_the_floor(number: int, floor: float) -> None:
     """Between the floor that the service asked for and the larger of floor and doubled back-off, capped."""
-    patience = Patience(first=0.5, most=60.0)
-    waited = _Wait(patience, lambda: 1e9)(_Attempt(number, Receipt(Answer.RETRY, 429, retry_after=floor)))  # type: ignore[arg-type]
+    retry_policy = RetryPolicy(first=0.5, most=60.0)
+    waited = _Wait(retry_policy, lambda: 1e9)(_Attempt(number, Response(ResponseKind.RETRY, 429, retry_after=floor)))  # type: ignore[arg-type]
     assert floor <= waited <= max(floor, min(60.0, 0.5 * 2.0 ** (number - 1)))
 
 
 def test_waits_are_spread_over_the_whole_range() -> None:
     """Full jitter: waits of one attempt reach both ends of their range."""
-    wait = _Wait(Patience(first=1.0, most=8.0), lambda: 1e9)
+    wait = _Wait(RetryPolicy(first=1.0, most=8.0), lambda: 1e9)
     waits = [wait(_Attempt(10, RETRY)) for _ in range(300)]  # type: ignore[arg-type]
     assert min(waits) < 1.0
     assert max(waits) > 7.0

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.retry import Patience
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.retry import RetryPolicy
 from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, export, planned, run, scripted, serving, uuids
 
 RETRIED = [408, 429, 500, 502, 503, 504]
@@ -39,7 +39,7 @@ def test_a_passing_failure_takes_exactly_retries_and_one_requests(tmp_path: Path
     """--max-retries N makes N + 1 requests for the batch, not one more, each with the same bytes."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(status, b"later"))) as server:
-        outcome = run(directory, server.url, pace=Pace(1, Patience(tries=retries, first=0)))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=retries, first=0)))
         assert len(server.asked) == retries + 1
         assert len(bodies(server.asked)) == 1
     assert outcome.problem is not None
@@ -68,7 +68,7 @@ def test_a_refusal_is_never_retried(tmp_path: Path, status: int) -> None:
     """400, 401 and 403 for a single event: one request, however many retries are allowed."""
     directory = planned(tmp_path, 1, files=1)
     with serving(scripted(Reply(status, b"no"))) as server:
-        run(directory, server.url, pace=Pace(1, Patience(tries=10, first=0)))
+        run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=10, first=0)))
         assert len(server.asked) == 1
 
 
@@ -103,7 +103,7 @@ def test_a_later_run_sends_the_same_bytes_again(tmp_path: Path) -> None:
     """What is in doubt is sent by the next process with the very same JSON."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(0), Reply())) as server:
-        run(directory, server.url, pace=Pace(1, Patience(tries=0, first=0)))
+        run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=0, first=0)))
         assert run(directory, server.url).balanced
         first, second = (gzip.decompress(one.body) for one in server.asked)
     assert first == second
@@ -175,5 +175,5 @@ def test_a_key_is_in_no_header_and_no_address(tmp_path: Path) -> None:
     """The project key travels in the body alone."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply())) as server:
-        run(directory, server.url, pace=Pace(1, AT_ONCE))
+        run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
         assert all(KEY not in one.target + json.dumps(one.headers) for one in server.asked)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pipeline import api
 from pipeline.batcher import ENVELOPE_ROOM, Envelope, cuts, even_cuts, pack, seal_batch, unpack
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.size import RequestSize, cut, halve
 from pipeline.ledger import Place
 from pipeline.models import Limits
@@ -26,7 +26,7 @@ from tests.support.deliveries import (
     OK,
     ONE_AT_A_TIME,
     Asked,
-    CallSink,
+    CallDestination,
     Reply,
     balances,
     in_ledger,
@@ -38,7 +38,7 @@ from tests.support.deliveries import (
     uuids,
 )
 
-TOO_LARGE = Receipt(Answer.TOO_LARGE, 413)
+TOO_LARGE = Response(ResponseKind.TOO_LARGE, 413)
 ENVELOPE = Envelope(KEY)
 
 
@@ -47,11 +47,11 @@ def learned(directory: Path) -> int | None:
     return int(found[0][0]) if found else None
 
 
-def at_most(bytes_: int, sizes: list[int]) -> Callable[[bytes], Receipt]:
+def at_most(bytes_: int, sizes: list[int]) -> Callable[[bytes], Response]:
     """A service that takes requests of so many bytes before gzip; remembers the sizes it was sent."""
     lock = threading.Lock()
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         size = len(ENVELOPE.seal(unpack(body)))
         with lock:
             sizes.append(size)
@@ -64,7 +64,7 @@ def test_later_batches_are_cut_to_the_size_that_was_learned(tmp_path: Path) -> N
     """After a 413 whose halves settle, only batches begun by then are refused for their size; all of it settles."""
     directory = planned(tmp_path, 320, files=4, batch=20)
     sizes: list[int] = []
-    outcome = run_to(directory, CallSink(at_most(4_000, sizes)), pace=ONE_AT_A_TIME)
+    outcome = run_to(directory, CallDestination(at_most(4_000, sizes)), send_limits=ONE_AT_A_TIME)
     refused = [number for number, size in enumerate(sizes) if size > 4_000]
     assert outcome.balanced
     assert len(refused) <= 3
@@ -77,7 +77,7 @@ def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
     """Later blocks go out in as few requests as the learned size allows, of about equal size: none of a few events."""
     directory = planned(tmp_path, 640, files=8, batch=20)
     sizes: list[int] = []
-    assert run_to(directory, CallSink(at_most(limit, sizes)), pace=ONE_AT_A_TIME).balanced
+    assert run_to(directory, CallDestination(at_most(limit, sizes)), send_limits=ONE_AT_A_TIME).balanced
     size = learned(directory)
     assert size is not None
     cut = "select block, count(*), sum(bytes), min(bytes) from batches where state = 'settled' and block > 1 group by 1"
@@ -148,21 +148,21 @@ def test_a_resumed_run_knows_the_size(tmp_path: Path, at: int) -> None:
     interrupted = threading.Event()
     limited = at_most(4_000, sizes)
 
-    def send(body: bytes) -> Receipt:
-        receipt = limited(body)
-        if receipt is OK:
+    def send(body: bytes) -> Response:
+        response = limited(body)
+        if response is OK:
             taken.update(json.loads(event)["uuid"] for event in unpack(body))
         if len(sizes) == at:
             interrupted.set()
-        return receipt
+        return response
 
-    first = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME, interrupted=interrupted)
+    first = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME, interrupted=interrupted)
     assert not first.balanced
     assert learned(directory) is not None
     before = len(sizes)
     again = "select count(*) from batches where state in ('begun', 'waiting') and bytes > 4000"
     ((begun_before,),) = in_ledger(directory, again)
-    second = run_to(directory, CallSink(send), pace=ONE_AT_A_TIME)
+    second = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME)
     assert second.balanced
     # What was begun before the size was known is sent again as it was; nothing else may be too large.
     assert sum(size > 4_000 for size in sizes[before:]) == begun_before < 4
@@ -178,7 +178,7 @@ def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
         return Reply(413) if uuid(3) in [event["uuid"] for event in asked.events] else Reply()
 
     with serving(answer) as server:
-        outcome = run(directory, server.url, pace=ONE_AT_A_TIME)
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         sizes = Counter(len(batch) for batch in uuids(server.asked))
     assert outcome.counts.refused == 1
     assert learned(directory) is None
@@ -190,11 +190,11 @@ def test_an_outage_between_the_halves_teaches_all_the_same(tmp_path: Path) -> No
     directory = planned(tmp_path, 40, files=1, batch=20)
     sent: list[int] = []
 
-    def send(body: bytes) -> Receipt:
+    def send(body: bytes) -> Response:
         sent.append(len(unpack(body)))
-        return {1: TOO_LARGE, 3: Receipt(Answer.RETRY, 503)}.get(len(sent), OK)
+        return {1: TOO_LARGE, 3: Response(ResponseKind.RETRY, 503)}.get(len(sent), OK)
 
-    assert run_to(directory, CallSink(send), pace=ONE_AT_A_TIME).balanced
+    assert run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME).balanced
     assert learned(directory) is not None
     assert sorted(sent) == [10, 10, 10, 10, 10, 20]  # a half is sent twice; the second batch is cut before it leaves
 
@@ -247,14 +247,14 @@ def test_every_event_lands_once_whatever_the_size(tmp_path: Path, limit: int) ->
     limited = at_most(limit, [])
     lock = threading.Lock()
 
-    def send(body: bytes) -> Receipt:
-        receipt = limited(body)
-        if receipt is OK:
+    def send(body: bytes) -> Response:
+        response = limited(body)
+        if response is OK:
             with lock:
                 taken.update(json.loads(event)["uuid"] for event in unpack(body))
-        return receipt
+        return response
 
-    outcome = run_to(directory, CallSink(send), pace=Pace(8, AT_ONCE))
+    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(8, AT_ONCE))
     assert outcome.balanced
     assert taken == Counter(uuid(number) for number in range(300))
     assert in_ledger(directory, "select count(*) from batches") == [(outcome.counts.batches_made,)]

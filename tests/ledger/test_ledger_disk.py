@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from pipeline import api
 from pipeline.config import Secret
-from pipeline.delivery.apply import Apply, Outcome, Pace
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import Apply, Outcome, SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.ledger import Ledger, read_totals
 from pipeline.transform.workers import Workers
@@ -33,7 +33,7 @@ from tests.support.deliveries import (
     KEY,
     OK,
     Asked,
-    CallSink,
+    CallDestination,
     Reply,
     forget,
     planned,
@@ -136,7 +136,7 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path, begun: bo
     directory = planned(tmp_path, 20, files=1)
     with serving(scripted(Reply(), Reply(401))) as server:
         if begun:
-            run(directory, server.url, pace=Pace(1, AT_ONCE))
+            run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
         before = len(server.asked)
         for folder in [tmp_path, *tmp_path.parents]:
             if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
@@ -216,7 +216,7 @@ def test_a_second_apply_is_exit_2_and_names_the_holder(tmp_path: Path) -> None:
 
 def keyed(directory: Path, key: str, url: str, *, rotated: bool = False) -> Outcome:
     plan, place = api.load_plan(directory)
-    request = api.ApplyRequest(url, Secret(key), pace=Pace(1, AT_ONCE), workers=0, rotated_key=rotated)
+    request = api.ApplyRequest(url, Secret(key), send_limits=SendLimits(1, AT_ONCE), workers=0, rotated_key=rotated)
     return api.apply_plan(plan, place, request)
 
 
@@ -279,7 +279,7 @@ class PowerLoss:
         self.committed = committed
         self.landed = Counter(self.taken)
 
-    def send(self, body: bytes) -> Receipt:
+    def send(self, body: bytes) -> Response:
         with self._lock:
             self._sent += 1
             if self._sent > self._stop_at:
@@ -287,19 +287,26 @@ class PowerLoss:
                 raise _Lost
             held = uuids_in(body)
             if self._split and len(held) > 5 and self._sent % 2:
-                return Receipt(Answer.TOO_LARGE, 413)
+                return Response(ResponseKind.TOO_LARGE, 413)
             self.taken.update(held)
             return OK
 
     def run(self) -> None:
         plan, place = api.load_plan(self._directory)
         transform_config = api.transform_config_for(plan, place)
-        sink = CallSink(self.send)
-        ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", sink.address)
+        destination = CallDestination(self.send)
+        ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", destination.address)
         # The database is not checkpointed, as when the power goes.
         ledger._db.execute("pragma wal_autocheckpoint = 0")
         apply = Apply(
-            plan, place, transform_config, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(3, AT_ONCE)
+            plan,
+            place,
+            transform_config,
+            destination,
+            ledger,
+            project_key=KEY,
+            workers=Workers(0),
+            send_limits=SendLimits(3, AT_ONCE),
         )
         with contextlib.suppress(_Lost):
             apply.run()
@@ -334,11 +341,11 @@ def test_a_power_loss_loses_and_doubles_nothing(
     landed = seen.landed
     assert set(landed.values()) <= {1}
 
-    def take(body: bytes) -> Receipt:
+    def take(body: bytes) -> Response:
         landed.update(uuids_in(body))
         return OK
 
-    assert run_to(source, CallSink(take), pace=Pace(1, AT_ONCE)).balanced
+    assert run_to(source, CallDestination(take), send_limits=SendLimits(1, AT_ONCE)).balanced
     assert set(landed) == {uuid(number) for number in range(120)}
     assert max(landed.values()) <= 2
     assert sum(count == 2 for count in landed.values()) <= 3 * 10
@@ -355,14 +362,23 @@ def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Pat
             kind = "decides" if {"begin", "settle", "split", "refuse"} & set(steps) else "notes"
             synced.setdefault(kind, set()).add(ledger._db.execute("pragma synchronous").fetchone()[0])
 
-    answers = iter([Receipt(Answer.RETRY, 503, retry_after=0.5), Receipt(Answer.RETRY, 503, retry_after=0.5)])
+    answers = iter(
+        [Response(ResponseKind.RETRY, 503, retry_after=0.5), Response(ResponseKind.RETRY, 503, retry_after=0.5)]
+    )
     ledger = Ledger(place.ledger, watch)
     ledger.open(plan.digest, "test", "a function")
     synced.clear()
-    sink = CallSink(lambda body: next(answers, OK))
+    destination = CallDestination(lambda body: next(answers, OK))
     transform_config = api.transform_config_for(plan, place)
     outcome = Apply(
-        plan, place, transform_config, sink, ledger, project_key=KEY, workers=Workers(0), pace=Pace(1, AT_ONCE)
+        plan,
+        place,
+        transform_config,
+        destination,
+        ledger,
+        project_key=KEY,
+        workers=Workers(0),
+        send_limits=SendLimits(1, AT_ONCE),
     ).run()
     ledger.close()
     assert outcome.balanced
@@ -422,7 +438,7 @@ def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Pa
         return Reply()
 
     with serving(answer) as server:
-        outcome = run(directory, server.url, pace=Pace(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
     assert outcome.balanced
     during = told[0]
     assert during["state"] == "sending"

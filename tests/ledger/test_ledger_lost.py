@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.delivery.apply import Pace
+from pipeline.delivery.apply import SendLimits
 from pipeline.errors import BrokenLedger, Busy
-from pipeline.ledger import Ledger, discard, read_totals, refuse_taken
+from pipeline.ledger import Ledger, check_nothing_sent, discard, read_totals
 from pipeline.ledger.marker import marker_of, read_marker
 from tests.support.deliveries import (
     AT_ONCE,
     OK,
-    CallSink,
+    CallDestination,
     Reply,
     in_ledger,
     planned,
@@ -74,7 +74,7 @@ def test_without_its_ledger_a_plan_is_not_sent_again(
     """Apply, a dry run, status and verify are exit 4 with the target and the remedy; planning over it is exit 2."""
     directory = planned(tmp_path, 20, files=1, batch=10)
     with serving(scripted(Reply(), Reply(401), Reply())) as server:
-        run(directory, server.url, pace=Pace(1, AT_ONCE))
+        run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
         shutil.copy(directory / "ledger.sqlite", directory / "older.sqlite")
         assert run(directory, server.url).balanced
         sent = len(server.asked)
@@ -106,20 +106,20 @@ def test_an_operator_may_send_it_all_again(tmp_path: Path) -> None:
         landed.update(uuids_in(body))
         return OK
 
-    assert run_to(directory, CallSink(take)).balanced
+    assert run_to(directory, CallDestination(take)).balanced
     delete(directory)
     with pytest.raises(BrokenLedger):
-        run_to(directory, CallSink(take))
+        run_to(directory, CallDestination(take))
     (directory / "sent-to.json").unlink()
-    assert run_to(directory, CallSink(take)).balanced
+    assert run_to(directory, CallDestination(take)).balanced
     assert set(landed.values()) == {2}
 
 
 def test_the_marker_names_the_target_the_plan_and_the_ledger(tmp_path: Path) -> None:
     """A person can read it; a rehearsal leaves none beside the plan."""
     directory = planned(tmp_path, 10, files=1)
-    run_to(directory, CallSink(lambda body: OK))
-    run_to(directory, CallSink(lambda body: OK))
+    run_to(directory, CallDestination(lambda body: OK))
+    run_to(directory, CallDestination(lambda body: OK))
     said = json.loads((directory / "sent-to.json").read_bytes())
     ((ledger,),) = in_ledger(directory, "select value from meta where key = 'id'")
     plan = json.loads((directory / "plan.json").read_bytes())
@@ -147,7 +147,7 @@ def test_a_crash_between_the_ledger_and_its_marker_is_no_loss(tmp_path: Path, st
         Ledger(directory / "ledger.sqlite", watch).open(plan["digest"], "1", "a function")
     assert (directory / "sent-to.json").exists() == (stage == "after")
     assert in_ledger(directory, "select count(*) from runs") == [(1,)]
-    assert run_to(directory, CallSink(lambda body: OK)).balanced
+    assert run_to(directory, CallDestination(lambda body: OK)).balanced
 
 
 def test_a_ledger_of_an_older_version_gets_its_marker(tmp_path: Path) -> None:
@@ -182,12 +182,12 @@ def test_a_plan_of_which_nobody_took_anything_is_forgotten_whole(tmp_path: Path)
     """The marker goes with the ledger, and the directory is free; not so where only the ledger was removed."""
     path = tmp_path / "ledger.sqlite"
     Ledger(path).open("plan", "1", "there").close()
-    refuse_taken(path)
+    check_nothing_sent(path)
     discard(path)
     assert (path.exists(), marker_of(path).exists()) == (False, False)
     Ledger(path).open("plan", "1", "there").close()
     path.unlink()
-    for refuse in (refuse_taken, discard):
+    for refuse in (check_nothing_sent, discard):
         with pytest.raises(Busy, match="applied to there"):
             refuse(path)
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import api
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.retry import Patience
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished
 from pipeline.ledger import read_totals
 from pipeline.local_service import Keyring, LocalService
@@ -73,11 +73,11 @@ def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurren
     directory = folder / "run"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(plan, directory)
-    pace = Pace(concurrency, Patience(tries=2, first=0))
+    send_limits = SendLimits(concurrency, RetryPolicy(tries=2, first=0))
     sealed, _ = api.load_plan(directory)
     with LocalService(keys=KEYS, faults=script, fault_seed=seed) as service:
         for _ in range(MOST_RUNS):
-            outcome = run(directory, service.url, pace=pace, timeout=PATIENCE)
+            outcome = run(directory, service.url, send_limits=send_limits, timeout=PATIENCE)
             assert balances(outcome, sealed)
             assert outcome.problem is None or isinstance(outcome.problem, Refused | Unfinished)
             assert read_totals(directory / "ledger.sqlite").settled <= service.count()
@@ -125,7 +125,7 @@ def test_ten_thousand_events_through_a_service_that_fails_a_tenth(tmp_path: Path
     directory = planned(tmp_path, 10_000, batch=50)
     sealed, _ = api.load_plan(directory)
     with LocalService(keys=KEYS, faults=["mix:10%"], fault_seed=1) as service:
-        outcome = run(directory, service.url, pace=Pace(8, Patience(seconds=60, first=0)))
+        outcome = run(directory, service.url, send_limits=SendLimits(8, RetryPolicy(seconds=60, first=0)))
         assert (outcome.problem, outcome.balanced, balances(outcome, sealed)) == (None, True, True)
         landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
         tallies = service.faults

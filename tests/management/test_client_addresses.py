@@ -61,7 +61,7 @@ def test_a_path_before_the_api_is_kept() -> None:
     """A service may live below another path."""
     with (
         answering(lambda call: Said(200, {})) as service,
-        ManagementClient(service.url + "/hog/", Secret(KEY), "7", patience=AT_ONCE) as client,
+        ManagementClient(service.url + "/hog/", Secret(KEY), "7", retry=AT_ONCE) as client,
     ):
         client.hog_functions.retrieve(ID)
     assert service.asked[0].path == f"/hog{FUNCTIONS}{ID}/"

@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import Unfinished
 from pipeline.management import problems
 from pipeline.management.problems import ServiceProblem
-from pipeline.management.retry import Patience
+from pipeline.management.retry import RetryPolicy
 from tests.support.operations import ID, OPERATIONS, PAGE, envelope
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Said, scripted
@@ -63,10 +63,10 @@ def test_patience_ends() -> None:
 
 def test_a_wait_longer_than_patience_is_told_instead_of_waited_for() -> None:
     """Retry-After is a fact of the error."""
-    said, patience = Said(429, b"", {"Retry-After": "7"}), Patience(tries=1, first=0, most=6.9)
+    said, retry = Said(429, b"", {"Retry-After": "7"}), RetryPolicy(tries=1, first=0, most=6.9)
     with (
         answering(lambda call: said) as service,
-        service.client(patience=patience) as client,
+        service.client(retry=retry) as client,
         pytest.raises(problems.Throttled, match="429") as caught,
     ):
         client.hog_functions.retrieve(ID)
@@ -76,9 +76,9 @@ def test_a_wait_longer_than_patience_is_told_instead_of_waited_for() -> None:
 
 def test_retry_after_is_the_least_that_is_waited() -> None:
     """Even where the back-off would be shorter."""
-    patience = Patience(tries=1, first=0)
+    retry = RetryPolicy(tries=1, first=0)
     said = scripted(Said(429, b"", {"Retry-After": "0.3"}), PAGE)
-    with answering(said) as service, service.client(patience=patience) as client:
+    with answering(said) as service, service.client(retry=retry) as client:
         begun = time.monotonic()
         client.hog_functions.list().page()
         assert time.monotonic() - begun >= 0.3

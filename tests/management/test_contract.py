@@ -54,7 +54,7 @@ NO_FILE = {
 
 
 def client(ask: Asking, key: str = ALL, project: str | None = "1") -> ManagementClient:
-    return ManagementClient(ask.service.url, Secret(key), project, patience=AT_ONCE)
+    return ManagementClient(ask.service.url, Secret(key), project, retry=AT_ONCE)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pipeline.errors import UnsafePlan
-from pipeline.ledger import Course
+from pipeline.ledger import RunHistory
 from pipeline.models import Dialect, Finding, Reject
 from pipeline.options import SealedOptions
 from pipeline.plan.manifest import Example, MappingSeal, Plan
@@ -274,7 +274,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
         msgspec.structs.replace(VERIFICATION, at="2024-04-30T09:00:01Z"),
         StatusResult(
             digest="d", state="sent-with-refusals", batches=BatchCounts(4, 4, 0, 0), events=SentCounts(12, 11, 1),
-            course=Course(there, 2, first, last),
+            course=RunHistory(there, 2, first, last),
         ),
         VerifyResult(
             cells=CellCounts(match=4), events=FoundCounts(11, 11, others=5, copies=3), proved=True, to=there,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.delivery.apply import Pace
+from pipeline.delivery.apply import SendLimits
 from pipeline.local_service import LocalService
 from pipeline.report.spreadsheet import FORMULA, guarded
 from tests.support.deliveries import AT_ONCE, Reply, add, export, passed_on, planned, row, run, serving, uuid
@@ -106,7 +106,7 @@ def test_a_verification_of_a_half_does_not_speak_for_the_whole(
             return passed_on(service.url, asked.body) if said.status == 200 else said
 
         with serving(answer) as server:
-            run(directory, server.url, pace=Pace(1, AT_ONCE))
+            run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
             call("verify", directory, "--to", service.url, "--workers", "0")
             assert state_of(call, directory) == "stopped"
             service.store._writer.execute("delete from accepted")

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from pipeline import api
 from pipeline.config import Secret
-from pipeline.delivery.apply import Apply, Pace
-from pipeline.delivery.capture import CaptureSink
-from pipeline.delivery.sink import Receipt
+from pipeline.delivery.apply import Apply, SendLimits
+from pipeline.delivery.capture import CaptureDestination
+from pipeline.delivery.destination import Response
 from pipeline.ledger import Ledger, Totals, read_places, read_totals
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
@@ -98,21 +98,21 @@ class Counting:
 
 
 class CountedSink:
-    """A sink whose requests and answers are points."""
+    """A destination whose requests and answers are points."""
 
-    def __init__(self, sink: CaptureSink, count: Counting) -> None:
-        self._sink = sink
+    def __init__(self, destination: CaptureDestination, count: Counting) -> None:
+        self._destination = destination
         self._count = count
-        self.address = sink.address
+        self.address = destination.address
 
-    def send(self, body: bytes) -> Receipt:
+    def send(self, body: bytes) -> Response:
         self._count("sending")
-        receipt = self._sink.send(body)
+        response = self._destination.send(body)
         self._count("answered")
-        return receipt
+        return response
 
     def close(self) -> None:
-        self._sink.close()
+        self._destination.close()
 
 
 def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> list[str]:
@@ -120,15 +120,17 @@ def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> li
     count = Counting(at)
     plan, place = api.load_plan(directory)
     config = api.transform_config_for(plan, place)
-    sink = CountedSink(CaptureSink(url, key=Secret(KEY)), count)
+    destination = CountedSink(CaptureDestination(url, key=Secret(KEY)), count)
     ledger = Ledger(place.ledger, count.watch)
-    ledger.open(plan.digest, "test", sink.address, Secret(KEY))
+    ledger.open(plan.digest, "test", destination.address, Secret(KEY))
     try:
-        pace = Pace(concurrency, AT_ONCE)
-        Apply(plan, place, config, sink, ledger, project_key=KEY, workers=Workers(0), pace=pace).run()
+        send_limits = SendLimits(concurrency, AT_ONCE)
+        Apply(
+            plan, place, config, destination, ledger, project_key=KEY, workers=Workers(0), send_limits=send_limits
+        ).run()
     finally:
         ledger.close()
-        sink.close()
+        destination.close()
     return count.names
 
 
@@ -248,7 +250,7 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
     doubts = list(read_places(ledger, "begun"))
     assert len(doubts) <= scene.concurrency
     adds_up(ledger)
-    outcome = run(directory, url or service.url, pace=Pace(scene.concurrency, AT_ONCE))
+    outcome = run(directory, url or service.url, send_limits=SendLimits(scene.concurrency, AT_ONCE))
     assert (outcome.problem, outcome.balanced) == (None, True)
     assert outcome.counts.refused == scene.refused
     totals = adds_up(ledger)

@@ -18,10 +18,10 @@ import pipeline
 from pipeline import api
 from pipeline.batcher import Envelope, seal_batch, unpack
 from pipeline.config import Secret
-from pipeline.delivery.apply import Apply, Outcome, Pace
-from pipeline.delivery.capture import CaptureSink
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt, Sink
+from pipeline.delivery.apply import Apply, Outcome, SendLimits
+from pipeline.delivery.capture import CaptureDestination
+from pipeline.delivery.destination import Destination, Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.ledger import Ledger
 from pipeline.local_service import LocalService
 from pipeline.plan.manifest import Plan
@@ -32,9 +32,9 @@ from tests.support.scripted_server import serving as serving
 
 KEY = "phc_testMARKED"
 COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
-AT_ONCE = Patience(seconds=60, first=0)
-ONE_AT_A_TIME = Pace(1, AT_ONCE)
-OK = Receipt(Answer.SETTLED, 200)
+AT_ONCE = RetryPolicy(seconds=60, first=0)
+ONE_AT_A_TIME = SendLimits(1, AT_ONCE)
+OK = Response(ResponseKind.SETTLED, 200)
 BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
 """A request of one event."""
 Identity = tuple[str, str, str, str]
@@ -96,36 +96,40 @@ def identities(rows: int) -> set[Identity]:
 
 
 def run(
-    directory: Path, to: str, *, key: str = KEY, pace: Pace | None = None, workers: int = 0, **asked: Any
+    directory: Path, to: str, *, key: str = KEY, send_limits: SendLimits | None = None, workers: int = 0, **asked: Any
 ) -> Outcome:
     """Apply a plan in this process, without waiting between tries."""
     plan, place = api.load_plan(directory)
     options = {name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout", "answered") if name in asked}
-    request = api.ApplyRequest(to, Secret(key), pace=pace or Pace(4, AT_ONCE), workers=workers, **options)
+    request = api.ApplyRequest(
+        to, Secret(key), send_limits=send_limits or SendLimits(4, AT_ONCE), workers=workers, **options
+    )
     return api.apply_plan(plan, place, request, **asked)
 
 
-def run_to(directory: Path, sink: Sink, *, pace: Pace | None = None, **asked: Any) -> Outcome:
-    """Apply a plan in this process to a sink of the caller's own."""
+def run_to(
+    directory: Path, destination: Destination, *, send_limits: SendLimits | None = None, **asked: Any
+) -> Outcome:
+    """Apply a plan in this process to a destination of the caller's own."""
     plan, place = api.load_plan(directory)
     config = api.transform_config_for(plan, place)
-    with_ledger = Ledger(place.ledger).open(plan.digest, "test", sink.address)
+    with_ledger = Ledger(place.ledger).open(plan.digest, "test", destination.address)
     try:
         return Apply(
-            plan, place, config, sink, with_ledger, project_key=KEY, workers=Workers(0),
-            pace=pace or Pace(4, AT_ONCE), **asked,
+            plan, place, config, destination, with_ledger, project_key=KEY, workers=Workers(0),
+            send_limits=send_limits or SendLimits(4, AT_ONCE), **asked,
         ).run()  # fmt: skip
     finally:
         with_ledger.close()
 
 
-def send(url: str, **options: Any) -> Receipt:
+def send(url: str, **options: Any) -> Response:
     """What comes of one request to an address."""
-    sink = CaptureSink(url, key=Secret(KEY), **options)
+    destination = CaptureDestination(url, key=Secret(KEY), **options)
     try:
-        return sink.send(BODY)
+        return destination.send(BODY)
     finally:
-        sink.close()
+        destination.close()
 
 
 def in_ledger(directory: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -141,15 +145,15 @@ def balances(outcome: Outcome, plan: Plan) -> bool:
     return counts.made == made and made + outcome.unsent == plan.events.made and outcome.unsent >= 0
 
 
-class CallSink:
-    """A sink that is one function."""
+class CallDestination:
+    """A destination that is one function."""
 
     address = "a function"
 
-    def __init__(self, send: Callable[[bytes], Receipt]) -> None:
+    def __init__(self, send: Callable[[bytes], Response]) -> None:
         self._send = send
 
-    def send(self, body: bytes) -> Receipt:
+    def send(self, body: bytes) -> Response:
         return self._send(body)
 
     def close(self) -> None:

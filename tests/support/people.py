@@ -119,9 +119,9 @@ def came_to(
             cut, batch = chance.randint(0, len(rows)), chance.randint(1, 5)
         room = room or fresh(promote_properties=promote)
         plan = planned(Path(folder), mapping, rows[:cut], rows[cut:], max_batch_events=batch, **asked)
-        pace = ONE_AT_A_TIME if chance is None else None
+        send_limits = ONE_AT_A_TIME if chance is None else None
         if plan.events.made:  # calls may say nothing at all, and then nothing may be sent
-            outcome = run(Path(folder) / "plan", room.url, key=room.key(), pace=pace)
+            outcome = run(Path(folder) / "plan", room.url, key=room.key(), send_limits=send_limits)
             assert outcome.balanced, outcome
         ids = sorted((one.distinct_ids, sorted(one.properties.items())) for one in room.persons())
         return ids, sorted((*key, sorted(held.items())) for key, held in groups(room).items()), room.warnings()

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 
 from pipeline.config import Secret
 from pipeline.management import ManagementClient
-from pipeline.management.retry import Patience
+from pipeline.management.retry import RetryPolicy
 from tests.support import scripted_server
 from tests.support.scripted_server import Answer, Server
 
 KEY = "phx_testMARKED"
-AT_ONCE = Patience(tries=3, first=0)
+AT_ONCE = RetryPolicy(tries=3, first=0)
 
 
 class Service(Server):
     """The server while it runs."""
 
-    def client(self, project: str | None = "7", patience: Patience = AT_ONCE) -> ManagementClient:
-        return ManagementClient(self.url, Secret(KEY), project, patience=patience, timeout=20)
+    def client(self, project: str | None = "7", retry: RetryPolicy = AT_ONCE) -> ManagementClient:
+        return ManagementClient(self.url, Secret(KEY), project, retry=retry, timeout=20)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pipeline import api
 from pipeline.config import Secret
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.retry import Patience
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
@@ -176,7 +176,9 @@ def test_what_is_in_doubt_may_have_landed_or_not(tmp_path: Path, taken: bool) ->
             return Reply(0)
 
         with serving(answer) as server:
-            outcome = run(directory, server.url, key=service.capture_key, pace=Pace(1, Patience(tries=0, first=0)))
+            outcome = run(
+                directory, server.url, key=service.capture_key, send_limits=SendLimits(1, RetryPolicy(tries=0, first=0))
+            )
         assert outcome.counts.in_doubt == 10
         found = verify(directory, service)
     assert found.proved

@@ -1,4 +1,4 @@
-"""Pacing: a function of answers and time, near what the service admits, never above what the operator allows."""
+"""The rate controller: it depends on answers and time alone, and stays near what the service admits."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.delivery.apply import Pace
-from pipeline.delivery.gate import Gate
-from pipeline.delivery.pacing import Pacing
-from pipeline.delivery.retry import Patience
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.rate_controller import RateController
+from pipeline.delivery.retry import RetryPolicy
+from pipeline.delivery.throttle import Throttle
 from tests.support.deliveries import AT_ONCE, OK, Asked, Reply, planned, run, serving
 
 pytestmark = pytest.mark.slow
 
-LIMITED = Receipt(Answer.RETRY, 429, taken=False)
-DOWN = Receipt(Answer.RETRY, 503)
-Service = Callable[[float, int], tuple[float, Receipt]]
+LIMITED = Response(ResponseKind.RETRY, 429, taken=False)
+DOWN = Response(ResponseKind.RETRY, 503)
+Service = Callable[[float, int], tuple[float, Response]]
 """What a service does with a request at some time, with so many in flight: seconds until its answer, the answer."""
 
 
 class Log:
     """One answer of a simulated run: when, what, and the limit after it."""
 
-    def __init__(self, at: float, receipt: Receipt, limit: int) -> None:
-        self.at, self.receipt, self.limit = at, receipt, limit
+    def __init__(self, at: float, response: Response, limit: int) -> None:
+        self.at, self.response, self.limit = at, response, limit
 
 
-def simulate(pacing: Pacing, service: Service, seconds: float, *, events: int = 1) -> list[Log]:
+def simulate(pacing: RateController, service: Service, seconds: float, *, events: int = 1) -> list[Log]:
     """A run without end over a scripted clock: a request leaves whenever the pacing allows one."""
     now, number = 0.0, 0
-    flying: list[tuple[float, int, float, Receipt]] = []
+    flying: list[tuple[float, int, float, Response]] = []
     log: list[Log] = []
     while now < seconds:
         wait = pacing.wait(now)
         if wait <= 0:
             pacing.leave(now, events)
             number += 1
-            latency, receipt = service(now, pacing.flying)
-            heapq.heappush(flying, (now + latency, number, now, receipt))
+            latency, response = service(now, pacing.flying)
+            heapq.heappush(flying, (now + latency, number, now, response))
             continue
         now = min(now + wait, flying[0][0] if flying else math.inf)
         while flying and flying[0][0] <= now:
-            _, _, left, receipt = heapq.heappop(flying)
-            pacing.answer(now, left, receipt)
-            log.append(Log(now, receipt, pacing.limit))
+            _, _, left, response = heapq.heappop(flying)
+            pacing.answer(now, left, response)
+            log.append(Log(now, response, pacing.limit))
     return log
 
 
@@ -64,7 +64,7 @@ class Admitting:
         self.rate, self.latency = rate, latency
         self.tokens, self.last = max(rate, 1.0), 0.0
 
-    def __call__(self, now: float, flying: int) -> tuple[float, Receipt]:
+    def __call__(self, now: float, flying: int) -> tuple[float, Response]:
         self.tokens = min(max(self.rate, 1.0), self.tokens + (now - self.last) * self.rate)
         self.last = now
         if self.tokens < 1:
@@ -78,31 +78,31 @@ class Admitting:
 def test_a_run_settles_near_what_a_service_admits(rate: float, latency: float, most: int) -> None:
     """After twenty seconds at least 85 % of what is possible settles, with few 429s: at most one in eight requests."""
     seconds = 20 + min(40, 20_000 / rate)
-    late = [one for one in simulate(Pacing(most), Admitting(rate, latency), seconds) if one.at > 20]
-    settled = sum(one.receipt is OK for one in late) / (seconds - 20)
+    late = [one for one in simulate(RateController(most), Admitting(rate, latency), seconds) if one.at > 20]
+    settled = sum(one.response is OK for one in late) / (seconds - 20)
     possible = min(rate, most / latency)
     assert settled > possible * 0.85 - 1
-    assert sum(one.receipt is LIMITED for one in late) <= len(late) / 8 + 2
+    assert sum(one.response is LIMITED for one in late) <= len(late) / 8 + 2
 
 
 def test_a_slow_trickle_is_found_too() -> None:
     """A service that admits one request in ten seconds is not asked hundreds of times for each."""
-    log = simulate(Pacing(8), Admitting(0.1, 0.01), 3600)
+    log = simulate(RateController(8), Admitting(0.1, 0.01), 3600)
     late = [one for one in log if one.at > 1800]
-    assert sum(one.receipt is OK for one in late) > 0.7 * 180
-    assert sum(one.receipt is LIMITED for one in late) < 180
+    assert sum(one.response is OK for one in late) > 0.7 * 180
+    assert sum(one.response is LIMITED for one in late) < 180
 
 
 def test_a_healthy_service_gets_all_that_is_allowed() -> None:
     """Without trouble the limit is at its most within three rounds and stays there."""
-    log = simulate(Pacing(8), lambda now, flying: (0.01, OK), 2)
+    log = simulate(RateController(8), lambda now, flying: (0.01, OK), 2)
     assert all(one.limit == 8 for one in log if one.at > 0.03)
     assert len(log) > 0.97 * 2 * 8 / 0.01
 
 
 def test_noise_in_the_latency_costs_nothing() -> None:
     """Latencies that jump between 5 and 60 ms are no reason to send less."""
-    log = simulate(Pacing(8), lambda now, flying: (0.005 + (now * 7919 % 1) * 0.055, OK), 5)
+    log = simulate(RateController(8), lambda now, flying: (0.005 + (now * 7919 % 1) * 0.055, OK), 5)
     assert min(one.limit for one in log if one.at > 1) == 8
 
 
@@ -111,13 +111,13 @@ def test_the_limit_grows_by_one_a_round_after_a_failure() -> None:
     limits: dict[int, int] = {}
     failed: list[float] = []
 
-    def service(now: float, flying: int) -> tuple[float, Receipt]:
+    def service(now: float, flying: int) -> tuple[float, Response]:
         if now >= 10 and not failed:
             failed.append(now)
             return 1.0, DOWN
         return 1.0, OK
 
-    for one in simulate(Pacing(20), service, 30):
+    for one in simulate(RateController(20), service, 30):
         limits[int(one.at)] = one.limit
     assert limits[10] == 20
     assert limits[11] == 14
@@ -127,7 +127,7 @@ def test_the_limit_grows_by_one_a_round_after_a_failure() -> None:
 
 def test_of_requests_in_flight_together_the_first_failure_counts() -> None:
     """Eight requests that fail in one moment halve nothing eight times: the limit is cut once."""
-    pacing = Pacing(8)
+    pacing = RateController(8)
     simulate(pacing, lambda now, flying: (0.01, OK), 1)
     while pacing.wait(1.5) <= 0:
         pacing.leave(1.5, 1)
@@ -138,24 +138,24 @@ def test_of_requests_in_flight_together_the_first_failure_counts() -> None:
 
 def test_while_a_service_is_down_one_request_at_a_time_is_left() -> None:
     """Multiplicative decrease to one in flight, and back to all of it once the service is well."""
-    log = simulate(Pacing(8), lambda now, flying: (0.05, DOWN if 5 <= now < 10 else OK), 30)
+    log = simulate(RateController(8), lambda now, flying: (0.05, DOWN if 5 <= now < 10 else OK), 30)
     assert {one.limit for one in log if 6 < one.at < 10} == {1}
     assert {one.limit for one in log if one.at > 12} == {8}
 
 
 def test_answers_that_grow_slow_lower_the_limit() -> None:
     """A service whose latency goes from 10 ms to a second gets fewer requests at once, until that is usual."""
-    log = simulate(Pacing(16), lambda now, flying: (0.01 if now < 5 else 1.0, OK), 60)
+    log = simulate(RateController(16), lambda now, flying: (0.01 if now < 5 else 1.0, OK), 60)
     assert min(one.limit for one in log if 5.5 < one.at < 15) <= 14
     assert log[-1].limit == 16
 
 
 def test_a_pause_that_is_asked_for_holds_everybody() -> None:
     """After Retry-After: 7 on one request no other leaves for seven seconds."""
-    pacing = Pacing(8)
+    pacing = RateController(8)
     pacing.leave(100.0, 1)
     pacing.leave(100.0, 1)
-    pacing.answer(101.0, 100.0, Receipt(Answer.RETRY, 429, "", 7.0, False))
+    pacing.answer(101.0, 100.0, Response(ResponseKind.RETRY, 429, "", 7.0, False))
     assert pacing.held(101.0) == 7.0
     assert pacing.wait(101.0) == 7.0
     assert pacing.wait(107.5) == pytest.approx(0.5)
@@ -168,42 +168,42 @@ def test_a_pause_that_is_asked_for_holds_everybody() -> None:
 def test_the_operator_s_rate_is_kept(rate: float, events: int, latency: float) -> None:
     """Never more events than the rate allows, a tenth of a second and one batch apart; and no fewer."""
     seconds = max(5.0, 20 * events / rate)
-    log = simulate(Pacing(64, rate), lambda now, flying: (latency, OK), seconds, events=events)
+    log = simulate(RateController(64, rate), lambda now, flying: (latency, OK), seconds, events=events)
     sent = len(log) * events
     assert sent <= rate * (seconds + 0.1) + events
     assert sent >= min(rate, events * 64 / latency) * (seconds - latency - 1) * 0.95 - 65 * events
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.sampled_from([OK, LIMITED, DOWN]), st.booleans()), max_size=200))
-def test_whatever_is_answered_the_limit_stays_in_bounds(steps: list[tuple[float, Receipt, bool]]) -> None:
+def test_whatever_is_answered_the_limit_stays_in_bounds(steps: list[tuple[float, Response, bool]]) -> None:
     """At least one request, at most `most`; and somebody may leave after a bounded wait."""
-    pacing, now = Pacing(6), 0.0
+    pacing, now = RateController(6), 0.0
     left: list[float] = []
-    for pause, receipt, leaves in steps:
+    for pause, response, leaves in steps:
         now += pause
         if leaves and pacing.wait(now) <= 0:
             pacing.leave(now, 1)
             left.append(now)
         elif left:
-            pacing.answer(now, left.pop(0), receipt)
+            pacing.answer(now, left.pop(0), response)
         assert 1 <= pacing.limit <= 6
     while left:
         pacing.answer(now, left.pop(0), OK)
     assert pacing.wait(now) <= 120
 
 
-# -- the gate ------------------------------------------------------------------------------------------------
+# -- the throttle ------------------------------------------------------------------------------------------------
 
 
 def test_a_gate_lets_no_more_pass_than_the_limit() -> None:
     """Forty threads pass one by one as answers come; never more than `most` are beyond it."""
-    gate, stop = Gate(Pacing(3)), threading.Event()
+    throttle, stop = Throttle(RateController(3)), threading.Event()
     beyond, most, passed = 0, 0, 0
     lock = threading.Lock()
 
     def pass_it() -> None:
         nonlocal beyond, most, passed
-        left = gate.enter(1, stop)
+        left = throttle.enter(1, stop)
         assert left is not None
         with lock:
             beyond += 1
@@ -212,7 +212,7 @@ def test_a_gate_lets_no_more_pass_than_the_limit() -> None:
         with lock:
             beyond -= 1
             passed += 1
-        gate.leave(left, OK)
+        throttle.leave(left, OK)
 
     threads = [threading.Thread(target=pass_it) for _ in range(40)]
     for thread in threads:
@@ -224,12 +224,12 @@ def test_a_gate_lets_no_more_pass_than_the_limit() -> None:
 
 def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
     """Who waits for a pause of an hour is let go, without passing."""
-    gate, stop = Gate(Pacing(1)), threading.Event()
-    left = gate.enter(1, stop)
+    throttle, stop = Throttle(RateController(1)), threading.Event()
+    left = throttle.enter(1, stop)
     assert left is not None
-    gate.leave(left, Receipt(Answer.RETRY, 429, "", 3600.0, False))
+    throttle.leave(left, Response(ResponseKind.RETRY, 429, "", 3600.0, False))
     found: list[float | None] = []
-    waiting = threading.Thread(target=lambda: found.append(gate.enter(1, stop)))
+    waiting = threading.Thread(target=lambda: found.append(throttle.enter(1, stop)))
     waiting.start()
     stop.set()
     waiting.join(10)
@@ -249,14 +249,14 @@ def test_a_real_service_that_admits_so_many_a_second_is_not_stormed(tmp_path: Pa
     def answer(asked: Asked) -> Reply:
         nonlocal limited
         with lock:
-            _, receipt = bucket(time.monotonic(), 0)
-            limited += receipt is LIMITED
-        return Reply(receipt.status)
+            _, response = bucket(time.monotonic(), 0)
+            limited += response is LIMITED
+        return Reply(response.status)
 
     bucket.last = time.monotonic()
     with serving(answer) as server:
         began = time.monotonic()
-        outcome = run(directory, server.url, pace=Pace(8, Patience(seconds=60, first=0.05, most=1.0)))
+        outcome = run(directory, server.url, send_limits=SendLimits(8, RetryPolicy(seconds=60, first=0.05, most=1.0)))
         seconds = time.monotonic() - began
         asked = len(server.asked)
     assert outcome.balanced
@@ -277,7 +277,7 @@ def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
             return Reply(429, b"", {"Retry-After": "1"}) if len(times) == 3 else Reply()
 
     with serving(answer) as server:
-        outcome = run(directory, server.url, pace=Pace(2, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=SendLimits(2, AT_ONCE))
     assert outcome.balanced
     # One more may have been on its way when the pause was asked for.
     assert max(later - earlier for earlier, later in pairwise(times)) > 0.8
@@ -288,7 +288,7 @@ def test_a_run_keeps_the_rate_it_is_given(tmp_path: Path) -> None:
     directory = planned(tmp_path, 200, files=1, batch=10)
     with serving(lambda asked: Reply()) as server:
         began = time.monotonic()
-        outcome = run(directory, server.url, pace=Pace(8, AT_ONCE, rate=400.0))
+        outcome = run(directory, server.url, send_limits=SendLimits(8, AT_ONCE, rate=400.0))
         seconds = time.monotonic() - began
     assert outcome.balanced
     assert seconds > (200 - 10) / 400 - 0.1

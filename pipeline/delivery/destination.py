@@ -1,4 +1,4 @@
-"""Where batches go. A destination is one class with `send`; a dry run is another sink, never an `if`."""
+"""Where batches go. A destination is one class with `send`; a dry run is another destination, never an `if`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 
-class Answer(StrEnum):
-    """What a receipt asks us to do; the table of docs/know/service.md#what-backcast-does.
+class ResponseKind(StrEnum):
+    """What a response asks us to do; the table of docs/know/service.md#what-backcast-does.
 
     `unreachable`: no connection stood (no such host, no route, refused, no TLS), so nothing left. `unsent`: the run was
     stopping, and nothing was asked.
@@ -23,7 +23,7 @@ class Answer(StrEnum):
     UNSENT = "unsent"
 
 
-class Receipt(NamedTuple):
+class Response(NamedTuple):
     """What the endpoint said to one request.
 
     `status` is the HTTP status, 0 when there was no answer. `taken` tells, of an answer that does not settle, whether
@@ -31,7 +31,7 @@ class Receipt(NamedTuple):
     a person can do, where that is known better than from the status.
     """
 
-    answer: Answer
+    answer: ResponseKind
     status: int
     detail: str = ""
     retry_after: float = 0.0
@@ -39,7 +39,7 @@ class Receipt(NamedTuple):
     hint: str = ""
 
 
-class Sink(Protocol):
+class Destination(Protocol):
     """A destination. `send` may be called from several threads at once, and never raises for an answer."""
 
     @property
@@ -47,7 +47,7 @@ class Sink(Protocol):
         """What people call it."""
         ...
 
-    def send(self, body: bytes) -> Receipt:
+    def send(self, body: bytes) -> Response:
         """Send one gzipped request."""
         ...
 
@@ -56,7 +56,7 @@ class Sink(Protocol):
         ...
 
 
-class NowhereSink:
+class DryRunDestination:
     """Takes everything and sends nothing: what `--dry-run` applies to. Counts what came."""
 
     address = "nowhere"
@@ -65,10 +65,10 @@ class NowhereSink:
         self.requests = 0
         self.bytes = 0
 
-    def send(self, body: bytes) -> Receipt:
+    def send(self, body: bytes) -> Response:
         self.requests += 1
         self.bytes += len(body)
-        return Receipt(Answer.SETTLED, 200)
+        return Response(ResponseKind.SETTLED, 200)
 
     def close(self) -> None:
         return

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from pipeline.delivery.sink import Answer, Receipt
+from pipeline.delivery.destination import Response, ResponseKind
 
 START = 4
 """Requests in flight at first: enough to fill a fast service at once, too few to flood a slow one."""
@@ -41,10 +41,10 @@ BURST = 0.1
 """Seconds of `--rate` that may be caught up with after a pause."""
 
 
-class Pacing:
+class RateController:
     """The controller. `most` bounds requests in flight; `events_per_second` is the operator's own limit.
 
-    Every `now` is seconds of one monotonic clock. Not thread-safe: `pipeline.delivery.gate` is.
+    Every `now` is seconds of one monotonic clock. Not thread-safe: `pipeline.delivery.throttle` is.
     """
 
     def __init__(self, most: int, events_per_second: float | None = None) -> None:
@@ -108,16 +108,16 @@ class Pacing:
         if rate is not None:
             self._slot = max(self._slot, now) + 1 / rate
 
-    def answer(self, now: float, left: float, receipt: Receipt) -> None:
+    def answer(self, now: float, left: float, response: Response) -> None:
         """The request that left at `left` is answered, or was lost."""
         self.flying -= 1
-        if receipt.retry_after:
-            self._held = max(self._held, now + receipt.retry_after)
-        match receipt.answer:
-            case Answer.SETTLED:
+        if response.retry_after:
+            self._held = max(self._held, now + response.retry_after)
+        match response.answer:
+            case ResponseKind.SETTLED:
                 self._take(now, left)
-            case Answer.RETRY | Answer.UNREACHABLE:
-                if receipt.status == 429:
+            case ResponseKind.RETRY | ResponseKind.UNREACHABLE:
+                if response.status == 429:
                     self._admit_less(now, left)
                 self._cut(now, left, CUT)
             case _:
