@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_architecture import ROOMS
+
 ROOT = Path(__file__).parents[2]
 CODE = ("pipeline", "tests", "mappings", "sample_data", "benchmarks")
 SUFFIXES = {".py", ".c", ".h", ".yaml", ".md"}
@@ -69,6 +71,14 @@ def test_paths_named_in_the_documents_exist() -> None:
     """A file or folder of the repository that a page names in backquotes is there."""
     named = {(page, found["path"]) for page, text in texts("docs") for found in PATH.finditer(text)}
     assert sorted(f"{page}: {path}" for page, path in named if not (ROOT / path).exists()) == []
+
+
+def test_the_architecture_lists_the_packages_in_import_order() -> None:
+    """The table of packages names those that `tests/test_architecture.py` enforces, in its order."""
+    page = (ROOT / "docs/change/architecture.md").read_text()
+    table = page.partition("(packages)=")[2].partition("(processes)=")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert tuple(name for row in rows for name in re.findall(r"`(\w+)`", row)) == ROOMS
 
 
 @pytest.mark.parametrize(
