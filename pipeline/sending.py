@@ -23,7 +23,7 @@ from pipeline.plan.phases import PHASES
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Counts, Outcome, SendLimits
-    from pipeline.local_service.faults import Tally
+    from pipeline.local_service.faults import FaultCounts
     from pipeline.report.state import PlanStatus
     from pipeline.transform.workers import Workers
     from pipeline.verify import Verification
@@ -177,7 +177,7 @@ class Rehearsal:
     outcome: Outcome
     verification: Verification
     store: Path
-    faults: Sequence[Tally] = ()
+    faults: Sequence[FaultCounts] = ()
 
 
 @private()

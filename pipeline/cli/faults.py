@@ -12,7 +12,7 @@ from pipeline.errors import UsageError
 from pipeline.text import pluralize
 
 if TYPE_CHECKING:
-    from pipeline.local_service.faults import Tally
+    from pipeline.local_service.faults import FaultCounts
 
 script = click.option(
     "--fault", "faults", multiple=True, metavar="FAULT",
@@ -46,6 +46,6 @@ def check(texts: Sequence[str]) -> None:
         raise UsageError(f"--fault: {error}", hint=error.hint) from None
 
 
-def told(tallies: Iterable[Tally]) -> list[str]:
+def told(tallies: Iterable[FaultCounts]) -> list[str]:
     """What the faults did, a line each."""
-    return [f"Fault {tally.fault}: {tally.acted:,} of {pluralize(tally.met, 'request')}" for tally in tallies]
+    return [f"Fault {tally.fault}: {tally.acted:,} of {pluralize(tally.reached, 'request')}" for tally in tallies]

@@ -17,8 +17,8 @@ import uvicorn
 
 from pipeline.local_service.app import create_app
 from pipeline.local_service.capture.endpoint import EVENT_ROUTES
-from pipeline.local_service.faults import Tally, read_script
-from pipeline.local_service.faults.middleware import Connection, Faulty, tallies
+from pipeline.local_service.faults import FaultCounts, read_script
+from pipeline.local_service.faults.middleware import CuttableConnection, FaultMiddleware, counts_of
 from pipeline.local_service.keys import Keyring, generate_keys
 from pipeline.local_service.landed import (
     GroupProfile,
@@ -106,11 +106,11 @@ class LocalService:
             self.store.close()
             raise
         if self._faults:
-            app = Faulty(app, self._faults, fault_seed, EVENT_ROUTES, lambda: self._server.should_exit)
+            app = FaultMiddleware(app, self._faults, fault_seed, EVENT_ROUTES, lambda: self._server.should_exit)
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http=Connection if self._faults else "auto",
+                http=CuttableConnection if self._faults else "auto",
                 log_config=None,
                 log_level="warning",
                 access_log=False,
@@ -184,9 +184,9 @@ class LocalService:
         return next(iter(self.keys.personal))
 
     @property
-    def faults(self) -> list[Tally]:
+    def faults(self) -> list[FaultCounts]:
         """How many requests reached each fault of the script, and on how many it acted."""
-        return tallies(self._faults)
+        return counts_of(self._faults)
 
     def count(self) -> int:
         """How many events there are after duplicates collapsed."""

@@ -16,7 +16,7 @@ from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished
 from pipeline.ledger import read_totals
 from pipeline.local_service import Keyring, LocalService
-from pipeline.local_service.faults import Tally
+from pipeline.local_service.faults import FaultCounts
 from pipeline.local_service.keys import Project
 from tests.support.deliveries import KEY, balances, identities, planned, row, run
 
@@ -65,7 +65,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planned(tmp_path_factory.mktemp("scripts"), ROWS, batch=8)
 
 
-def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurrency: int) -> list[Tally]:
+def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurrency: int) -> list[FaultCounts]:
     """Apply the plan through a script, again and again until it is done; what the faults did.
 
     Each run balances; in between, what is settled has landed; in the end everything planned has, once collapsed.
@@ -132,5 +132,5 @@ def test_ten_thousand_events_through_a_service_that_fails_a_tenth(tmp_path: Path
         twice = service.store.raw_count() - service.count()
     assert landed == identities(10_000)
     assert all(tally.acted for tally in tallies)
-    assert tallies[0].met == 200 + tallies[0].acted
+    assert tallies[0].reached == 200 + tallies[0].acted
     assert twice == 50 * sum(tally.acted for tally in tallies if tally.fault in ("after:500", "lost", "truncated"))

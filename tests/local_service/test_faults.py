@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from pipeline.api import load_plan, rehearse
 from pipeline.cli import run as command
 from pipeline.errors import Refused
 from pipeline.local_service import Keyring, LocalService
-from pipeline.local_service.faults import BadFault, catalogue, read_script
+from pipeline.local_service.faults import BadFault, Fault, catalogue, read_script
+from pipeline.local_service.faults.request import CaptureRequest, Ending, Forward, HttpReply
 from pipeline.local_service.keys import Project
 from tests.support.deliveries import identities, planned
 from tests.support.deliveries import row as row_of
@@ -344,6 +346,24 @@ def test_every_skip_and_times_choose_requests() -> None:
     with serve("before:503,times=2", "before:500,skip=1,every=3,times=2") as service:
         assert statuses(service, 14) == [503] * 2 + [200] * 3 + [500] + [200] * 2 + [500] + [200] * 5
         assert [tally[1:] for tally in service.faults] == [(14, 2), (12, 2)]
+
+
+def test_a_new_fault_is_one_class() -> None:
+    """It is listed in the help and can be used in a script without any other change."""
+
+    @dataclass(kw_only=True)
+    class Teapot(Fault, example="teapot"):
+        """answers 418"""
+
+        async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+            return HttpReply(418, b"short and stout") if self.claim() else await forward()
+
+    try:
+        assert ("teapot", "answers 418") in catalogue()
+        with serve("teapot,times=1") as service:
+            assert statuses(service, 2) == [418, 200]
+    finally:
+        del Fault.names[Teapot.name]
 
 
 def test_only_capture_requests_meet_faults() -> None:

@@ -24,7 +24,7 @@ TOGETHER = 6
 
 
 def met(service: LocalService) -> int:
-    return service.faults[0].met
+    return service.faults[0].reached
 
 
 @pytest.mark.parametrize(

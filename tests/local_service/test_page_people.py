@@ -1,4 +1,4 @@
-"""People and groups on the local service's page, and what it says while they are worked out."""
+"""People and groups on the local service's page, and what it says while they are being processed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Unhurried(Store):
 
 
 def test_persons_may_take_their_time() -> None:
-    """While persons are worked out a page says so and loads again; events are there at once."""
+    """While persons are being processed a page says so and reloads itself; events are there at once."""
     store = Unhurried()
     rows = EventColumns(NOW, [uuid(1)], ["Seen"], ["u1"], [NOW], [b"{}"], [True])
     store.append(1, rows)
@@ -124,6 +124,6 @@ def test_persons_may_take_their_time() -> None:
     store.close()
     assert '<meta http-equiv="refresh"' in people
     assert "u1" not in people
-    assert "still being worked out" in overview
+    assert "still being processed" in overview
     assert "1 event<" in events
     assert "1 person<" in at_last

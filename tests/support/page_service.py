@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import re
+import time
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +20,8 @@ NOW = 1_700_000_000_000_000
 CAPTURE, PERSONAL = "phc_testcapture", "phx_testpersonal"
 KEYS = Keyring((Project(1, "First <b>", CAPTURE), Project(2, "Second", "phc_testsecond")), {PERSONAL: frozenset({"*"})})
 SCRIPT, TURN, NUL = "<script>alert('x')</script>\"'", "a\u202etxt.exe", "nul\x00here"
+PROCESSING = "are still being processed"
+"""What a page says of persons and groups that do not count every event yet."""
 HOSTILE = SCRIPT + TURN + NUL + "{{ 7 * 7777 }}"
 SEED = {
     "hog_functions": [
@@ -64,8 +67,12 @@ def send(service: LocalService, *events: Any, key: str = CAPTURE, historical: bo
 
 
 def get(service: LocalService, path: str, **params: Any) -> httpx.Response:
+    """The page at a path, loaded again for up to 30 s while it says that persons and groups are being processed."""
     address = service.url + path + ("?" + urlencode(params) if params else "")
-    return CLIENT.get(address, follow_redirects=True)
+    end = time.monotonic() + 30
+    while PROCESSING in (answer := CLIENT.get(address, follow_redirects=True)).text and time.monotonic() < end:
+        pass
+    return answer
 
 
 class Read(HTMLParser):

@@ -1,44 +1,36 @@
-"""Scripted misbehaviour of the capture endpoint, so that a client can be tried before the real service tries it.
+"""Simulated failures of the capture endpoint, so that a client is tested before the real service fails it.
 
-A script is a list of texts such as `rate:20/s,retry-after=1`; `catalogue()` lists them. A request meets the faults
-in the order of the script: each may answer itself, or let the request go on to the next and change what comes back.
-The last one leads to the service as it is. Management, query and the looks at what landed never meet any.
+A script is a list of texts such as `rate:20/s,retry-after=1`; `catalogue()` lists them. A request passes through the
+faults in the order of the script: each may answer by itself, or forward the request to the next one and change what
+comes back. The last one forwards to the service. Management, queries and the page never pass through faults.
 
-The same seed, script and order of requests give the same faults: a decision hangs on the seed, on the fault's place
-in the script and on how many requests have met it so far, never on a clock (except where a fault is about time).
+The same seed, script and order of requests give the same faults: a decision depends on the seed, on the fault's place
+in the script and on how many requests have reached it, never on a clock (except where a fault is about time).
 
     with LocalService(faults=["after:500,every=7", "mix:10%"], fault_seed=3) as service:
         ...
-        service.faults  # how many requests each met, and to how many it did something
+        service.faults  # how many requests reached each fault, and on how many it acted
+
+A new fault is one class in a module of `kinds`, which is found by itself. Its `example` gives the name and the
+spelling, its docstring is its line in the help, and its fields are its options:
+
+    @dataclass(kw_only=True)
+    class Teapot(Fault, example="teapot"):
+        '''answers 418 and stores nothing'''
+
+        async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+            return HttpReply(418, b"short and stout") if self.claim() else await forward()
 """
 
 from __future__ import annotations
 
-from pipeline.local_service.faults.base import BadFault, Fault, Tally, catalogue, read_script
-from pipeline.local_service.faults.connection import Garbage, Lost, Reset, SlowAnswer, SlowBody, SlowRead, Truncated
-from pipeline.local_service.faults.mixture import Mix
-from pipeline.local_service.faults.refusals import After, Before, Large, Maintenance, Poison, Quota, Rate, Redirect
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "After",
-    "BadFault",
-    "Before",
-    "Fault",
-    "Garbage",
-    "Large",
-    "Lost",
-    "Maintenance",
-    "Mix",
-    "Poison",
-    "Quota",
-    "Rate",
-    "Redirect",
-    "Reset",
-    "SlowAnswer",
-    "SlowBody",
-    "SlowRead",
-    "Tally",
-    "Truncated",
-    "catalogue",
-    "read_script",
-]
+from pipeline.local_service.faults import kinds
+from pipeline.local_service.faults.base import BadFault, Fault, FaultCounts, catalogue, read_script
+
+for _module in iter_modules(kinds.__path__, f"{kinds.__name__}."):
+    import_module(_module.name)
+
+__all__ = ["BadFault", "Fault", "FaultCounts", "catalogue", "read_script"]

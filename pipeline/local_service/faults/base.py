@@ -1,4 +1,4 @@
-"""What every fault is: one class with a name, a few typed settings, and `act`."""
+"""The base class of faults, and how a fault is written: `name[:value][,option=text][,flag]`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from pipeline.local_service.faults.request import Call, Cut, Ending, Onward
+from pipeline.local_service.faults.request import CaptureRequest, ConnectionCut, Ending, Forward
 
 
 class BadFault(ValueError):
-    """A text that names no fault; `hint` says what would."""
+    """A text that is not a fault; `hint` says how to write one."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
 
 
-class Tally(NamedTuple):
-    """What a fault did: how many requests it met, and to how many it did something."""
+class FaultCounts(NamedTuple):
+    """How many requests reached a fault, and on how many of them it acted."""
 
     fault: str
-    met: int
+    reached: int
     acted: int
 
 
 def value(read: Callable[[str], Any], default: Any = MISSING) -> Any:
-    """A setting that follows the fault's name after a colon; `read` raises ValueError, saying what it wants."""
+    """A setting that follows the fault's name after a colon; `read` raises ValueError with what it expects."""
     return field(default=default, metadata={"read": read, "value": True})
 
 
@@ -40,18 +40,18 @@ def option(read: Callable[[str], Any], default: Any) -> Any:
 
 
 def flag() -> Any:
-    """A setting that is there or not."""
+    """A setting that is present or not."""
     return field(default=False, metadata={"read": None})
 
 
-def whole(text: str) -> int:
+def read_count(text: str) -> int:
     """A whole number of 1 or more."""
     if not text.isascii() or not text.isdigit() or not int(text):
         raise ValueError("a whole number of 1 or more")
     return int(text)
 
 
-def share(text: str) -> float:
+def read_share(text: str) -> float:
     """`10%` or `0.1`, above 0 and at most 1."""
     try:
         found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
@@ -64,28 +64,28 @@ def share(text: str) -> float:
 
 @dataclass(kw_only=True)
 class Fault(ABC):
-    """A misbehaviour. By itself it acts on every request that it meets.
+    """A simulated failure. By default it acts on every request that reaches it.
 
-    The class's docstring is its line in the help. `met` and `acted` are touched by the server's loop alone.
+    The class's docstring is its line in the help. Only the server's event loop changes `reached` and `acted`.
     """
 
     names: ClassVar[dict[str, type[Fault]]] = {}
     name: ClassVar[str]
     example: ClassVar[str]
 
-    every: int = option(whole, 1)
+    every: int = option(read_count, 1)
     """Acts on each Nth request only."""
-    chance: float = option(share, 1.0)
+    chance: float = option(read_share, 1.0)
     """Acts on a request with this probability."""
-    skip: int = option(whole, 0)
-    """Leaves the first N requests alone."""
-    times: int | None = option(whole, None)
+    skip: int = option(read_count, 0)
+    """Ignores the first N requests."""
+    times: int | None = option(read_count, None)
     """Acts N times at most."""
 
     text: str = ""
     seed: str = "0"
     place: str = "0"
-    met: int = 0
+    reached: int = 0
     acted: int = 0
 
     def __init_subclass__(cls, *, example: str = "", **rest: Any) -> None:
@@ -95,53 +95,53 @@ class Fault(ABC):
         if cls.name:
             Fault.names[cls.name] = cls
 
-    async def meet(self, call: Call, onward: Onward) -> Ending:
-        """A request has come as far as this fault."""
-        self.met += 1
-        return await (self.act(call, onward) if self.is_due() else onward())
+    async def handle(self, request: CaptureRequest, forward: Forward) -> Ending:
+        """Count a request that reached this fault, and act on it or forward it."""
+        self.reached += 1
+        return await (self.act(request, forward) if self.is_due() else forward())
 
     @abstractmethod
-    async def act(self, call: Call, onward: Onward) -> Ending:
-        """Misbehave where `claim` says so; `onward` is what would happen without this fault."""
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+        """Fail the request where `claim` allows it; `forward` is what would happen without this fault."""
 
     def is_due(self) -> bool:
-        """Whether the request that has just come is one to act on."""
-        turn = self.met - self.skip
+        """Whether to act on the request that was counted last."""
+        turn = self.reached - self.skip
         if turn < 1 or turn % self.every:
             return False
-        return self.chance == 1 or self.luck(self.met) < self.chance
+        return self.chance == 1 or self.draw(self.reached) < self.chance
 
     def claim(self) -> bool:
-        """Whether it may act once more, counted in the same step: requests side by side share `times`."""
+        """Whether it may act once more, counted in the same step: concurrent requests share `times`."""
         if self.times is not None and self.acted >= self.times:
             return False
         self.acted += 1
         return True
 
-    def luck(self, of: object) -> float:
+    def draw(self, of: object) -> float:
         """A number from 0 to 1 that follows from the seed, this fault's place and `of`."""
         text = f"{self.seed}/{self.place}/{of}"
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / 2**64
 
-    async def taken(self, call: Call, onward: Onward) -> tuple[Ending, bool]:
-        """Let the request go on; whether its events were taken and something may be done to the answer."""
+    async def forward_and_claim(self, request: CaptureRequest, forward: Forward) -> tuple[Ending, bool]:
+        """Forward the request; whether its events were accepted, so that the fault may change the answer."""
         if not self.claim():
-            return await onward(), False
-        ending = await onward()
-        if isinstance(ending, Cut) or not ending.accepted:
+            return await forward(), False
+        ending = await forward()
+        if isinstance(ending, ConnectionCut) or not ending.accepted:
             self.acted -= 1
             return ending, False
         return ending, True
 
-    def tallies(self) -> list[Tally]:
-        """This fault's tally, and those of the faults inside it."""
-        return [Tally(self.text, self.met, self.acted)]
+    def counts(self) -> list[FaultCounts]:
+        """The counts of this fault and of the faults inside it."""
+        return [FaultCounts(self.text, self.reached, self.acted)]
 
 
-COMMON = (
+COMMON_OPTIONS = (
     ("every=N", "acts on each Nth request that reaches it only"),
     ("chance=P%", "acts on a request with this probability"),
-    ("skip=N", "leaves the first N requests alone"),
+    ("skip=N", "ignores the first N requests"),
     ("times=N", "acts N times at most"),
 )
 
@@ -152,7 +152,7 @@ def read_script(texts: Iterable[str], seed: int = 0) -> list[Fault]:
 
 
 def read_fault(text: str, *, seed: str = "0", place: str = "0") -> Fault:
-    """One fault. Raises BadFault, which names the nearest word that would do."""
+    """One fault. Raises BadFault, whose hint names the nearest name that exists."""
     head, *rest = text.split(",")
     name, colon, given = head.partition(":")
     kind = Fault.names.get(name)
@@ -170,7 +170,7 @@ def read_fault(text: str, *, seed: str = "0", place: str = "0") -> Fault:
             raise BadFault(f"{name} needs a value", f"write {kind.example}")
     options = {_spelt(field): field for field in fields.values() if field is not main}
     for item in rest:
-        key, equals, said = item.partition("=")
+        key, equals, setting = item.partition("=")
         field = options.get(key)
         if field is None:
             raise BadFault(f"{name} has no option {key!r}", _nearest(key, options, f"the options of {name} are"))
@@ -179,7 +179,7 @@ def read_fault(text: str, *, seed: str = "0", place: str = "0") -> Fault:
         if (field.metadata["read"] is None) == bool(equals):
             wanted = key if equals else f"{key}=VALUE"
             raise BadFault(f"{item!r} is not how {key} is written", f"write {wanted}")
-        settings[field.name] = _read(field, said, text, kind) if equals else True
+        settings[field.name] = _read(field, setting, text, kind) if equals else True
     try:
         return kind(**settings)
     except ValueError as error:
@@ -187,9 +187,9 @@ def read_fault(text: str, *, seed: str = "0", place: str = "0") -> Fault:
 
 
 def catalogue() -> Sequence[tuple[str, str]]:
-    """Each fault as it may be written, with what it does; then the options that all have."""
+    """An example of each fault with what it does; then the options that all faults have."""
     kinds = sorted(Fault.names.items())
-    return [(kind.example, " ".join((kind.__doc__ or "").split())) for _, kind in kinds] + list(COMMON)
+    return [(kind.example, " ".join((kind.__doc__ or "").split())) for _, kind in kinds] + list(COMMON_OPTIONS)
 
 
 def _read(field: dataclasses.Field[Any], given: str, text: str, kind: type[Fault]) -> Any:

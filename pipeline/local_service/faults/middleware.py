@@ -1,4 +1,4 @@
-"""The faults in front of the service: an application around its application, and a connection that can be cut.
+"""The faults in front of the service: an application around its own, and a connection that can be cut.
 
 Effects on the connection are real: a reset is an RST packet, a lost answer is a closed socket.
 """
@@ -15,30 +15,30 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pipeline.local_service.faults.base import Fault, Tally
+from pipeline.local_service.faults.base import Fault, FaultCounts
 from pipeline.local_service.faults.request import (
     App,
-    Call,
-    Cut,
+    CaptureRequest,
+    ClientGone,
+    ConnectionCut,
     Ending,
-    Gone,
+    Forward,
+    HttpReply,
     Message,
-    Onward,
     Receive,
-    Reply,
     Scope,
     Send,
 )
 
 ADDRESS = "/_faults"
-"""Where the tallies are shown."""
+"""Where the counts are shown."""
 
 _TRANSPORT = "backcast.transport"
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-class Faulty:
-    """A capture application that misbehaves by a script. Requests that are no POST to `routes` meet no fault."""
+class FaultMiddleware:
+    """An application that sends each POST to one of `routes` through the faults of a script."""
 
     def __init__(
         self, app: App, faults: Sequence[Fault], seed: int, routes: Sequence[str], closing: Callable[[], bool]
@@ -53,38 +53,40 @@ class Faulty:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["path"] == ADDRESS:
-            await _say(Reply(200, self._tallies(), ((b"content-type", b"application/json"),)), None, send)
+            await _send_reply(
+                HttpReply(200, self._counts_json(), ((b"content-type", b"application/json"),)), None, send
+            )
         elif scope["method"] == "POST" and scope["path"].rstrip("/") in self._routes:
-            call = Call(scope, receive, self._closing)
+            request = CaptureRequest(scope, receive, self._closing)
             try:
-                ending = await self._through(call, 0)
-            except Gone:
+                ending = await self._through(request, 0)
+            except ClientGone:
                 return
-            if isinstance(ending, Cut):
+            if isinstance(ending, ConnectionCut):
                 await _cut(scope["extensions"][_TRANSPORT], ending, receive)
             else:
-                await _say(ending, call, send)
+                await _send_reply(ending, request, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _through(self, call: Call, number: int) -> Ending:
+    async def _through(self, request: CaptureRequest, number: int) -> Ending:
         if number == len(self._faults):
-            return await call.ask(self._app)
-        onward: Onward = functools.partial(self._through, call, number + 1)
-        return await self._faults[number].meet(call, onward)
+            return await request.forward_to(self._app)
+        forward: Forward = functools.partial(self._through, request, number + 1)
+        return await self._faults[number].handle(request, forward)
 
-    def _tallies(self) -> bytes:
-        told = [tally._asdict() for tally in tallies(self._faults)]
-        return json.dumps({"seed": self._seed, "faults": told}).encode()
-
-
-def tallies(faults: Sequence[Fault]) -> list[Tally]:
-    """What each fault of a script did so far, in its order."""
-    return [tally for fault in faults for tally in fault.tallies()]
+    def _counts_json(self) -> bytes:
+        counts = [{"fault": one.fault, "met": one.reached, "acted": one.acted} for one in counts_of(self._faults)]
+        return json.dumps({"seed": self._seed, "faults": counts}).encode()
 
 
-class Connection(H11Protocol):
-    """A connection whose requests know their transport."""
+def counts_of(faults: Sequence[Fault]) -> list[FaultCounts]:
+    """The counts of each fault of a script so far, in its order."""
+    return [one for fault in faults for one in fault.counts()]
+
+
+class CuttableConnection(H11Protocol):
+    """A connection whose requests have access to its transport."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -97,23 +99,23 @@ class Connection(H11Protocol):
         self.app = app
 
 
-async def _say(reply: Reply, call: Call | None, send: Send) -> None:
-    """An answer, with its length declared; its body piece by piece where it is to take its time."""
+async def _send_reply(reply: HttpReply, request: CaptureRequest | None, send: Send) -> None:
+    """Send an answer with its length declared; its body byte by byte where it takes a time."""
     headers = [(name, value) for name, value in reply.headers if name.lower() != b"content-length"]
     headers.append((b"content-length", str(len(reply.body)).encode()))
     start: Message = {"type": "http.response.start", "status": reply.status, "headers": headers}
     await send(start)
-    if call is not None and reply.over:
+    if request is not None and reply.over:
         for byte in reply.body:
             await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
-            await call.pause(reply.over / len(reply.body))
+            await request.pause(reply.over / len(reply.body))
         await send({"type": "http.response.body", "body": b""})
     else:
         await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _cut(transport: asyncio.Transport, cut: Cut, receive: Receive) -> None:
-    """End the connection, and wait until it has ended: whoever returns before that is taken to have forgotten."""
+async def _cut(transport: asyncio.Transport, cut: ConnectionCut, receive: Receive) -> None:
+    """End the connection, and wait until it has ended: returning earlier counts as an answer that was forgotten."""
     if cut.reset:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         transport.abort()

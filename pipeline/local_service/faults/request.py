@@ -1,4 +1,4 @@
-"""One request on its way through the faults, and what may be said to it."""
+"""One request on its way through the faults, and what may be answered to it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_DECODED = 100 * 1024 * 1024
-_SLICE = 0.05
-"""Seconds between two looks at whether the service is closing."""
+_DECODED_LIMIT = 100 * 1024 * 1024
+_CLOSING_CHECK = 0.05
+"""Seconds between two checks whether the service is closing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer in HTTP. `over` is how many seconds its body takes."""
+class HttpReply:
+    """An HTTP answer. `over` is how many seconds its body takes."""
 
     status: int
     body: bytes
@@ -33,42 +33,42 @@ class Reply:
 
     @property
     def accepted(self) -> bool:
-        """Whether the service took the events."""
+        """Whether the service accepted the events."""
         return 200 <= self.status < 300
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """No answer in HTTP: the bytes `raw` as they are, then the connection ends; by a reset (RST) if asked."""
+class ConnectionCut:
+    """No HTTP answer: the bytes `raw` as they are, then the connection ends, with `reset` by an RST packet."""
 
     raw: bytes = b""
     reset: bool = False
 
 
-Ending = Reply | Cut
-Onward = Callable[[], Awaitable[Ending]]
+Ending = HttpReply | ConnectionCut
+Forward = Callable[[], Awaitable[Ending]]
 
 
-class Gone(Exception):
-    """The client is no longer there."""
+class ClientGone(Exception):
+    """The client has disconnected."""
 
 
-class Named(msgspec.Struct, gc=False):
-    """What a fault looks at in an event."""
+class EventKey(msgspec.Struct, gc=False):
+    """What faults read of an event."""
 
     event: str = ""
     uuid: str = ""
 
 
 class _Batch(msgspec.Struct):
-    batch: list[Named]
+    batch: list[EventKey]
 
 
 _as_batch = msgspec.json.Decoder(_Batch).decode
 
 
-class Call:
-    """One capture request. Its body is read when somebody asks for it, and can be read again by the service."""
+class CaptureRequest:
+    """One capture request. A fault may read its body; the service reads it again."""
 
     def __init__(self, scope: Scope, receive: Receive, closing: Callable[[], bool]) -> None:
         self.path: str = scope["path"]
@@ -80,23 +80,23 @@ class Call:
         self._closing = closing
         self._read = bytearray()
         self._whole = False
-        self._events: list[Named] | None = None
+        self._events: list[EventKey] | None = None
 
     async def body(self) -> bytes:
-        """All of the body as it travelled. Raises Gone."""
+        """All of the body as it was sent. Raises ClientGone."""
         while not self._whole:
             await self._more()
         return bytes(self._read)
 
-    async def half(self) -> None:
-        """Wait until half of the body has come, by the length that the client declared. Raises Gone."""
+    async def read_half(self) -> None:
+        """Wait until half of the body has come, by the length that the client declared. Raises ClientGone."""
         declared = self.headers.get("content-length", "")
         enough = int(declared) // 2 if declared.isdigit() else 1
         while not self._whole and len(self._read) < enough:
             await self._more()
 
-    async def dribble(self, seconds: float) -> None:
-        """Read the body in pieces, with pauses that add up to `seconds`. Raises Gone."""
+    async def read_slowly(self, seconds: float) -> None:
+        """Read the body in pieces, with pauses that add up to `seconds`. Raises ClientGone."""
         declared = self.headers.get("content-length", "")
         length = int(declared) if declared.isdigit() else 0
         waited = 0.0
@@ -110,31 +110,31 @@ class Call:
     async def _more(self) -> None:
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientGone
         self._read += message.get("body", b"")
         self._whole = not message.get("more_body", False)
 
-    async def events(self) -> list[Named]:
-        """The events of a batch; none where the body is no batch, which is the service's to say. Raises Gone."""
+    async def events(self) -> list[EventKey]:
+        """The events of a batch; none where the body is not a batch, which the service answers. Raises ClientGone."""
         if self._events is None:
             body = await self.body()
             try:
-                self._events = _as_batch(decode_body(body, {}, self.headers, _DECODED)).batch
+                self._events = _as_batch(decode_body(body, {}, self.headers, _DECODED_LIMIT)).batch
             except (RequestRefused, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 self._events = []
         return self._events
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but no longer than the service lives."""
+        """Wait so many seconds, or until the service closes."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (left := until - loop.time()) > 0 and not self._closing():
-            await asyncio.sleep(min(left, _SLICE))
+            await asyncio.sleep(min(left, _CLOSING_CHECK))
 
-    async def ask(self, app: App) -> Reply:
-        """What the service itself says to this request."""
+    async def forward_to(self, app: App) -> HttpReply:
+        """The answer of the service itself."""
         replayed = False
-        status, headers, said = 500, (), bytearray()
+        status, headers, body = 500, (), bytearray()
 
         async def receive() -> Message:
             nonlocal replayed
@@ -149,7 +149,7 @@ class Call:
             if message["type"] == "http.response.start":
                 status, headers = message["status"], tuple(message.get("headers", ()))
             else:
-                said.extend(message.get("body", b""))
+                body.extend(message.get("body", b""))
 
         await app(self._scope, receive, send)
-        return Reply(status, bytes(said), headers)
+        return HttpReply(status, bytes(body), headers)

@@ -1,4 +1,4 @@
-"""Faults that say no: before or after taking the events, for a while, or because of what is in them.
+"""Faults that refuse requests: by status, for a time, by rate, quota or size, because of an event, or by a redirect.
 
 Bodies are plain text, as the real service's errors are (docs/know/service.md#answers).
 """
@@ -14,14 +14,14 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from pipeline.local_service.faults.base import Fault, flag, option, value, whole
-from pipeline.local_service.faults.request import Call, Ending, Named, Onward, Reply
+from pipeline.local_service.faults.base import Fault, flag, option, read_count, value
+from pipeline.local_service.faults.request import CaptureRequest, Ending, EventKey, Forward, HttpReply
 
 _TEXTS = {429: "rate limited", 503: "transient error, please retry", 402: "billing limit reached"}
 
 
 def read_status(text: str) -> int:
-    """A status that says no."""
+    """A status of an error."""
     if not text.isascii() or not text.isdigit() or not 400 <= int(text) <= 599:
         raise ValueError("a status from 400 to 599")
     return int(text)
@@ -56,76 +56,76 @@ def read_span(text: str) -> Span:
         raise ValueError("a time such as 30s or 2m, or a number of requests") from None
 
 
-def refusal(status: int, wait: float | None = None, *, date: bool = False) -> Reply:
-    """A refusal as the service words it, with a Retry-After where one is asked for.
+def refusal(status: int, wait: float | None = None, *, date: bool = False) -> HttpReply:
+    """A refusal in the words of the service, with Retry-After after `wait` seconds where it is given.
 
-    The header holds whole seconds, or a date that lies no earlier (RFC 9110, 10.2.3).
+    The header is whole seconds, or a date that is not earlier (RFC 9110, 10.2.3).
     """
     text = _TEXTS.get(status) or (HTTPStatus(status).phrase.lower() if status in set(HTTPStatus) else "refused")
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
     if wait is not None:
-        whole = int(-(-wait // 1))
-        said = formatdate(int(time.time()) + 1 + whole, usegmt=True) if date else str(whole)
-        headers.append((b"retry-after", said.encode()))
-    return Reply(status, text.encode(), tuple(headers))
+        seconds = int(-(-wait // 1))
+        header = formatdate(int(time.time()) + 1 + seconds, usegmt=True) if date else str(seconds)
+        headers.append((b"retry-after", header.encode()))
+    return HttpReply(status, text.encode(), tuple(headers))
 
 
 @dataclass(kw_only=True)
-class Waiting(Fault):
-    """What refuses for a while and may say for how long."""
+class RetryAfterFault(Fault):
+    """A fault that refuses for a time and may announce how long."""
 
     retry_after: float | None = option(read_seconds, None)
-    """Seconds that the answer asks the client to wait; none by default, as at the real service."""
+    """Seconds of Retry-After; none by default, as at the real service."""
     date: bool = flag()
     """Retry-After as a date."""
 
-    async def refuse(self, status: int, call: Call, onward: Onward) -> Ending:
-        """The refusal, once the whole request has come."""
+    async def refuse(self, status: int, request: CaptureRequest, forward: Forward) -> Ending:
+        """The refusal, once the whole request has arrived."""
         if not self.claim():
-            return await onward()
-        await call.body()
+            return await forward()
+        await request.body()
         return refusal(status, self.retry_after, date=self.date)
 
 
 @dataclass(kw_only=True)
-class Before(Waiting, example="before:500"):
-    """answers with a status of 400 to 599 and stores nothing; with retry-after=SECONDS [and date] says when to come
-    again"""
+class Before(RetryAfterFault, example="before:500"):
+    """answers with a status of 400 to 599 and stores nothing; with retry-after=SECONDS [and date] it
+    sends Retry-After"""
 
     status: int = value(read_status)
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
-        return await self.refuse(self.status, call, onward)
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+        return await self.refuse(self.status, request, forward)
 
 
 @dataclass(kw_only=True)
 class After(Fault, example="after:500"):
-    """stores the events, then answers with a status of 400 to 599 all the same"""
+    """stores the events, then answers with a status of 400 to 599"""
 
     status: int = value(read_status)
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
-        ending, taken = await self.taken(call, onward)
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+        ending, taken = await self.forward_and_claim(request, forward)
         return refusal(self.status) if taken else ending
 
 
 @dataclass(kw_only=True)
-class Maintenance(Waiting, example="maintenance:30s"):
-    """answers 503 for a time from the first request on, or to the first N requests (maintenance:20); knows
+class Maintenance(RetryAfterFault, example="maintenance:30s"):
+    """answers 503 for a time from the first request on, or to the first N requests (maintenance:20); takes
     retry-after=SECONDS and date too"""
 
     lasts: Span = value(read_span)  # noqa: RUF009 - no default
     clock: Callable[[], float] = time.monotonic
     began: float | None = None
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
         if self.began is None:
             self.began = self.clock()
         if self.lasts.requests is not None:
             over = self.acted >= self.lasts.requests
         else:
             over = self.clock() - self.began >= (self.lasts.seconds or 0)
-        return await (onward() if over else self.refuse(503, call, onward))
+        return await (forward() if over else self.refuse(503, request, forward))
 
 
 def read_one_in(text: str) -> int:
@@ -148,16 +148,16 @@ class Poison(Fault, example="poison:1/5000"):
         if (self.one_in is None) == (self.event is None):
             raise ValueError("either poison:1/5000 or poison,event=NAME")
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
-        if not any(map(self.is_poison, await call.events())) or not self.claim():
-            return await onward()
-        return Reply(400, b"invalid event could not be processed")
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+        if not any(map(self.is_poison, await request.events())) or not self.claim():
+            return await forward()
+        return HttpReply(400, b"invalid event could not be processed")
 
-    def is_poison(self, event: Named) -> bool:
-        """Whether the service will not have this event, in any batch."""
+    def is_poison(self, event: EventKey) -> bool:
+        """Whether every batch with this event is refused."""
         if self.one_in is None:
             return event.event == self.event
-        return int(self.luck(event.uuid) * self.one_in) == 0
+        return int(self.draw(event.uuid) * self.one_in) == 0
 
 
 def read_size(text: str) -> int:
@@ -177,10 +177,10 @@ class Large(Fault, example="large:64KiB"):
 
     limit: int = value(read_size)
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
-        if len(await call.body()) <= self.limit or not self.claim():
-            return await onward()
-        return Reply(413, f"maximum event size exceeded: request body over {self.limit} bytes".encode())
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+        if len(await request.body()) <= self.limit or not self.claim():
+            return await forward()
+        return HttpReply(413, f"maximum event size exceeded: request body over {self.limit} bytes".encode())
 
 
 _UNITS = {"s": 1, "m": 60}
@@ -199,24 +199,24 @@ def read_rate(text: str) -> float:
 
 
 @dataclass(kw_only=True)
-class Rate(Waiting, example="rate:20/s"):
+class Rate(RetryAfterFault, example="rate:20/s"):
     """answers 429 to requests above a rate (one second's worth may come at once); with retry-after=SECONDS [and
-    date] says when to come again"""
+    date] it sends Retry-After"""
 
     per_second: float = value(read_rate)
     clock: Callable[[], float] = time.monotonic
-    room: float | None = None
-    seen: float = 0.0
+    tokens: float | None = None
+    last: float = 0.0
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
         burst = max(1.0, self.per_second)
         now = self.clock()
-        self.room = burst if self.room is None else min(burst, self.room + (now - self.seen) * self.per_second)
-        self.seen = now
-        if self.room >= 1:
-            self.room -= 1
-            return await onward()
-        return await self.refuse(429, call, onward)
+        self.tokens = burst if self.tokens is None else min(burst, self.tokens + (now - self.last) * self.per_second)
+        self.last = now
+        if self.tokens >= 1:
+            self.tokens -= 1
+            return await forward()
+        return await self.refuse(429, request, forward)
 
 
 def read_form(text: str) -> int:
@@ -230,25 +230,25 @@ def read_form(text: str) -> int:
 class Quota(Fault, example="quota:10000"):
     """takes so many events and drops the rest: answers 200 with quota_limited in the body, or 402 with form=402"""
 
-    events: int = value(whole)
+    events: int = value(read_count)
     form: int = option(read_form, 200)
     used: int = 0
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
-        count = len(await call.events())
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+        count = len(await request.events())
         if self.used >= self.events:
-            return self._limited() if self.claim() else await onward()
+            return self._limited() if self.claim() else await forward()
         self.used += count  # before the wait, so that requests side by side share it
-        ending = await onward()
-        if not (isinstance(ending, Reply) and ending.accepted):
+        ending = await forward()
+        if not (isinstance(ending, HttpReply) and ending.accepted):
             self.used -= count
         return ending
 
-    def _limited(self) -> Reply:
-        """Both spellings of a quota that is used up (docs/know/service.md#answers)."""
+    def _limited(self) -> HttpReply:
+        """Both answers of a quota that is used up (docs/know/service.md#answers)."""
         if self.form == 402:
             return refusal(402)
-        return Reply(200, b'{"status":"Ok","quota_limited":["events"]}', ((b"content-type", b"application/json"),))
+        return HttpReply(200, b'{"status":"Ok","quota_limited":["events"]}', ((b"content-type", b"application/json"),))
 
 
 STATUSES = ("301", "302", "303", "307", "308")
@@ -270,35 +270,35 @@ def read_host(text: str) -> str:
 
 @dataclass(kw_only=True)
 class Redirect(Fault, example="redirect:307"):
-    """answers 301, 302, 303, 307 or 308; after hops=N of them (1 by default) the request is taken, with loop never;
+    """answers 301, 302, 303, 307 or 308; after hops=N of them (1 by default) the request is accepted, with loop never;
     host=NAME[:PORT] leads to another host"""
 
     status: int = value(read_redirect_status)
-    hops: int = option(whole, 1)
+    hops: int = option(read_count, 1)
     loop: bool = flag()
     host: str | None = option(read_host, None)
 
-    async def meet(self, call: Call, onward: Onward) -> Ending:
-        """Go on with a chain that has begun, whatever `every` and the others say about new ones."""
-        marks = dict(parse_qsl(call.query.decode("latin-1")))
+    async def handle(self, request: CaptureRequest, forward: Forward) -> Ending:
+        """Continue a chain of redirects that has begun, whatever the options say about new ones."""
+        marks = dict(parse_qsl(request.query.decode("latin-1")))
         mark = marks.get(self._mark, "")
         if mark.isdigit():
-            return await (self._onward(call, int(mark)) if self._goes_on(int(mark)) else onward())
-        return await super().meet(call, onward)
+            return await (self._redirect(request, int(mark)) if self._continues(int(mark)) else forward())
+        return await super().handle(request, forward)
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
-        return await (self._onward(call, 0) if self.claim() else onward())
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
+        return await (self._redirect(request, 0) if self.claim() else forward())
 
-    def _goes_on(self, hops: int) -> bool:
+    def _continues(self, hops: int) -> bool:
         return self.loop or hops < self.hops
 
-    async def _onward(self, call: Call, hops: int) -> Reply:
-        await call.body()
-        marks = dict(parse_qsl(call.query.decode("latin-1"))) | {self._mark: str(hops + 1)}
-        place = f"{call.path}?{urlencode(marks)}"
+    async def _redirect(self, request: CaptureRequest, hops: int) -> HttpReply:
+        await request.body()
+        marks = dict(parse_qsl(request.query.decode("latin-1"))) | {self._mark: str(hops + 1)}
+        place = f"{request.path}?{urlencode(marks)}"
         if self.host is not None:
-            place = f"http://{self.host}{'' if ':' in self.host else f':{call.port}'}{place}"
-        return Reply(self.status, b"", ((b"location", place.encode()),))
+            place = f"http://{self.host}{'' if ':' in self.host else f':{request.port}'}{place}"
+        return HttpReply(self.status, b"", ((b"location", place.encode()),))
 
     @property
     def _mark(self) -> str:

@@ -1,13 +1,13 @@
-"""The fault that is one of several, by chance."""
+"""The fault that is one of several others, by chance."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pipeline.local_service.faults.base import Fault, Tally, option, read_fault, share, value
-from pipeline.local_service.faults.request import Call, Ending, Onward
+from pipeline.local_service.faults.base import Fault, FaultCounts, option, read_fault, read_share, value
+from pipeline.local_service.faults.request import CaptureRequest, Ending, Forward
 
-USUAL = "before:503+after:500+lost+reset+truncated"
+_DEFAULT = "before:503+after:500+lost+reset+truncated"
 
 
 def read_several(text: str) -> tuple[Fault, ...]:
@@ -23,23 +23,23 @@ class Mix(Fault, example="mix:10%"):
     """does one of several things to this share of the requests: before:503, after:500, lost, reset and truncated, or
     those of of=NAME+NAME"""
 
-    share: float = value(share)
+    share: float = value(read_share)
     of: tuple[Fault, ...] = option(read_several, ())
 
     def __post_init__(self) -> None:
         self.of = tuple(
             replace(fault, seed=self.seed, place=f"{self.place}.{number}")
-            for number, fault in enumerate(self.of or read_several(USUAL))
+            for number, fault in enumerate(self.of or read_several(_DEFAULT))
         )
 
     def is_due(self) -> bool:
-        return super().is_due() and self.luck(f"{self.met} mixed") < self.share
+        return super().is_due() and self.draw(f"{self.reached} mixed") < self.share
 
-    async def act(self, call: Call, onward: Onward) -> Ending:
+    async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
         if not self.claim():
-            return await onward()
-        chosen = self.of[int(self.luck(f"{self.met} of") * len(self.of))]
-        return await chosen.meet(call, onward)
+            return await forward()
+        chosen = self.of[int(self.draw(f"{self.reached} of") * len(self.of))]
+        return await chosen.handle(request, forward)
 
-    def tallies(self) -> list[Tally]:
-        return super().tallies() + [tally for fault in self.of for tally in fault.tallies()]
+    def counts(self) -> list[FaultCounts]:
+        return super().counts() + [one for fault in self.of for one in fault.counts()]
