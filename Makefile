@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pythons soak differential sanitize lint format docs bench same-bytes golden samples clean
+.PHONY: help demo test test-pythons soak differential sanitize lint format docs picture bench same-bytes golden samples clean
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
@@ -54,6 +54,12 @@ format: $(VENV)/.dev  ## let ruff mend and format the code
 
 docs: $(VENV)/.dev  ## build the documentation into build/docs; a dead link or an orphaned page is an error
 	$(VENV)/bin/python -m sphinx -q -E -W --keep-going -b html -d build/doctrees docs build/docs
+
+picture: $(VENV)/.installed  ## take the picture of a report that the README shows; needs Chromium
+	$(VENV)/bin/backcast demo -o build/demo
+	chromium --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --hide-scrollbars \
+	    --force-device-scale-factor=1.5 --window-size=1100,840 --screenshot=docs/images/report.png \
+	    file://$(CURDIR)/build/demo/mixpanel/report.html
 
 bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
 	@$(VENV)/bin/python -B benchmarks/compare.py --peer-python .venv-bench/bin/python $(BENCH)

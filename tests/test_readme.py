@@ -1,83 +1,47 @@
-"""The README's blocks run as they stand, in an empty directory, on a free port."""
+"""The README's blocks run as they stand, in `sh`, in an empty directory; tests/docs does the same for docs/use."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
-README = Path(__file__).parent.parent / "README.md"
-BLOCK = re.compile(r"<!-- runs in tests/test_readme.py -->\n```(sh|python)\n(.*?)```", re.S)
-
-
-def blocks() -> list[tuple[str, str]]:
-    return BLOCK.findall(README.read_text(encoding="utf-8"))
+from pipeline.mapper import available
+from tests.support import doc_blocks
+from tests.support.doc_blocks import README, ROOT
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `backcast` and `python` are this interpreter's, and no key is set."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    backcast = programs / "backcast"
-    backcast.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipeline "$@"\n')
-    backcast.chmod(0o755)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("BACKCAST")}
-    root = str(README.parent)
-    return {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": root, "COLUMNS": "110"}
+@pytest.mark.slow
+def test_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    """The quick start plans, rehearses, applies and verifies, and prints what it should."""
+    ran = doc_blocks.run(README, tmp_path / "empty")
+    assert ran.exit_code == 0, ran.errors
+    assert doc_blocks.differing_outputs(README, ran) == []
+    (printed,) = ran.printed.values()
+    assert "Plan: 3 events to send, from 3 of 4 rows in 1 part; 1 skipped, 0 rejected." in printed
+    assert printed.count("Proved: every event that was settled was found once.") == 2
+    assert re.search(r"^State: rehearsed$.*^State: sent$.*^State: verified$", printed, re.M | re.S)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def test_each_block_of_the_readme_says_whether_it_runs() -> None:
+    """A shell or Python block runs, or says why it does not."""
+    assert doc_blocks.unclear(README) == []
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="the blocks are written for bash")
-def test_every_marked_block_runs_as_it_stands(tmp_path: Path, environment: dict[str, str]) -> None:
-    """The quick start, the sending and the library example run one after the other and say what the README says."""
-    place = tmp_path / "empty"
-    place.mkdir()
-    port = str(free_port())
-    said = []
-    for language, text in blocks():
-        text = text.replace("8100", port)
-        command = ["bash", "-euo", "pipefail", "-c", text] if language == "sh" else [sys.executable, "-c", text]
-        ran = subprocess.run(
-            command, cwd=place, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        said.append(ran.stdout)
-    quick, sending, library = said
-    assert "looks like mixpanel" in quick
-    assert "not ready: the clock of this project stood at UTC-8, not UTC" in quick
-    assert "Plan: 4 events to send, from 4 of 5 rows in 1 part; 1 skipped, 0 rejected." in quick
-    assert "Proved: every event that was settled was found once." in quick
-    assert "State: rehearsed" in quick
-    assert re.search(r"Dry run.*would send +4\b.*accepted +4\b.*already settled +4\b", sending, re.S)
-    assert "Proved: every event that was settled was found once." in sending
-    assert library.splitlines() == [
-        "Plan: 4 events to send, from 4 of 5 rows in 1 part; 1 skipped, 0 rejected.",
-        "4 events in 1 batch",
-    ]
+def test_the_readme_is_short() -> None:
+    """Whatever needs more room has a page in docs/."""
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def test_the_readme_names_every_command_and_exit_code() -> None:
-    """No command and no exit code is missing from the README's tables."""
-    from pipeline import errors
-    from pipeline.cli import COMMANDS
+def test_each_link_of_the_readme_leads_somewhere() -> None:
+    """Pages and pictures that the README links to are there."""
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README.read_text(encoding="utf-8"))
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()] == []
 
+
+def test_the_readme_names_every_shipped_mapping() -> None:
+    """The table of sources is complete."""
     text = README.read_text(encoding="utf-8")
-    missing = [name for name in COMMANDS if f"`backcast {name}" not in text]
-    codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "exit_code")}
-    missing += [str(code) for code in sorted(codes) if f"| {code} |" not in text]
-    assert missing == []
+    assert [name for name in available() if f"`{name}`" not in text] == []

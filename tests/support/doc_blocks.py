@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
+README = ROOT / "README.md"
 RUNNABLE = ("sh", "python")
 PORT = "8100"
 """The port that the pages write; each run uses a free one instead."""
@@ -29,6 +30,8 @@ BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[a-z ]+)(?:: (?P<value>[^\n]*))? -->\n)?^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.M | re.S
 )
 END = "END_OF_BLOCK"
+MARKS = {"": False, "output": False, "exit": True, "file": True, "not run": True}
+"""Each mark, and whether it needs a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Ran:
 
 
 def pages() -> list[Path]:
-    """Every page whose commands are tested."""
+    """Every page of docs/use."""
     return sorted((ROOT / "docs" / "use").rglob("*.md"))
 
 
@@ -73,6 +76,20 @@ def blocks(page: Path) -> list[Block]:
         )
         for found in BLOCK.finditer(text)
     ]
+
+
+def unclear(page: Path) -> list[str]:
+    """Each block of which a page does not say whether it runs, or says it in a way that nothing reads."""
+    found = []
+    for block in blocks(page):
+        place = f"{page}:{block.line}"
+        if block.mark not in MARKS:
+            found.append(f"{place}: there is no mark {block.mark!r}")
+        elif bool(block.value) != MARKS[block.mark]:
+            found.append(f"{place}: the mark {block.mark!r} needs a value, or takes none")
+        if block.language in ("", "bash", "shell", "console", "py"):
+            found.append(f"{place}: call it sh or python if it runs, else text")
+    return found
 
 
 def run(page: Path, directory: Path) -> Ran:
