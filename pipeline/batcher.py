@@ -1,6 +1,6 @@
-"""From events to request bodies: by count and by encoded bytes, never across blocks.
+"""Packs encoded events into request bodies, by count and by bytes, never across blocks.
 
-The same events and limits give the same bodies, so a batch is named by the block and the first and last event in it.
+The same events and limits give the same bodies, so a batch is identified by its block and its first and last event.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Batch:
 
 
 ENVELOPE_ROOM = 256
-"""Bytes that every batch leaves for its envelope, whatever the key: cuts must not move when a key is changed."""
+"""Bytes that every batch leaves for its envelope, whatever the key: the ranges must not move when a key is changed."""
 
 
 class Envelope:
-    """What stands around the events of a request. Holds the project key, and never shows it."""
+    """The part of a request around its events. It contains the project key, and never shows it."""
 
     __slots__ = ("_head", "_tail")
 
@@ -68,8 +68,8 @@ class Envelope:
         """The whole JSON body of a request."""
         return b"".join((self._head, b",".join(events), self._tail))
 
-    def gzip_body(self, runs: Sequence[bytes | memoryview]) -> bytes:
-        """`seal` and `gzip_body` in one, of events that are each followed by a comma."""
+    def gzip(self, runs: Sequence[bytes | memoryview]) -> bytes:
+        """The gzipped body of a request. Each event in `runs` is followed by a comma."""
         stream = _deflate.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
         parts = [stream.compress(self._head)]
         parts += [stream.compress(run) for run in runs[:-1]]
@@ -78,7 +78,7 @@ class Envelope:
 
     @property
     def length(self) -> int:
-        """Bytes that a body has beside its events."""
+        """Bytes of a body without its events."""
         return len(self._head) + len(self._tail)
 
 
@@ -91,23 +91,23 @@ def pack(
     *,
     most: int | None = None,
 ) -> Iterator[Batch]:
-    """Cut events into batches, each within `limits`; a single event larger than that goes alone.
+    """Pack events into batches, each within `limits`; a single event larger than that goes alone.
 
-    Ranges that `ended` are left out; `doubtful` ones are made again just as they were begun
-    (docs/know/promises.md#write-ahead), whatever the limits are now. `most` is the largest request that the service was
-    found to take, in bytes.
+    Ranges of events that have `ended` are left out. Ranges in doubt (`doubtful`) become batches just as they were sent
+    before, whatever the limits are now (docs/know/promises.md#write-ahead). `most` is the largest request in bytes that
+    the service is known to accept, None where it refused none for its size.
     """
     sizes = [len(event) for event in events]
     ranges = list(doubtful)
     for first, last in _gaps(len(events), [*ended, *doubtful]):
-        cut = _cuts_within(sizes[first : last + 1], envelope, limits, most)
+        cut = _ranges_within(sizes[first : last + 1], envelope, limits, most)
         ranges += [(first + begin, first + end) for begin, end in cut]
     for first, last in sorted(ranges):
         yield seal_batch(events[first : last + 1], first, envelope)
 
 
 def _gaps(count: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The ranges of so many events that none of these holds; they may overlap, as a split batch and its pieces do."""
+    """The ranges of events outside all of `ranges`, which may overlap, as a split batch and its parts do."""
     begin = 0
     for first, last in sorted(ranges):
         if first > begin:
@@ -120,17 +120,17 @@ def _gaps(count: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, 
 def pack_runs(
     runs: Sequence[bytes], sizes: NDArray[np.int64], envelope: Envelope, limits: Limits, *, most: int | None = None
 ) -> Iterator[Batch]:
-    """`pack` of events that stand in runs, each followed by a comma; nothing is cut apart or copied for it."""
+    """`pack` for a whole block as an EventBuffer gives it, each event followed by a comma."""
     length = sum(map(len, runs))
     if 0 < len(sizes) <= limits.batch_events and length <= most_bytes(_within(limits, envelope, most)):
         last = len(sizes) - 1
-        yield Batch(0, last, length - 1 + envelope.length, envelope.gzip_body(runs))
+        yield Batch(0, last, length - 1 + envelope.length, envelope.gzip(runs))
         return
     whole = memoryview(b"".join(runs))
     ends = np.cumsum(sizes + 1).tolist()
-    for first, last in _cuts_within(sizes.tolist(), envelope, limits, most):
+    for first, last in _ranges_within(sizes.tolist(), envelope, limits, most):
         events = whole[ends[first - 1] if first else 0 : ends[last]]
-        yield Batch(first, last, len(events) - 1 + envelope.length, envelope.gzip_body([events]))
+        yield Batch(first, last, len(events) - 1 + envelope.length, envelope.gzip([events]))
 
 
 def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch:
@@ -149,12 +149,12 @@ class _Request(msgspec.Struct):
 
 
 def most_bytes(limits: Limits) -> int:
-    """How many bytes of events, each with its comma, a batch may hold."""
+    """The most bytes of events, each with its comma, in one batch."""
     return min(limits.batch_bytes, HARD_LIMIT) - ENVELOPE_ROOM
 
 
-def cuts(sizes: Sequence[int], limits: Limits) -> Iterator[tuple[int, int]]:
-    """Where batches begin and end: (first, last) of each, both inclusive, covering all events in order."""
+def batch_ranges(sizes: Sequence[int], limits: Limits) -> Iterator[tuple[int, int]]:
+    """(first, last) of each batch, both inclusive, covering all events in order."""
     most = most_bytes(limits)
     if sizes and len(sizes) <= limits.batch_events and sum(sizes) + len(sizes) <= most:
         yield 0, len(sizes) - 1
@@ -170,18 +170,18 @@ def cuts(sizes: Sequence[int], limits: Limits) -> Iterator[tuple[int, int]]:
         yield first, len(sizes) - 1
 
 
-def even_cuts(sizes: Sequence[int], envelope: Envelope, limits: Limits, most: int) -> list[tuple[int, int]]:
-    """`cuts` into requests of at most `most` bytes: as few as can be, and of nearly equal bytes.
+def even_ranges(sizes: Sequence[int], envelope: Envelope, limits: Limits, most: int) -> list[tuple[int, int]]:
+    """`batch_ranges` into requests of at most `most` bytes: as few as possible, and of nearly equal size.
 
-    Requests as large as can be would each time leave a small one over.
+    Filling each request to the limit would leave a small one over for every block.
     """
     limits = _within(limits, envelope, most)
-    found = list(cuts(sizes, limits))
+    found = list(batch_ranges(sizes, limits))
     low, high = max([sum(sizes) // len(found), *sizes]) if found else 0, most_bytes(limits)
     near = max(1, high // 100)
     while len(found) > 1 and high - low > near:
         middle = (low + high) // 2
-        tried = list(cuts(sizes, replace(limits, batch_bytes=middle + ENVELOPE_ROOM)))
+        tried = list(batch_ranges(sizes, replace(limits, batch_bytes=middle + ENVELOPE_ROOM)))
         if len(tried) > len(found):
             low = middle
         else:
@@ -189,20 +189,20 @@ def even_cuts(sizes: Sequence[int], envelope: Envelope, limits: Limits, most: in
     return found
 
 
-def _cuts_within(
+def _ranges_within(
     sizes: Sequence[int], envelope: Envelope, limits: Limits, most: int | None
 ) -> Iterable[tuple[int, int]]:
-    return cuts(sizes, limits) if most is None else even_cuts(sizes, envelope, limits, most)
+    return batch_ranges(sizes, limits) if most is None else even_ranges(sizes, envelope, limits, most)
 
 
 def _within(limits: Limits, envelope: Envelope, most: int | None) -> Limits:
     """Limits whose requests are of at most `most` bytes, envelope and all."""
     if most is None:
         return limits
-    # `cuts` counts a comma after the last event too, and leaves the same room for every envelope.
+    # `batch_ranges` counts a comma after the last event too, and leaves the same room for every envelope.
     return replace(limits, batch_bytes=min(limits.batch_bytes, most + 1 - envelope.length + ENVELOPE_ROOM))
 
 
 def gzip_body(body: bytes) -> bytes:
-    """gzip, with no time in its header."""
+    """The body gzipped, without a time in the header, so that it depends on its bytes alone."""
     return bytes(_deflate.compress(body, _LEVEL, _GZIP_WINDOW))

@@ -13,13 +13,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from pipeline.batcher import Batch, unpack
 from pipeline.delivery.destination import ResponseKind
 from pipeline.delivery.outcome import Counts, SendLimits, too_many_refused, turned_away, unanswered
 from pipeline.delivery.retry import FailedTry, SendResult
 from pipeline.delivery.size import Piece
+from pipeline.encoder.encoded import uuid_of
 from pipeline.ledger import Ledger, Place
 
 
@@ -240,10 +239,6 @@ class Recorder:
                     self._fail(unanswered(self._address, sent, self._send_limits.retry))
 
 
-class _EventUuid(msgspec.Struct):
-    uuid: str
-
-
 def _uuid_of(batch: Batch) -> str:
     """The uuid of a batch's first event."""
-    return msgspec.json.decode(unpack(batch.body)[0], type=_EventUuid).uuid
+    return uuid_of(unpack(batch.body)[0])

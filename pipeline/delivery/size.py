@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pipeline.batcher import HARD_LIMIT, Batch, Envelope, even_cuts, seal_batch, unpack
+from pipeline.batcher import HARD_LIMIT, Batch, Envelope, even_ranges, seal_batch, unpack
 from pipeline.ledger import Place
 from pipeline.models import Limits
 
@@ -84,7 +84,7 @@ def halve(place: Place, batch: Batch, envelope: Envelope) -> list[Piece]:
 def cut(place: Place, batch: Batch, most: int, envelope: Envelope) -> list[Piece]:
     """A batch in as few pieces of at most `most` bytes as its events allow, all of about the same size."""
     events = unpack(batch.body)
-    ranges = even_cuts([len(event) for event in events], envelope, Limits(len(events), HARD_LIMIT), most)
+    ranges = even_ranges([len(event) for event in events], envelope, Limits(len(events), HARD_LIMIT), most)
     return _pieces(place, events, ranges, envelope)
 
 

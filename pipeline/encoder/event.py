@@ -1,4 +1,7 @@
-"""Writes drafts as the service reads them, adding what every imported event carries."""
+"""Encodes events of rows as the service reads them, with the properties that every imported event carries.
+
+`Encoder.write` and `write_usual` are the Python writers, `pipeline/native/writer.c` the native twin of `write_usual`.
+"""
 
 from __future__ import annotations
 
@@ -15,55 +18,65 @@ from pipeline.values import NULL
 
 _encode = msgspec.json.Encoder().encode
 _encode_into = msgspec.json.Encoder().encode_into
-_NOTHING: list[str] = []
+_NONE: list[str] = []
 _COMMA = 0x2C
 _KNOWN_NAMES = 10_000
-UNUSUAL = frozenset(("$geoip_disable", "distinct_id", "historical_migration", "analytics_source", "import_name"))
-"""Names that an import gives, too, whatever its options."""
+_NO_GEOIP = {"$geoip_disable": True}
+"""Every event carries this unless its row sets it: the service would look up where the sender's address is."""
+_NO_ADDRESS = {"$ip": "127.0.0.1"}
+"""Of an event whose row has no address: the service would store the sender's (docs/know/service.md#ids-and-text)."""
+RESERVED = frozenset(("$geoip_disable", "distinct_id", "historical_migration", "analytics_source", "import_name"))
+"""Properties that an import may set itself, whatever its options. `write_usual` leaves events with one to `write`."""
+
+
+def provenance(tool: str, options: SealedOptions) -> dict[str, bool | str]:
+    """The properties by which the events of an import are found again; none where it was planned without them."""
+    if not options.provenance:
+        return {}
+    marks: dict[str, bool | str] = {"historical_migration": True, "analytics_source": tool}
+    return {**marks, "import_name": options.name} if options.name else marks
 
 
 class Encoder:
-    """Writes drafts as the service reads them, adding what every imported event carries.
+    """Encodes the events of one plan: those of `tool`, with the plan's `options`.
 
-    `$geoip_disable` unless the row says otherwise; `$ip` of the row, else the loopback address, because the service
-    would stamp the sender's on all of history (docs/know/service.md#ids-and-text); the provenance that makes a bad
-    import findable later.
+    Each event gets `$geoip_disable` unless its row sets it, the `$ip` of its row or else the loopback address, and the
+    provenance of the import.
     """
 
     def __init__(self, tool: str, options: SealedOptions) -> None:
-        constants: dict[str, Raw] = {}
-        if options.provenance:
-            constants["historical_migration"] = Raw(b"true")
-            constants["analytics_source"] = Raw(_encode(tool))
-            if options.name:
-                constants["import_name"] = Raw(_encode(options.name))
-        self._provenance = constants
-        self._all = {"$geoip_disable": Raw(b"true"), "$ip": Raw(b'"127.0.0.1"'), **constants}
+        self._provenance = {name: Raw(_encode(value)) for name, value in provenance(tool, options).items()}
+        self._all = {
+            name: Raw(_encode(value)) for name, value in (_NO_GEOIP | _NO_ADDRESS | provenance(tool, options)).items()
+        }
         self._reserved = (*self._all, "distinct_id")
         self.tail = b"," + _encode(self._all)[1:] + b',"timestamp":"'
-        beside_ip = {**constants, "$geoip_disable": self._all["$geoip_disable"]}
+        beside_ip = {**self._provenance, "$geoip_disable": self._all["$geoip_disable"]}
         self.tail_beside_ip = b"," + _encode(beside_ip)[1:] + b',"timestamp":"'
         self._heads: dict[str, bytes] = {}
-        self.write_members = native.Writer(UNUSUAL, self.tail, self.tail_beside_ip) if AVAILABLE else None
+        self.write_members = native.Writer(RESERVED, self.tail, self.tail_beside_ip) if AVAILABLE else None
 
-    def encode(self, draft: UnvalidatedEvent) -> tuple[bytes, list[str]]:
-        """The event up to its uuid (`{…,"uuid":"`), and the names of properties that had to give way."""
+    def encode(self, draft: UnvalidatedEvent) -> bytes:
+        """The whole event. It has to have a time and a uuid."""
         text = bytearray()
-        gave_way = self.write(draft, text)
-        text += format_utc(draft.time).encode() + b'","uuid":"'  # type: ignore[arg-type]
-        return bytes(text), gave_way
+        self.write(draft, text)
+        text += b'%b","uuid":"%b"}' % (format_utc(draft.time).encode(), draft.uuid.encode())  # type: ignore[arg-type, union-attr]
+        return bytes(text)
 
     def write(self, draft: UnvalidatedEvent, text: bytearray) -> list[str]:
-        """Add the event up to its time (`{…,"timestamp":"`) to `text`; the names of what had to give way."""
+        """Append the event up to its time (`{…,"timestamp":"`) to `text`.
+
+        Returns the names of properties of the row that the import overwrites. Takes `draft.properties` apart.
+        """
         text += self.head(draft.event)  # type: ignore[arg-type]
         _encode_into(draft.distinct_id, text, -1)
         properties = draft.properties
-        gave_way = _NOTHING
+        overwritten = _NONE
         tail = self.tail
         if any(name in properties for name in self._reserved):
-            # What `tail_beside_ip` says is what comes of this when `$ip` is the only one.
+            # `tail_beside_ip` is what this gives for an event of which `$ip` is the only reserved name.
             tail = b'},"timestamp":"'
-            gave_way = self._merge(draft)
+            overwritten = self._overwrite(draft)
         if properties:
             start = len(text)
             _encode_into(properties, text, -1)
@@ -71,15 +84,15 @@ class Encoder:
             text[-1:] = tail
         else:
             text += tail
-        return gave_way
+        return overwritten
 
     def write_usual(
         self, text: bytearray, head: bytes, distinct_id: str, properties: dict[str, Any], ending: bytes, most: int
     ) -> bool:
-        """Add an event whose properties have none of the UNUSUAL names, with `ending` behind its tail.
+        """Append an event whose properties have no RESERVED name, and `ending` after its tail.
 
-        False, and nothing added, where `write` has to see it, or it has more than `most` bytes. `write_members` is
-        the same for Members.
+        Returns False, with nothing appended, where the event needs `write`, or has `most` bytes or more.
+        `write_members` is the same for properties that are native Members.
         """
         if (
             not properties
@@ -105,7 +118,7 @@ class Encoder:
         return True
 
     def head(self, event: str) -> bytes:
-        """How every event of this name begins, up to its distinct_id."""
+        """The beginning of every event of this name, up to its distinct_id."""
         head = self._heads.get(event)
         if head is None:
             head = b'{"event":' + _encode(event) + b',"properties":{"distinct_id":'
@@ -113,25 +126,25 @@ class Encoder:
                 self._heads[event] = head
         return head
 
-    def _merge(self, draft: UnvalidatedEvent) -> list[str]:
+    def _overwrite(self, draft: UnvalidatedEvent) -> list[str]:
         properties = draft.properties
-        gave_way = []
+        overwritten = []
         own_id = properties.pop("distinct_id", None)
         if own_id is not None and _encode(own_id) != _encode(draft.distinct_id):
-            gave_way.append("distinct_id")
+            overwritten.append("distinct_id")
         for name, constant in self._provenance.items():
             before = properties.pop(name, None)
             if before is not None and bytes(_encode(before)) != bytes(constant):
-                gave_way.append(name)
+                overwritten.append(name)
             properties[name] = constant
         properties.setdefault("$geoip_disable", self._all["$geoip_disable"])
         if is_falsy(properties.get("$ip")):
             properties["$ip"] = self._all["$ip"]
-        return gave_way
+        return overwritten
 
 
 def is_falsy(value: Any) -> bool:
-    """What the service takes for "no address"."""
+    """Whether the service takes an `$ip` for missing."""
     return value in (None, "", 0, False) or (
         isinstance(value, Raw) and bytes(value) in (bytes(NULL), b'""', b"0", b"false")
     )

@@ -8,19 +8,13 @@ person then gets a profile, which costs a profile and harms nothing; and plan an
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.id_hash import hash_id
-
-_DISTINCT_ID = b'"distinct_id":'
-_BEFORE_ID = b',"properties":{' + _DISTINCT_ID
-"""Stands once in an encoded event: inside a text every quotation mark has a backslash before it."""
-_NO_PROFILE = b'"$process_person_profile":false,'
 
 
 class IdentifiedIds:
@@ -46,20 +40,3 @@ class IdentifiedIds:
         where = np.searchsorted(self._sorted, hashed)
         where[where == len(self._sorted)] = 0
         return np.asarray(self._sorted[where] == hashed)
-
-
-def without_profiles(events: Sequence[bytes], identified: IdentifiedIds) -> list[bytes]:
-    """Encoded events, those of other ids marked so that the service makes no person of them."""
-    cuts = [event.index(_BEFORE_ID) + len(_BEFORE_ID) for event in events]
-    ids = [_id(event, cut) for event, cut in zip(events, cuts, strict=True)]
-    return [
-        event if known else event[: cut - len(_DISTINCT_ID)] + _NO_PROFILE + event[cut - len(_DISTINCT_ID) :]
-        for event, cut, known in zip(events, cuts, identified.holds(ids).tolist(), strict=True)
-    ]
-
-
-def _id(event: bytes, start: int) -> str:
-    end = event.index(b'"', start + 1)
-    if b"\\" in event[start:end]:
-        return json.JSONDecoder().raw_decode(event[start:].decode())[0]  # type: ignore[no-any-return]
-    return event[start + 1 : end].decode()

@@ -13,21 +13,17 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Raw
 
-from pipeline.encoder.event import Encoder
+from pipeline.encoder.updates import encode_object, group_distinct_id
 from pipeline.identity.aggregator import PropertyColumns
 from pipeline.identity.database import Database
 from pipeline.identity.group_types import GroupTypes
 from pipeline.identity.last_values import LastValues, UpdateTable
-from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 MAX_KEY = 400
 """The service keeps so many characters of a type or key (docs/know/service.md#groups)."""
-EVENTS = {"contract": "$group_identify", "posthog": "$groupidentify"}
-"""By dialect: the event that makes a group (docs/know/service.md#two-spellings)."""
-_encode = msgspec.json.encode
 
 
 class SealedGroup(msgspec.Struct, frozen=True):
@@ -84,23 +80,6 @@ class Groups:
         return self._sayings.last_values(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
 
 
-def encode_group(group: SealedGroup, encoder: Encoder, dialect: str) -> bytes:
-    """The event that makes one group, in the target's dialect."""
-    properties = {
-        "$group_type": Raw(_encode(group.type)),
-        "$group_key": Raw(_encode(group.key)),
-        "$group_set": group.set,
-    }
-    body, _ = encoder.encode(
-        UnvalidatedEvent(EVENTS[dialect], _distinct_id(group.type, group.key), group.time, properties)
-    )
-    return b'%b%b"}' % (body, group.uuid.encode())
-
-
-def _distinct_id(type_: str, key: str) -> str:
-    return f"${type_}_{key}"
-
-
 def _names(group: LastValues) -> tuple[str, str]:
     type_, _, key = group.owner.partition(SEPARATOR)
     return type_, key
@@ -109,7 +88,7 @@ def _names(group: LastValues) -> tuple[str, str]:
 def _refusal(type_: str, key: str) -> str:
     if is_placeholder(key) or not type_.strip():
         return "junk_group"
-    if max(len(type_), len(key)) > MAX_KEY or len(_distinct_id(type_, key)) > MAX_ID or "\0" in type_ + key:
+    if max(len(type_), len(key)) > MAX_KEY or len(group_distinct_id(type_, key)) > MAX_ID or "\0" in type_ + key:
         return "long_group"
     return ""
 
@@ -119,5 +98,6 @@ def _sealed(group: LastValues, hasher: Hasher, counts: GroupCounts) -> SealedGro
     properties = dict(sorted((group.set | group.set_once).items()))
     counts.groups += 1
     counts.properties += len(properties)
-    written = _encode({name: Raw(value) for name, value in properties.items()})
-    return SealedGroup(type_, key, max(0, group.time), hasher(SEPARATOR.join(("group", type_, key))), Raw(written))
+    return SealedGroup(
+        type_, key, max(0, group.time), hasher(SEPARATOR.join(("group", type_, key))), Raw(encode_object(properties))
+    )

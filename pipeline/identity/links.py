@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from pipeline.encoder.event import Encoder
-from pipeline.models import UnvalidatedEvent
-
 BEFORE = 1_000
 """A merge is dated this long before the first event it concerns, in µs."""
 
@@ -25,14 +22,3 @@ class SealedLink(msgspec.Struct, frozen=True):
     time: int
     uuid: str
     rows: int
-
-
-def encode_link(link: SealedLink, encoder: Encoder) -> bytes:
-    """The event of one merge: `$identify` with `$anon_distinct_id`, or `$create_alias` with `alias`.
-
-    The surviving id is the event's distinct_id (docs/know/service.md#merges).
-    """
-    name, member = ("$identify", "$anon_distinct_id") if link.kind == "identify" else ("$create_alias", "alias")
-    other = msgspec.Raw(msgspec.json.encode(link.other))
-    body, _ = encoder.encode(UnvalidatedEvent(name, link.distinct_id, link.time, {member: other}))
-    return b'%b%b"}' % (body, link.uuid.encode())

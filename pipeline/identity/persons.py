@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from heapq import merge
 from itertools import groupby, islice, repeat
 from operator import itemgetter
@@ -26,22 +25,16 @@ import msgspec
 import xxhash
 from msgspec import Raw
 
-from pipeline.encoder.event import Encoder
+from pipeline.encoder.updates import EMPTY_OBJECT, encode_object
 from pipeline.identity.last_values import LastValues, OwnerLookup, UpdateTable
 from pipeline.identity.profile_policy import ProfilePolicy
 from pipeline.identity.property_updates import ABSENT
-from pipeline.models import UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
-EVENTS = {"contract": "$identify", "posthog": "$set"}
-"""By dialect: the event that updates a person. `$identify` has no `$anon_distinct_id` here and merges nobody."""
-EMPTY_OBJECT = b"{}"
-EMPTY = Raw(EMPTY_OBJECT)
 _AT_ONCE = 500
 _NULL = b"null"
-_encode = msgspec.json.encode
 
 
 class SealedPerson(msgspec.Struct, frozen=True):
@@ -105,14 +98,6 @@ def initial_persons(
     return _sealed("initial", SealedInitial, _written_first(iter(promoted), counts, wanted), hasher)
 
 
-def encode_person(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
-    """The event that writes one profile, in the target's dialect (docs/know/service.md#two-spellings)."""
-    members = {"$set": person.set, "$set_once": person.set_once}
-    properties = {name: value for name, value in members.items() if value != EMPTY}
-    body, _ = encoder.encode(UnvalidatedEvent(EVENTS[dialect], person.distinct_id, person.time, properties))
-    return b'%b%b"}' % (body, person.uuid.encode())
-
-
 class _Written(NamedTuple):
     """What is written of one person: `set` and `set_once` as JSON objects."""
 
@@ -149,7 +134,7 @@ def _written(
             counts.properties += len(written) + len(once)
             for name in names:
                 counts.names[name] += 1
-            yield _Written(final.owner, final.time, _object(written), _object(once))
+            yield _Written(final.owner, final.time, encode_object(written), encode_object(once))
 
 
 def _written_first(promoted: Iterator[LastValues], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
@@ -157,7 +142,7 @@ def _written_first(promoted: Iterator[LastValues], counts: PersonCounts, wanted:
         for final, code in zip(some, _refusals([final.owner for final in some], wanted), strict=True):
             if final.set_once and not code:
                 counts.initials += len(final.set_once)
-                yield _Written(final.owner, final.first, EMPTY_OBJECT, _object(final.set_once))
+                yield _Written(final.owner, final.first, EMPTY_OBJECT, encode_object(final.set_once))
 
 
 def _refusals(owners: list[str], wanted: Wanted | None) -> list[str]:
@@ -230,15 +215,3 @@ def _sealed(kind: str, make: type[P], written: Iterator[_Written], hasher: Hashe
         keys = [SEPARATOR.join((kind, one.owner, digest(b"%d:%b%b" % (len(one.set), *one[2:])))) for one in some]
         for (owner, time, of_set, of_once), uuid in zip(some, hasher.texts(keys), strict=True):
             yield make(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))
-
-
-def _object(values: dict[str, bytes]) -> bytes:
-    """A JSON object of values that are JSON already."""
-    if not values:
-        return EMPTY_OBJECT
-    return b"{%b}" % b",".join([_name(name) + value for name, value in values.items()])
-
-
-@lru_cache(10_000)
-def _name(name: str) -> bytes:
-    return _encode(name) + b":"

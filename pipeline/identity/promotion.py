@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from pipeline.encoder.encoded import has_profile, read_properties
 from pipeline.identity.accumulators import new_property_accumulator
 from pipeline.identity.aggregator import MAX_BYTES, MAX_ENTRIES
 
@@ -43,15 +44,10 @@ _NAMED = PROMOTED | frozenset(_INITIAL.values())
 _NOT_PROMOTING = frozenset(("$snapshot", "$performance_event"))
 _NOT_PERSONS = frozenset(("$exception", "$$heatmap"))
 """Events that promote nothing, and those that never change a person (docs/know/service.md#persons)."""
-_FALSE, _NULL = Raw(b"false"), Raw(b"null")
+_NULL = Raw(b"null")
 _Values = dict[str, Raw]
 
 
-class _Event(msgspec.Struct):
-    properties: _Values
-
-
-_decode = msgspec.json.Decoder(_Event).decode
 _open = msgspec.json.Decoder(_Values).decode
 _text = msgspec.json.Decoder(str).decode
 
@@ -68,7 +64,7 @@ def count_promoted(made: Events) -> Counter[str]:
         while place is not None and ends[place] <= after:
             end = int(ends[place]) - before
             found[""] += 1
-            found.update(PROMOTED & _decode(run[end - 1 - int(made.sizes[place]) : end - 1]).properties.keys())
+            found.update(PROMOTED & read_properties(run[end - 1 - int(made.sizes[place]) : end - 1]).keys())
             place = next(places, None)
         before = after
     return found
@@ -96,7 +92,7 @@ class PromotionAggregator:
         for number, text in enumerate(made.events):
             if left_out and (made.row_of[number], made.nth[number]) in left_out:
                 continue
-            held = _decode(text).properties
+            held = read_properties(text)
             set_, once = _said_by(made.names[number], held)
             if not (set_ or once):
                 continue
@@ -122,7 +118,7 @@ class PromotionAggregator:
 
 def _said_by(name: str, held: _Values) -> tuple[_Values, _Values]:
     """What an event sets and what it sets once, of the names that are promoted. `$os_name` is another name of `$os`."""
-    if name in _NOT_PERSONS or held.get("$process_person_profile") == _FALSE:
+    if name in _NOT_PERSONS or not has_profile(held):
         return {}, {}
     set_, once = _named(held.get("$set")), _named(held.get("$set_once"))
     found = PROMOTED & held.keys() if name not in _NOT_PROMOTING else ()

@@ -22,17 +22,18 @@ from numpy.typing import NDArray
 
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
+from pipeline.encoder.updates import encode_group, encode_profile
 from pipeline.identity.aggregator import IdentityColumns
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import EventIds
 from pipeline.identity.group_types import GroupTypes, choose_types, group_types_gate
-from pipeline.identity.groups import GroupCounts, Groups, SealedGroup, encode_group
+from pipeline.identity.groups import GroupCounts, Groups, SealedGroup
 from pipeline.identity.identities import Identities
 from pipeline.identity.last_values import UpdateTable
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
 from pipeline.identity.person_counts import seal_identified
-from pipeline.identity.persons import PersonCounts, SealedPerson, Wanted, encode_person, final_persons, initial_persons
+from pipeline.identity.persons import PersonCounts, SealedPerson, Wanted, final_persons, initial_persons
 from pipeline.identity.profile_policy import parse_policy
 from pipeline.identity.promoted_values import PromotedValues
 from pipeline.identity.promotion import PromotedUpdate
@@ -278,7 +279,7 @@ class PeopleBuilder:
         encoder, dialect = Encoder(self._mapper.tool, self._options), self._options.dialect
         for person in persons:
             size = len(person.set) + len(person.set_once)
-            if size < SURELY_SMALL or self._fits(size, partial(encode_person, person, encoder, dialect)):
+            if size < SURELY_SMALL or self._fits(size, partial(encode_profile, person, encoder, dialect)):
                 yield person
             else:
                 counts.left_out["large_person"] += 1

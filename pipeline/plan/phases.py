@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from pipeline.encoder.event import Encoder
-from pipeline.identity.links import SealedLink, encode_link
+from pipeline.encoder.updates import encode_group, encode_merge, encode_profile
+from pipeline.identity.links import SealedLink
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS
 from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory
@@ -52,22 +53,22 @@ def event_encoder(phase: str, mapper: Mapper, options: SealedOptions) -> Callabl
     encoder, dialect = Encoder(mapper.tool, options), options.dialect
     if phase == "identities":
         link = msgspec.json.Decoder(SealedLink).decode
-        return lambda line: encode_link(link(line), encoder)
-    from pipeline.identity.persons import SealedInitial, SealedPerson, encode_person
+        return lambda line: encode_merge(link(line), encoder)
+    from pipeline.identity.persons import SealedInitial, SealedPerson
 
     if phase == "groups":
-        from pipeline.identity.groups import SealedGroup, encode_group
+        from pipeline.identity.groups import SealedGroup
 
         kind = msgspec.json.Decoder(_Kind).decode
         group = msgspec.json.Decoder(SealedGroup).decode
         initial = msgspec.json.Decoder(SealedInitial).decode
         return lambda line: (
-            encode_person(initial(line), encoder, dialect)
+            encode_profile(initial(line), encoder, dialect)
             if kind(line).kind
             else encode_group(group(line), encoder, dialect)
         )
     person = msgspec.json.Decoder(SealedPerson).decode
-    return lambda line: encode_person(person(line), encoder, dialect)
+    return lambda line: encode_profile(person(line), encoder, dialect)
 
 
 def line_blocks(path: Path) -> Iterator[list[bytes]]:

@@ -6,10 +6,10 @@ looked at (docs/know/service.md#answers), and whoever takes it has taken nothing
 
 from __future__ import annotations
 
-import gzip
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from pipeline.batcher import Envelope, gzip_body
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.probe import Probe
 from pipeline.management.client import REGIONS, management_address
@@ -20,7 +20,7 @@ NAME = "address"
 REACH = "capture_host"
 _APPLICATION = {"app.posthog.com": "us", "us.posthog.com": "us", "eu.posthog.com": "eu"}
 """Hosts of the application, which take no events, and their regions (docs/know/service.md#routes-and-hosts)."""
-_NO_EVENT = gzip.compress(b'{"api_key":"","historical_migration":true,"batch":[]}', mtime=0)
+_NO_EVENT = gzip_body(Envelope("").seal([]))
 
 
 def check_address(target: str, api: str | None) -> Check:

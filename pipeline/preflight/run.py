@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 DIALECT = "dialect"
-_MERGES = {"identify": "$identify", "alias": "$create_alias"}
-"""By the kind of a link: the event that it is sent as (docs/know/service.md#merges)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +192,7 @@ class _Link(msgspec.Struct):
 
 def planned_of(plan: Plan, directory: Directory) -> Planned:
     """What the checks have to know of a plan. Raises StalePlan for files of it that are not as they were sealed."""
+    from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT, merge_event
     from pipeline.plan.contents import check_tables
     from pipeline.preflight.planned import Planned
 
@@ -205,16 +204,12 @@ def planned_of(plan: Plan, directory: Directory) -> Planned:
             if cell.outcome == "mapped":
                 days[cell.day] += cell.count
         if plan.events.phases.get("identities"):
-            names.update(_MERGES.get(link.kind, link.kind) for link in read_lines(directory.identities, _Link))
+            names.update(merge_event(link.kind) for link in read_lines(directory.identities, _Link))
     except (OSError, msgspec.MsgspecError) as error:
         raise UnsafePlan(f"a file of the plan cannot be read: {error}", hint="plan again") from None
     phases, dialect = plan.events.phases, plan.options.dialect
     if grouped := phases.get("groups", 0) - plan.people.initials:
-        from pipeline.identity import groups
-
-        names[groups.EVENTS[dialect]] += grouped
+        names[GROUP_EVENT[dialect]] += grouped
     if written := phases.get("persons", 0) + plan.people.initials:
-        from pipeline.identity import persons
-
-        names[persons.EVENTS[dialect]] += written
+        names[PROFILE_EVENT[dialect]] += written
     return Planned(dict(names), dict(days), plan.event_bytes, "$geoip_disable" in plan.mapping.text)

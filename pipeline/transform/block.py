@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from pipeline.batcher import Batch, Envelope, pack, pack_runs
 from pipeline.clock_offsets import count_offsets
+from pipeline.encoder.encoded import replace_uuid, without_profiles
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.identified_ids import IdentifiedIds, without_profiles
+from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
 from pipeline.identity.aggregator import IdentityAggregator, IdentityColumns
@@ -228,7 +229,7 @@ class BlockTransformer:
                 skipped[copy.code] += 1
             else:
                 uuid = self.mapper.hasher(content_key(canonical(row), copy.ordinal, nth))
-                kept.append(event[:-38] + uuid.encode() + event[-2:])
+                kept.append(replace_uuid(event, uuid))
         return kept, skipped
 
 

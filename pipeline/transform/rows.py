@@ -181,7 +181,7 @@ class RowTransformer:
         content = self.rows.canonical(row) if key is None and draft.uuid is None else b""
         text = texts.open
         start = len(text)
-        gave_way = self.encoder.write(draft, text)
+        overwritten = self.encoder.write(draft, text)
         text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
         reason = event_too_large(bytes(text[start:-1]), rules)
         if reason is not None:
@@ -200,8 +200,8 @@ class RowTransformer:
         texts.times.append(time)
         for code, detail in draft.warnings:
             self.warn(row, code, detail)
-        for name in gave_way:
-            self.warn(row, "replaced_property", f"{name!r} of the row gave way to the import's own")
+        for name in overwritten:
+            self.warn(row, "replaced_property", f"{name!r} of the row was overwritten by an import property")
         if nth:
             self.nth[index] = nth
         made.row_of.append(row)

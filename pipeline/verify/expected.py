@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import xxhash
 
+from pipeline.encoder.encoded import read_event
 from pipeline.transform.block import BlockTransformer, Task
 
 SIGHT = np.dtype(
@@ -24,27 +24,11 @@ LANDED = -1
 DOUBTED = -2
 
 
-class _Properties(msgspec.Struct):
-    distinct_id: str
-
-
-class SentEvent(msgspec.Struct):
-    """The part of an event that identity and collapse depend on."""
-
-    event: str
-    properties: _Properties
-    timestamp: str
-    uuid: str
-
-
 class Expected(NamedTuple):
     """What one block should have left behind: SIGHT records whose `cell` counts in `cells`, (event, UTC day) pairs."""
 
     sights: bytes
     cells: list[tuple[str, str]]
-
-
-_decode = msgspec.json.Decoder(SentEvent).decode
 
 
 def expect_block(transformer: BlockTransformer, task: Task) -> Expected:
@@ -62,7 +46,7 @@ def sights_of(
     for ranges, mark in ((settled, block), (doubted, DOUBTED - block)):
         for first, last in ranges:
             for index in range(first, last + 1):
-                sent = _decode(events[index])
+                sent = read_event(events[index])
                 cell = cells.setdefault((sent.event, sent.timestamp[:10]), len(cells))
                 rows.append((*sight(sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp), mark, cell))
     return Expected(np.array(rows, SIGHT).tobytes(), list(cells))

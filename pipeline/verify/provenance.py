@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipeline.encoder.event import provenance
 from pipeline.plan.manifest import Plan
 
 
 def provenance_of(plan: Plan) -> dict[str, str]:
     """The texts that every event of a plan carries as properties; none where it was planned without provenance."""
-    if not plan.options.provenance:
-        return {}
-    marks = {"analytics_source": plan.tool}
-    if plan.options.name:
-        marks["import_name"] = plan.options.name
-    return marks
+    marks = provenance(plan.tool, plan.options)
+    return {name: value for name, value in marks.items() if isinstance(value, str)}
 
 
 def bearing(marks: Mapping[str, str]) -> str:

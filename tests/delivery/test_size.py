@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import api
-from pipeline.batcher import ENVELOPE_ROOM, Envelope, cuts, even_cuts, pack, seal_batch, unpack
+from pipeline.batcher import ENVELOPE_ROOM, Envelope, batch_ranges, even_ranges, pack, seal_batch, unpack
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.size import RequestSize, cut, halve
@@ -105,8 +105,8 @@ def test_even_cuts_are_as_few_and_evener(sizes: list[int], most: int) -> None:
     """As many batches as the greedy cut makes, all within the limit, the largest no larger than there."""
     limits = Limits(40, 5_000)
     most = max(most, ENVELOPE.length + 2)
-    even = even_cuts(sizes, ENVELOPE, limits, most)
-    greedy = list(cuts(sizes, Limits(40, most + 1 - ENVELOPE.length + ENVELOPE_ROOM)))
+    even = even_ranges(sizes, ENVELOPE, limits, most)
+    greedy = list(batch_ranges(sizes, Limits(40, most + 1 - ENVELOPE.length + ENVELOPE_ROOM)))
     assert len(even) == len(greedy)
     assert [number for first, last in even for number in range(first, last + 1)] == list(range(len(sizes)))
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline.encoder.event import Encoder
-from pipeline.identity.links import SealedLink, encode_link
+from pipeline.encoder.updates import encode_merge
+from pipeline.identity.links import SealedLink
 from pipeline.options import SealedOptions
 from pipeline.plan.directory import read_lines
 from pipeline.plan.phases import phase_blocks
@@ -112,7 +113,7 @@ def test_a_link_is_sent_as_the_service_reads_it() -> None:
     encoder = Encoder("tiny", SealedOptions(as_of=AS_OF, provenance=False))
     uuid = "0829736a-b140-570d-ac78-774cecf956e2"
     for kind, name, member in (("identify", "$identify", "$anon_distinct_id"), ("alias", "$create_alias", "alias")):
-        event = json.loads(encode_link(SealedLink(kind, "u-1", "d-1", THEN, uuid, 3), encoder))
+        event = json.loads(encode_merge(SealedLink(kind, "u-1", "d-1", THEN, uuid, 3), encoder))
         assert event == {
             "event": name,
             "properties": {"distinct_id": "u-1", member: "d-1", "$geoip_disable": True, "$ip": "127.0.0.1"},

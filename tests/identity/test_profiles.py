@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
+from pipeline.encoder.updates import encode_group, encode_profile
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
 from pipeline.identity.aggregator import (
@@ -31,10 +32,10 @@ from pipeline.identity.aggregator import (
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.identity.group_types import choose_types, group_types_gate
-from pipeline.identity.groups import GroupCounts, Groups, SealedGroup, encode_group
+from pipeline.identity.groups import GroupCounts, Groups, SealedGroup
 from pipeline.identity.last_values import UpdateTable, last_values_of
 from pipeline.identity.person_counts import ProfileCounts, seal_identified
-from pipeline.identity.persons import PersonCounts, SealedPerson, encode_person, final_persons
+from pipeline.identity.persons import PersonCounts, SealedPerson, final_persons
 from pipeline.identity.profile_policy import parse_policy
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 from pipeline.models import GroupUpdate, Note
@@ -235,7 +236,7 @@ def test_the_uuid_of_a_profile_changes_with_its_content_alone() -> None:
 def test_a_profile_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> None:
     """One event, which merges nobody."""
     (person,) = persons([said("u", "a", "1.10", 5_000_000)], policy="fill-only")
-    event = encode_person(person, Encoder("tiny", SealedOptions(AS_OF)), dialect)
+    event = encode_profile(person, Encoder("tiny", SealedOptions(AS_OF)), dialect)
     read = json.loads(event)
     assert (read["event"], read["uuid"], read["timestamp"]) == (name, person.uuid, "1970-01-01T00:00:05Z")
     assert read["properties"]["distinct_id"] == "u"

@@ -1,0 +1,77 @@
+"""Events that no row stands for: merges of ids, group updates and profile updates.
+
+Their spelling depends on the target's dialect (docs/know/service.md#two-spellings): `contract` is the service's
+published contract, `posthog` what PostHog's own libraries send.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from pipeline.encoder.event import Encoder
+from pipeline.models import UnvalidatedEvent
+
+if TYPE_CHECKING:
+    from pipeline.identity.groups import SealedGroup
+    from pipeline.identity.links import SealedLink
+    from pipeline.identity.persons import SealedPerson
+
+GROUP_EVENT = {"contract": "$group_identify", "posthog": "$groupidentify"}
+PROFILE_EVENT = {"contract": "$identify", "posthog": "$set"}
+"""By dialect. An `$identify` without `$anon_distinct_id` updates a profile and merges nobody."""
+EMPTY_OBJECT = b"{}"
+_encode = msgspec.json.encode
+
+
+def merge_event(kind: str) -> str:
+    """The name of the event of a merge, by the kind of its link."""
+    return "$identify" if kind == "identify" else "$create_alias"
+
+
+def encode_merge(link: SealedLink, encoder: Encoder) -> bytes:
+    """The event of one merge. The surviving id is its distinct_id (docs/know/service.md#merges)."""
+    member = "$anon_distinct_id" if link.kind == "identify" else "alias"
+    properties = {member: Raw(_encode(link.other))}
+    return encoder.encode(
+        UnvalidatedEvent(merge_event(link.kind), link.distinct_id, link.time, properties, uuid=link.uuid)
+    )
+
+
+def encode_group(group: SealedGroup, encoder: Encoder, dialect: str) -> bytes:
+    """The event that makes or updates one group."""
+    properties = {
+        "$group_type": Raw(_encode(group.type)),
+        "$group_key": Raw(_encode(group.key)),
+        "$group_set": group.set,
+    }
+    owner = group_distinct_id(group.type, group.key)
+    return encoder.encode(UnvalidatedEvent(GROUP_EVENT[dialect], owner, group.time, properties, uuid=group.uuid))
+
+
+def group_distinct_id(type_: str, key: str) -> str:
+    """The distinct_id of a group's own event."""
+    return f"${type_}_{key}"
+
+
+def encode_profile(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
+    """The event that updates one person's profile; an empty `$set` or `$set_once` is left out."""
+    members = {"$set": person.set, "$set_once": person.set_once}
+    properties = {name: value for name, value in members.items() if value != Raw(EMPTY_OBJECT)}
+    name = PROFILE_EVENT[dialect]
+    return encoder.encode(UnvalidatedEvent(name, person.distinct_id, person.time, properties, uuid=person.uuid))
+
+
+def encode_object(values: dict[str, bytes]) -> bytes:
+    """A JSON object of values that are JSON already."""
+    if not values:
+        return EMPTY_OBJECT
+    return b"{%b}" % b",".join([_key(name) + value for name, value in values.items()])
+
+
+@lru_cache(10_000)
+def _key(name: str) -> bytes:
+    return _encode(name) + b":"
