@@ -27,7 +27,7 @@ from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
 
 if TYPE_CHECKING:
-    from pipeline.delivery.outcome import Counts, Outcome
+    from pipeline.delivery.outcome import Outcome, RunCounts
     from pipeline.report.state import PlanStatus
     from pipeline.survey import Survey
     from pipeline.verify import Verification
@@ -156,7 +156,7 @@ def rehearse_plan(
     workers: int | None = None,
     faults: Sequence[str] = (),
     fault_seed: int = 0,
-    progress: Callable[[Counts], None] = lambda counts: None,
+    progress: Callable[[RunCounts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Rehearsal:
     """Apply a plan to the embedded local service, read everything back, and add the result to the report.
@@ -204,7 +204,7 @@ def apply_plan(
     timeout: float = 60.0,
     ca_file: PathText | None = None,
     redirect_hosts: Sequence[str] = (),
-    progress: Callable[[Counts], None] = lambda counts: None,
+    progress: Callable[[RunCounts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Send exactly the plan, or resume doing so. Naming the target here is the consent; nothing is asked.

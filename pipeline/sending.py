@@ -15,14 +15,14 @@ from pipeline.config import Secret
 from pipeline.delivery.phases import check_merges, check_phases
 from pipeline.errors import UsageError
 from pipeline.files import private
-from pipeline.ledger import Ledger, hold, read_totals, release
+from pipeline.ledger import Ledger, lock_file, read_totals, unlock
 from pipeline.plan.directory import Directory
 from pipeline.plan.freshness import EXCLUDED, check_applicable, check_fresh, transform_config_for, workers_for
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
 
 if TYPE_CHECKING:
-    from pipeline.delivery.outcome import Counts, Outcome, SendLimits
+    from pipeline.delivery.outcome import Outcome, RunCounts, SendLimits
     from pipeline.local_service.faults import FaultCounts
     from pipeline.report.state import PlanStatus
     from pipeline.transform.workers import Workers
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class ApplyRequest:
     """What `backcast apply` is asked. `rotated_key`: another key than before is of the same project all the same.
 
-    `phases` are those to send, `approve_merges` the number of merges that a person looked at and approved. `answered`:
-    the target took other plans before, so an outage there is waited for from the first request on.
+    `phases` are those to send, `approve_merges` the number of merges that a person looked at and approved.
+    `target_known`: the target took other plans before, so an outage there is waited for from the first request on.
     """
 
     to: str
@@ -49,7 +49,7 @@ class ApplyRequest:
     rotated_key: bool = False
     phases: tuple[str, ...] = PHASES
     approve_merges: int | None = None
-    answered: bool = False
+    target_known: bool = False
 
 
 @private()
@@ -59,7 +59,7 @@ def apply_plan(
     request: ApplyRequest,
     *,
     interrupted: threading.Event | None = None,
-    progress: Callable[[Counts], None] = lambda counts: None,
+    progress: Callable[[RunCounts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
     workers: Workers | None = None,
 ) -> Outcome:
@@ -114,11 +114,11 @@ def _run(
     directory: Directory,
     request: ApplyRequest,
     interrupted: threading.Event | None,
-    progress: Callable[[Counts], None],
+    progress: Callable[[RunCounts], None],
     warn: Callable[[str], None],
     workers: Workers | None = None,
 ) -> Outcome:
-    from pipeline.delivery.apply import Apply, SendLimits
+    from pipeline.delivery.apply import Apply, Delivery, SendLimits
     from pipeline.delivery.capture import CaptureDestination
     from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.targets import address_of
@@ -128,7 +128,6 @@ def _run(
     transform_config = transform_config_for(plan, directory, request.source_root)
     for line in check_fresh(plan, transform_config):
         warn(line)
-    send_limits = request.send_limits or SendLimits()
     destination: Destination
     if request.dry_run:
         destination = DryRunDestination()
@@ -147,21 +146,12 @@ def _run(
             plan.digest, importlib.metadata.version("backcast"), address,
             None if request.dry_run else request.project_key, rotated=request.rotated_key,
         )  # fmt: skip
-        run = Apply(
-            plan,
-            directory,
-            transform_config,
-            destination,
-            ledger,
-            project_key=request.project_key.reveal(),
-            workers=workers or Workers(workers_for(request.workers, transform_config.parts)),
-            send_limits=send_limits,
-            phases=request.phases,
-            dry_run=request.dry_run,
-            answered=request.answered,
-            interrupted=interrupted,
-            progress=progress,
-        )
+        delivery = Delivery(
+            plan, directory, transform_config, request.project_key.reveal(), request.phases,
+            request.send_limits or SendLimits(), request.dry_run, request.target_known,
+        )  # fmt: skip
+        workers = workers or Workers(workers_for(request.workers, transform_config.parts))
+        run = Apply(delivery, destination, ledger, workers, interrupted=interrupted, progress=progress)
         try:
             return run.run()
         finally:
@@ -189,7 +179,7 @@ def rehearse(
     source_root: Path | None = None,
     faults: Sequence[str] = (),
     fault_seed: int = 0,
-    progress: Callable[[Counts], None] = lambda counts: None,
+    progress: Callable[[RunCounts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Rehearsal:
     """Apply the plan to a fresh local service, read everything back, compare. A plan that is not ready can be, too.
@@ -201,7 +191,7 @@ def rehearse(
 
     read_totals(directory.ledger)  # the report says where the plan stands: known before an hour of rehearsing
     place = directory.rehearsal
-    lock = hold(place, "the rehearsal of this plan")
+    lock = lock_file(place, "the rehearsal of this plan")
     try:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
@@ -220,7 +210,7 @@ def rehearse(
                 project_id=str(service.project_id), workers=workers, source_root=source_root, whole=True,
             )  # fmt: skip
     finally:
-        release(lock)
+        unlock(lock)
     return Rehearsal(outcome, verification, place / "store.duckdb", service.faults)
 
 

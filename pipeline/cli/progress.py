@@ -16,7 +16,7 @@ from pipeline.text import pluralize, printable
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from pipeline.delivery.apply import Counts
+    from pipeline.delivery.apply import RunCounts
 
 EVERY = 30.0
 SILENT = 10.0
@@ -128,7 +128,7 @@ class Sending(_Line):
         super().__enter__()
         return self
 
-    def __call__(self, counts: Counts) -> None:
+    def __call__(self, counts: RunCounts) -> None:
         if self._quiet:
             self._say_waiting(counts)
             return
@@ -137,12 +137,12 @@ class Sending(_Line):
         ended = counts.accepted + counts.refused - self._refused_before
         self._remember(ended)
         done = counts.already_settled + counts.accepted + counts.refused
-        total = self._planned - counts.aside
+        total = self._planned - counts.other_phases
         self.show(done, lambda: self._detail(counts, ended, total - done), about=counts.phase, total=total)
 
-    def _say_waiting(self, counts: Counts) -> None:
+    def _say_waiting(self, counts: RunCounts) -> None:
         """One line, and another one rarely, while nothing comes of anything: silence would look like work."""
-        if not counts.trouble or counts.idle < SILENT:
+        if not counts.last_failure or counts.idle < SILENT:
             return
         now = self._clock()
         if self._waited is not None and now - self._waited < SILENT_EVERY:
@@ -150,8 +150,8 @@ class Sending(_Line):
         self._waited = now
         until = datetime.now().astimezone() + timedelta(seconds=counts.gives_up_in)
         print(
-            f"Nothing settled for {_long(counts.idle)}; last failure: {printable(counts.trouble, MOST_SAID)}. Trying on"
-            f" until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",
+            f"Nothing settled for {_long(counts.idle)}; last failure: {printable(counts.last_failure, MOST_SAID)}."
+            f" Trying on until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",
             file=sys.stderr,
             flush=True,
         )
@@ -163,7 +163,7 @@ class Sending(_Line):
         while len(self._lately) > 2 and self._lately[1][0] <= now - NOW_SECONDS:
             self._lately.popleft()
 
-    def _detail(self, counts: Counts, ended: int, left: int) -> str:
+    def _detail(self, counts: RunCounts, ended: int, left: int) -> str:
         began, before = self._lately[0]
         lately = (ended - before) / max(self._clock() - began, 1e-9)
         average = ended / self.seconds
@@ -176,8 +176,8 @@ class Sending(_Line):
             f"{counts.batches_retried:,} retried",
             f"{counts.in_flight:,} in flight, limit {counts.limit:,}",
             f"{_long(left / average)} left" if average and left > 0 else "",
-            f"waits {_long(counts.held)} as asked" if counts.held >= 1 else "",
-            f"last failure: {printable(counts.trouble, MOST_TROUBLE)}" if counts.trouble else "",
+            f"waits {_long(counts.paused)} as asked" if counts.paused >= 1 else "",
+            f"last failure: {printable(counts.last_failure, MOST_TROUBLE)}" if counts.last_failure else "",
         ]
         return ", ".join(part for part in parts if part)
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pipeline.batcher import Batch, Envelope, pack
 from pipeline.delivery.destination import Destination
-from pipeline.delivery.outcome import Counts, Outcome, SendLimits, out_of_time
-from pipeline.delivery.rate_controller import RateController
+from pipeline.delivery.outcome import Outcome, RunCounts, SendLimits, out_of_time
 from pipeline.delivery.recorder import Recorder
 from pipeline.delivery.senders import Senders
 from pipeline.delivery.size import Piece, RequestSize
-from pipeline.delivery.throttle import Throttle
+from pipeline.delivery.throttle import RateController, Throttle
 from pipeline.errors import BackcastError, Interrupted, Unfinished
-from pipeline.ledger import Ledger, Place, Totals
+from pipeline.ledger import BatchKey, Ledger, Totals
 from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
@@ -30,7 +29,7 @@ from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
 from pipeline.transform.block import Task, TransformConfig, make_batches
 from pipeline.transform.workers import Workers
 
-__all__ = ["Apply", "Counts", "Outcome", "SendLimits"]
+__all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
 
 
 _Block = tuple[int, list[Batch], Iterable[tuple[int, int]]]
@@ -41,67 +40,74 @@ class _Stopping(Exception):
     """Unwinds the making of batches once the run is to end."""
 
 
-class Apply:
-    """One run over a plan. `run` returns after everything in flight is written down.
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What one run sends: the phases of a sealed plan, made by `config` into batches that carry the project key.
 
-    Of its four phases those among `phases` are sent, in their own order, each whole before the next one begins.
-    `answered`: the target is known to be there, from other plans that were sent to it. `interrupted` asks for an
-    orderly end: nothing new is begun, what is in flight is settled.
+    `target_known`: the target took other plans before, so an outage is waited for from the first request on.
+    """
+
+    plan: Plan
+    directory: Directory
+    config: TransformConfig
+    project_key: str
+    phases: Collection[str] = PHASES
+    limits: SendLimits = field(default_factory=SendLimits)
+    dry_run: bool = False
+    target_known: bool = False
+
+
+class Apply:
+    """One run over a plan. `run` returns after everything in flight is in the ledger.
+
+    The phases are sent in their own order, each whole before the next one begins. `interrupted` asks for an orderly
+    end: nothing new is begun, and what is in flight is settled.
     """
 
     def __init__(
         self,
-        plan: Plan,
-        directory: Directory,
-        config: TransformConfig,
+        delivery: Delivery,
         destination: Destination,
         ledger: Ledger,
-        *,
-        project_key: str,
         workers: Workers,
-        send_limits: SendLimits,
-        phases: Collection[str] = PHASES,
-        dry_run: bool = False,
-        answered: bool = False,
+        *,
         interrupted: threading.Event | None = None,
-        progress: Callable[[Counts], None] = lambda counts: None,
+        progress: Callable[[RunCounts], None] = lambda counts: None,
     ) -> None:
-        self.plan = plan
-        self.directory = directory
-        self.config = config
-        self.destination = destination
+        self.delivery = delivery
+        self.plan = delivery.plan
+        self.limits = delivery.limits
         self.ledger = ledger
-        self.project_key = project_key
         self.workers = workers
-        self.send_limits = send_limits
-        self.phases = [phase for phase in PHASES if phase in phases]
-        self.dry_run = dry_run
+        self.phases = [phase for phase in PHASES if phase in delivery.phases]
         self.interrupted = interrupted or threading.Event()
         self.progress = progress
-        self.counts = Counts()
-        self._envelope = Envelope(project_key)
+        self.counts = RunCounts()
+        self._envelope = Envelope(delivery.project_key)
         self._stop = threading.Event()
         self._problem: BaseException | None = None
         self._until: float | None = None
-        self._throttle = Throttle(RateController(send_limits.concurrency, send_limits.rate), answered=answered)
+        self._throttle = Throttle(
+            RateController(self.limits.concurrency, self.limits.rate), target_known=delivery.target_known
+        )
         self._size = RequestSize(None)
         self._recorder = Recorder(
-            ledger, self.counts, send_limits, destination.address, fail=self._fail, stop=self._stop
+            ledger, self.counts, self.limits, destination.address, fail=self._fail, stop=self._stop
         )
         self._senders = Senders(
-            destination, self._throttle, send_limits, self._envelope, self._size, self._recorder,
+            destination, self._throttle, self.limits, self._envelope, self._size, self._recorder,
             halting=self._halting, stop=self._stop,
         )  # fmt: skip
 
     def run(self) -> Outcome:
         """Send what is left. Only a defect raises; what else stopped the run is the outcome's `problem`."""
         started = time.monotonic()
-        if self.send_limits.max_seconds is not None:
-            self._until = started + self.send_limits.max_seconds
+        if self.limits.max_seconds is not None:
+            self._until = started + self.limits.max_seconds
         before = self.ledger.totals()
         self.counts.take_up(before, self.plan.events.phases, self.phases)
-        self._throttle.answered = self._throttle.answered or self.ledger.answered()
-        self._size.learned = self.ledger.learned()
+        self._throttle.target_known = self._throttle.target_known or self.ledger.was_answered()
+        self._size.learned_bytes = self.ledger.learned()
         self._recorder.start()
         try:
             self._send_all(before)
@@ -129,7 +135,7 @@ class Apply:
     def _finish(self, before: Totals, seconds: float) -> Outcome:
         counts, now = self.counts, self.ledger.totals()
         counts.wind_up(before, now, self.ledger.batches_begun())
-        if self.dry_run:
+        if self.delivery.dry_run:
             counts.only_would()
         problem = self._problem
         if self.interrupted.is_set() and (problem is None or isinstance(problem, Unfinished)):
@@ -139,7 +145,7 @@ class Apply:
         planned = self.plan.events.phases
         held = [one for one in PHASES if one not in self.phases and not now.of(one).is_all(planned.get(one, 0))]
         outcome = Outcome(
-            self.plan.digest, self.dry_run, self.plan.events.made, counts, seconds, known, planned, tuple(held)
+            self.plan.digest, self.delivery.dry_run, self.plan.events.made, counts, seconds, known, planned, tuple(held)
         )
         if outcome.balanced and isinstance(known, Interrupted | Unfinished):
             outcome = replace(outcome, problem=None)  # nothing was left to stop
@@ -156,7 +162,7 @@ class Apply:
         self.counts.phase = phase
         if phase == EVENTS:
             with self.workers as workers:
-                workers.brief(self.config, self.project_key)
+                workers.brief(self.delivery.config, self.delivery.project_key)
                 self._send(phase, self._rows(workers))
                 self._drain()  # before the workers end, which takes a while
         else:
@@ -166,7 +172,7 @@ class Apply:
 
     def _rows(self, workers: Workers) -> Iterator[_Block]:
         begun = self.ledger.blocks_begun(EVENTS)
-        work = tasks(self.plan, self.directory, self.config.parts, self._chooser(begun))
+        work = tasks(self.plan, self.delivery.directory, self.delivery.config.parts, self._chooser(begun))
         for task, made in workers.walk(make_batches, work):
             yield task.number, made.batches, task.doubtful
 
@@ -176,10 +182,14 @@ class Apply:
         The first groups are one of each type, and the service numbers types as they come (docs/know/service.md#groups):
         so the first request of that phase goes alone, in halves one after the other where it is split.
         """
-        mapper = self.config.compile(self.config.options)
-        for number, events in phase_blocks(phase, self.plan, self.directory, mapper, self.config.options):
+        mapper = self.delivery.config.compile(self.delivery.config.options)
+        for number, events in phase_blocks(
+            phase, self.plan, self.delivery.directory, mapper, self.delivery.config.options
+        ):
             ended, again = self._known(phase, number)
-            batches = list(pack(events, self._envelope, self.config.limits, ended, again, most=self._size.learned))
+            batches = list(
+                pack(events, self._envelope, self.delivery.config.limits, ended, again, most=self._size.learned_bytes)
+            )
             if phase == "groups" and number == 0:
                 self._senders.in_order = True
                 yield number, batches[:1], again
@@ -194,11 +204,11 @@ class Apply:
             number = planned.sealed.number
             if not planned.events:
                 return None
-            task = task_of(self.plan, planned)._replace(most=self._size.learned)
+            task = task_of(self.plan, planned)._replace(most=self._size.learned_bytes)
             if number not in begun:
                 return task
             rows = self.ledger.rows_of(EVENTS, number)
-            if sum(place.events for place, state in rows if state in ("settled", "refused")) == planned.events:
+            if sum(key.events for key, state in rows if state in ("settled", "refused")) == planned.events:
                 return None
             ended, again = self._known(EVENTS, number)
             return task._replace(ended=ended, doubtful=again)
@@ -209,8 +219,8 @@ class Apply:
         """Ranges that need no batch any more, and ranges to be sent just as they were begun or left waiting."""
         ended: list[tuple[int, int]] = []
         again: list[tuple[int, int]] = []
-        for place, state in self.ledger.rows_of(phase, number):
-            (again if state in ("begun", "waiting") else ended).append((place.first, place.last))
+        for key, state in self.ledger.rows_of(phase, number):
+            (again if state in ("begun", "waiting") else ended).append((key.first, key.last))
         return ended, again
 
     # -- sending -------------------------------------------------------------------------------------
@@ -222,17 +232,17 @@ class Apply:
         what this one begins would add up, and a second crash leave more in doubt than was ever in flight. What is kept
         back for that is little, since batches are begun in their order.
         """
-        doubted = {place for place in self._recorder.doubted if place.phase == phase}
-        last = max((place.block for place in doubted), default=-1)
+        in_doubt = {key for key in self._recorder.in_doubt if key.phase == phase}
+        last = max((key.block for key in in_doubt), default=-1)
         held: list[tuple[Piece, bool]] = []
         for number, batches, again in blocks:
             known = set(again)
             for batch in batches:
-                place = Place(phase, number, batch.first, batch.last)
-                if place in doubted:
-                    self._put((place, batch), known=True, first=True)
+                key = BatchKey(phase, number, batch.first, batch.last)
+                if key in in_doubt:
+                    self._put((key, batch), known=True, first=True)
                 else:
-                    held.append(((place, batch), (batch.first, batch.last) in known))
+                    held.append(((key, batch), (batch.first, batch.last) in known))
             if number >= last:
                 for piece, is_known in held:
                     self._put(piece, known=is_known)
@@ -259,10 +269,10 @@ class Apply:
     def _tell(self) -> None:
         """Say how things stand."""
         counts, throttle = self.counts, self._throttle
-        counts.in_flight, counts.limit, counts.held = throttle.flying, throttle.limit, throttle.held()
-        counts.trouble = self._recorder.trouble
+        counts.in_flight, counts.limit, counts.paused = throttle.flying, throttle.limit, throttle.paused()
+        counts.last_failure = self._recorder.last_failure
         counts.idle = throttle.idle(self._senders.oldest())
-        counts.gives_up_in = max(0.0, self.send_limits.retry.seconds - counts.idle)
+        counts.gives_up_in = max(0.0, self.limits.retry.seconds - counts.idle)
         self.progress(counts)
 
     # -- ending --------------------------------------------------------------------------------------
@@ -276,7 +286,7 @@ class Apply:
         if self.interrupted.is_set():
             self._stop.set()
         elif self._until is not None and time.monotonic() >= self._until and not self._stop.is_set():
-            self._fail(out_of_time(self.send_limits.max_seconds or 0.0))
+            self._fail(out_of_time(self.limits.max_seconds or 0.0))
         return self._stop.is_set()
 
     def _check(self) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
+from pipeline.batcher import Batch
 from pipeline.config import Secret
 from pipeline.delivery.connections import Connection, ConnectionPool
 from pipeline.delivery.destination import Response, ResponseKind
@@ -39,9 +40,10 @@ _SHOWN = 300
 class CaptureDestination:
     """Sends to one capture endpoint. Thread-safe.
 
-    `timeout` bounds, in seconds, each wait for bytes, and an answer as a whole from when the request was sent; a
-    request with its answer lasts at most MOST_WAITS times as long, whatever drips. `key` is blotted out of every
-    answer that echoes it, since answers are shown and kept.
+    `timeout` bounds, in seconds, each wait for bytes, and a response as a whole from when the request was sent; a
+    request with its response lasts at most MOST_WAITS times as long, however slowly the bytes come. `key` is masked in
+    every response that repeats it, since responses are shown and stored. `date` is the `Date` header of the last
+    response, "" where it had none.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class CaptureDestination:
         redirect_hosts: tuple[str, ...] = (),
     ) -> None:
         self.address = address_of(target)
+        self.date = ""
         self._url = self.address + "/batch/"
         self._key = key.reveal().encode() if key else b""
         self._dialect = dialect
@@ -85,14 +88,14 @@ class CaptureDestination:
             trust_env=not is_loopback(self.address),
         )
 
-    def send(self, body: bytes) -> Response:
+    def send(self, batch: Batch) -> Response:
         url, status = self._url, 0
         for _ in range(MOST_HOPS + 1):
             if url in self._moved:
                 url = self._moved[url]
                 continue
             try:
-                status, headers, said = self._post(url, body)
+                status, headers, said = self._post(url, batch.body)
             except httpx.RequestError as error:
                 # Whoever sent us here may know better by now.
                 self._moved.clear()
@@ -120,8 +123,8 @@ class CaptureDestination:
         one: Connection | None = None
         try:
             with (
-                self._connections.lend(urlsplit(url).scheme) as one,
-                one.client.stream("POST", url, content=body, extensions={"trace": one.heard}) as response,
+                self._connections.lease(urlsplit(url).scheme) as one,
+                one.client.stream("POST", url, content=body, extensions={"trace": one.trace_step}) as response,
             ):
                 for piece in response.iter_bytes():
                     said += piece
@@ -133,6 +136,7 @@ class CaptureDestination:
         if one.late:
             limits = f"{self._timeout:g} s after the request was sent, or {self._timeout * MOST_WAITS:g} s in all"
             raise httpx.ReadTimeout(f"too slow: no whole answer {limits}")
+        self.date = response.headers.get("date", "")
         return response.status_code, response.headers, said.replace(self._key, b"***") if self._key else said
 
     def _refusal(self, origin: str, location: str) -> str:

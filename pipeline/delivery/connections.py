@@ -45,10 +45,10 @@ class Connection:
         """A request begins now."""
         self._last = self._until = time.monotonic() + self._whole
 
-    def heard(self, step: str, told: Mapping[str, Any]) -> None:
+    def trace_step(self, step: str, details: Mapping[str, Any]) -> None:
         """The trace of the HTTP library: a step of a request, and what came of it."""
         if step.endswith(_OPENED):
-            self._sockets.append(told["return_value"].get_extra_info("socket"))
+            self._sockets.append(details["return_value"].get_extra_info("socket"))
         elif step.endswith(_SENDING):  # again after a proxy answered
             self._until = self._last
         elif step.endswith(_SENT):
@@ -79,7 +79,7 @@ class ConnectionPool:
         self._watch: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def lend(self, scheme: str) -> Iterator[Connection]:
+    def lease(self, scheme: str) -> Iterator[Connection]:
         """A connection for one request. What `late` says afterwards holds."""
         with self._lock:
             idle = self._idle[scheme]

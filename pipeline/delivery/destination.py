@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from pipeline.batcher import Batch
+
 
 class ResponseKind(StrEnum):
     """What a response asks us to do; the table of docs/know/service.md#what-backcast-does.
@@ -47,8 +49,8 @@ class Destination(Protocol):
         """What people call it."""
         ...
 
-    def send(self, body: bytes) -> Response:
-        """Send one gzipped request."""
+    def send(self, batch: Batch) -> Response:
+        """Send one batch as one request."""
         ...
 
     def close(self) -> None:
@@ -57,7 +59,7 @@ class Destination(Protocol):
 
 
 class DryRunDestination:
-    """Takes everything and sends nothing: what `--dry-run` applies to. Counts what came."""
+    """Takes everything and sends nothing: what `--dry-run` applies to. RunCounts what came."""
 
     address = "nowhere"
 
@@ -65,9 +67,9 @@ class DryRunDestination:
         self.requests = 0
         self.bytes = 0
 
-    def send(self, body: bytes) -> Response:
+    def send(self, batch: Batch) -> Response:
         self.requests += 1
-        self.bytes += len(body)
+        self.bytes += len(batch.body)
         return Response(ResponseKind.SETTLED, 200)
 
     def close(self) -> None:

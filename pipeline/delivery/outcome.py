@@ -55,19 +55,19 @@ class EventCounts(msgspec.Struct):
         self.would_send, self.accepted = self.accepted, 0
 
 
-class Counts(EventCounts):
+class RunCounts(EventCounts):
     """What this run did, in events and in batches. `batches_made`, known at the end, counts halves of split ones.
 
-    `phases` holds the same counts for each phase, `phase` is the one that is being sent, and `aside` counts the unsent
-    events of phases that this run leaves alone. While the run goes, `limit` is how many requests may be in flight,
-    `held` for how many seconds the service asked to be left alone, and `trouble` the last failure of a batch that is
-    still tried, "" where there is none. `idle` is for how many seconds nothing settled while something was asked, and
-    `gives_up_in` after how many more the run gives up.
+    `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
+    unsent events of phases that this run does not send. While the run goes on, `limit` is how many requests may be in
+    flight, `paused` for how many more seconds the service asked for no requests, and `last_failure` the last failure of
+    a batch that is still being tried, "" where there is none. `idle` is for how many seconds no batch settled while a
+    request was in flight; in `gives_up_in` more seconds of that the run gives up.
     """
 
     phases: dict[str, EventCounts] = msgspec.field(default_factory=lambda: {one: EventCounts() for one in PHASES})
     phase: str = ""
-    aside: int = 0
+    other_phases: int = 0
     batches_made: int = 0
     batches_sent: int = 0
     batches_retried: int = 0
@@ -75,8 +75,8 @@ class Counts(EventCounts):
     bytes_sent: int = 0
     in_flight: int = 0
     limit: int = 0
-    held: float = 0.0
-    trouble: str = ""
+    paused: float = 0.0
+    last_failure: str = ""
     idle: float = 0.0
     gives_up_in: float = 0.0
 
@@ -92,7 +92,7 @@ class Counts(EventCounts):
             settled, refused, in_doubt = before.of(phase)
             self.add(phase, already_settled=settled, refused=refused, in_doubt=in_doubt)
             if phase not in phases:
-                self.aside += events - settled - refused
+                self.other_phases += events - settled - refused
 
     def wind_up(self, before: Totals, now: Totals, begun: int) -> None:
         """The counts at the end of a run, by the ledger; `begun` are its batches."""
@@ -122,7 +122,7 @@ class Outcome:
     digest: str
     dry_run: bool
     planned: int
-    counts: Counts
+    counts: RunCounts
     seconds: float
     problem: BackcastError | None = None
     phases: Mapping[str, int] = field(default_factory=dict)

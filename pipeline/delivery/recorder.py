@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from pipeline.batcher import Batch, unpack
 from pipeline.delivery.destination import ResponseKind
-from pipeline.delivery.outcome import Counts, SendLimits, too_many_refused, turned_away, unanswered
+from pipeline.delivery.outcome import RunCounts, SendLimits, too_many_refused, turned_away, unanswered
 from pipeline.delivery.retry import FailedTry, SendResult
 from pipeline.delivery.size import Piece
 from pipeline.encoder.encoded import uuid_of
-from pipeline.ledger import Ledger, Place
+from pipeline.ledger import BatchKey, Ledger
 
 
 class BatchResult(NamedTuple):
@@ -28,7 +28,7 @@ class BatchResult(NamedTuple):
     `pieces` are what it was split into, `learned` is the size of request that its answer taught.
     """
 
-    place: Place
+    key: BatchKey
     batch: Batch
     sent: SendResult
     error: BaseException | None
@@ -56,21 +56,21 @@ class Recorder:
     def __init__(
         self,
         ledger: Ledger,
-        counts: Counts,
+        counts: RunCounts,
         send_limits: SendLimits,
         address: str,
         *,
         fail: Callable[[BaseException], None],
         stop: threading.Event,
     ) -> None:
-        self.doubted: set[Place] = set()
+        self.in_doubt: set[BatchKey] = set()
         self._ledger = ledger
         self._counts = counts
         self._send_limits = send_limits
         self._address = address
         self._fail = fail
         self._stop = stop
-        self._troubled: dict[Place, str] = {}
+        self._failing: dict[BatchKey, str] = {}
         lock = threading.Lock()
         self._asked = threading.Condition(lock)
         self._written = threading.Condition(lock)
@@ -81,36 +81,36 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to write. What earlier runs left in doubt is known from here on."""
-        self.doubted = self._ledger.doubted()
+        self.in_doubt = self._ledger.in_doubt()
         self._thread.start()
 
     # -- what senders ask and report -------------------------------------------------------------------
 
-    def begin(self, place: Place, batch: Batch) -> bool:
+    def begin(self, key: BatchKey, batch: Batch) -> bool:
         """Whether the batch may leave: it is begun in the ledger, on disk. False once the run is stopping."""
 
         def write(entry: _Entry) -> None:
             if not self._stop.is_set():
-                self._ledger.begin(place, batch.bytes)
+                self._ledger.begin(key, batch.bytes)
                 entry.granted = True
 
         entry = self._put(write)
         entry.done.wait()
         return entry.granted
 
-    def tried(self, place: Place, tried: FailedTry) -> None:
+    def tried(self, key: BatchKey, tried: FailedTry) -> None:
         """A request did not settle its batch, which may be tried again."""
-        self._put(lambda _: self._note(place, tried), durable=False)
+        self._put(lambda _: self._note(key, tried), durable=False)
 
     def landed(self, landed: BatchResult) -> None:
         """A batch came to its end, or is not tried any more."""
         self._put(lambda _: self._record(landed))
 
-    def cut(self, place: Place, batch: Batch, pieces: Sequence[Piece]) -> None:
+    def cut(self, key: BatchKey, batch: Batch, pieces: Sequence[Piece]) -> None:
         """A batch that was never begun is larger than the service takes, and is sent in pieces."""
 
         def write(_: _Entry) -> None:
-            self._ledger.cut(place, batch.bytes, [(piece, made.bytes) for piece, made in pieces])
+            self._ledger.cut(key, batch.bytes, [(piece, made.bytes) for piece, made in pieces])
             self._counts.batches_split += 1
 
         self._put(write, durable=False)
@@ -128,10 +128,10 @@ class Recorder:
     # -- the run ---------------------------------------------------------------------------------------
 
     @property
-    def trouble(self) -> str:
+    def last_failure(self) -> str:
         """The last failure of a batch that is still tried, "" where there is none."""
         with self._asked:
-            return next(reversed(self._troubled.values()), "")
+            return next(reversed(self._failing.values()), "")
 
     def settle(self) -> None:
         """Wait until all that was reported is written down."""
@@ -153,7 +153,7 @@ class Recorder:
         try:
             while work := self._next():
                 try:
-                    with self._ledger.moment(durable=any(entry.durable for entry in work)):
+                    with self._ledger.transaction(durable=any(entry.durable for entry in work)):
                         for entry in work:
                             entry.write(entry)
                 except Exception as error:
@@ -184,61 +184,56 @@ class Recorder:
 
     # -- what an answer means --------------------------------------------------------------------------
 
-    def _note(self, place: Place, tried: FailedTry) -> None:
+    def _note(self, key: BatchKey, tried: FailedTry) -> None:
         """Write down a try that settled nothing."""
         number, at, seconds, response = tried
-        self._ledger.failed(place, number, at, seconds, response.status or None, response.detail)
-        self._set_trouble(place, f"{response.status or ''} {response.detail}".strip() or "no answer")
-        if response.taken and place not in self.doubted:
-            self.doubted.add(place)
-            self._counts.add(place.phase, in_doubt=place.events)
+        self._ledger.failed(key, number, at, seconds, response.status or None, response.detail)
+        self._set_failure(key, f"{response.status or ''} {response.detail}".strip() or "no answer")
+        if response.taken and key not in self.in_doubt:
+            self.in_doubt.add(key)
+            self._counts.add(key.phase, in_doubt=key.events)
 
-    def _set_trouble(self, place: Place, trouble: str = "") -> None:
+    def _set_failure(self, key: BatchKey, last_failure: str = "") -> None:
         with self._asked:
-            self._troubled.pop(place, None)
-            if trouble:
-                self._troubled[place] = trouble
+            self._failing.pop(key, None)
+            if last_failure:
+                self._failing[key] = last_failure
 
     def _record(self, landed: BatchResult) -> None:
         """Write one answer down, and decide what it means for the run."""
-        place, batch, sent, error, ends, pieces, learned = landed
+        key, batch, sent, error, ends, pieces, learned = landed
         response, counts = sent.response, self._counts
         if not sent.tries and error is None:
             return  # the run was stopping: it was never begun
         counts.batches_sent += sent.left
         counts.bytes_sent += len(batch.body) * sent.left
         counts.batches_retried += sent.tries > 1
-        self._set_trouble(place)
-        doubted = place in self.doubted
-        if response.answer in (ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE) and doubted:
-            self.doubted.discard(place)
-            counts.add(place.phase, in_doubt=-place.events)
+        self._set_failure(key)
+        in_doubt = key in self.in_doubt
+        if response.answer in (ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE) and in_doubt:
+            self.in_doubt.discard(key)
+            counts.add(key.phase, in_doubt=-key.events)
         match response.answer:
             case ResponseKind.SETTLED:
-                self._ledger.settle(place, response.status)
-                counts.add(place.phase, accepted=place.events)
+                self._ledger.settle(key, response.status)
+                counts.add(key.phase, accepted=key.events)
                 if learned is not None:
                     self._ledger.learn(learned)
-            case ResponseKind.POISON | ResponseKind.TOO_LARGE if place.events > 1:
+            case ResponseKind.POISON | ResponseKind.TOO_LARGE if key.events > 1:
                 sizes = [(piece, made.bytes) for piece, made in pieces]
-                self._ledger.split(place, sizes, response.status, response.detail)
+                self._ledger.split(key, sizes, response.status, response.detail)
                 counts.batches_split += 1
             case ResponseKind.POISON | ResponseKind.TOO_LARGE:
-                self._ledger.refuse(place, _uuid_of(batch), response.status, response.detail)
-                counts.add(place.phase, refused=1)
+                self._ledger.refuse(key, uuid_of(unpack(batch.body)[0]), response.status, response.detail)
+                counts.add(key.phase, refused=1)
                 if counts.refused > self._send_limits.max_refused:
                     self._fail(too_many_refused(counts.refused, response))
             case _:
-                if not (sent.doubtful or doubted):
-                    self._ledger.withhold(place)
+                if not (sent.doubtful or in_doubt):
+                    self._ledger.requeue(key)
                 if error is not None:
                     self._fail(error)
                 elif response.answer is ResponseKind.STOP:
                     self._fail(turned_away(self._address, response))
                 elif ends:
                     self._fail(unanswered(self._address, sent, self._send_limits.retry))
-
-
-def _uuid_of(batch: Batch) -> str:
-    """The uuid of a batch's first event."""
-    return uuid_of(unpack(batch.body)[0])

@@ -15,12 +15,13 @@ import tenacity
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
+from pipeline.batcher import Batch
 from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.throttle import Throttle
 
-DOUBTS = 3
+DOUBTFUL_TRIES = 3
 """An answer from somebody in between is asked for again this often, no more."""
-KNOCKS = 5
+CONNECT_TRIES = 5
 """A host that cannot be reached is tried this often for each batch, unless somebody answered there before."""
 
 
@@ -85,8 +86,7 @@ class _Spent(stop_base):
 
 def send_with_retries(
     destination: Destination,
-    body: bytes,
-    events: int,
+    batch: Batch,
     retry: RetryPolicy,
     throttle: Throttle,
     stop: threading.Event,
@@ -105,7 +105,7 @@ def send_with_retries(
 
     def attempt() -> Response:
         nonlocal last, tries, doubts, doubtful, left_us
-        left = throttle.enter(events, stop)
+        left = throttle.enter(batch.events, stop)
         if left is None:
             return last
         response = None
@@ -114,7 +114,7 @@ def send_with_retries(
                 return last
             tries += 1
             at = datetime.now(UTC)
-            response = last = destination.send(body)
+            response = last = destination.send(batch)
         finally:
             throttle.leave(left, response)
         doubts += last.answer is ResponseKind.DOUBT
@@ -132,9 +132,9 @@ def send_with_retries(
             case ResponseKind.RETRY:
                 return True
             case ResponseKind.DOUBT:
-                return doubts < DOUBTS
+                return doubts < DOUBTFUL_TRIES
             case ResponseKind.UNREACHABLE:
-                return tries < KNOCKS or throttle.answered
+                return tries < CONNECT_TRIES or throttle.target_known
         return False
 
     def left() -> float:

@@ -18,13 +18,13 @@ from pipeline.delivery.recorder import BatchResult, Recorder
 from pipeline.delivery.retry import SendResult, send_with_retries
 from pipeline.delivery.size import Piece, RequestSize, cut, halve
 from pipeline.delivery.throttle import TICK, Throttle
-from pipeline.ledger import Place
+from pipeline.ledger import BatchKey
 
 
 class _Next(NamedTuple):
     """A batch to send. `known`: the ledger has a row of it, so it is sent as it stands."""
 
-    place: Place
+    key: BatchKey
     batch: Batch
     known: bool
 
@@ -65,19 +65,19 @@ class Senders:
         self._again: deque[_Next] = deque()
         self._pieces: list[_Next] = []
         self._ready: deque[_Next] = deque()
-        self._since: dict[Place, float] = {}
+        self._since: dict[BatchKey, float] = {}
         self._active = 0
         self._threads: list[threading.Thread] = []
         self._closing = False
 
     # -- for the thread that makes batches ---------------------------------------------------------------
 
-    def put(self, pieces: Iterable[tuple[Place, Batch]], *, known: bool = False, first: bool = False) -> None:
+    def put(self, pieces: Iterable[tuple[BatchKey, Batch]], *, known: bool = False, first: bool = False) -> None:
         """Have batches sent after those that wait already, or before all others where they are in doubt (`first`)."""
         queue = self._again if first else self._ready
         with self._free:
-            for place, batch in pieces:
-                queue.append(_Next(place, batch, known))
+            for key, batch in pieces:
+                queue.append(_Next(key, batch, known))
                 if len(self._threads) < self._send_limits.concurrency:
                     thread = threading.Thread(target=self._run, name="sender", daemon=True)
                     self._threads.append(thread)
@@ -121,13 +121,13 @@ class Senders:
 
     def _run(self) -> None:
         while (found := self._take()) is not None:
-            place, batch, known = found
+            key, batch, known = found
             try:
                 if not known and self._size.is_over(batch):
-                    place, batch = self._cut(place, batch)
-                landed = self._send(place, batch)
+                    key, batch = self._cut(key, batch)
+                landed = self._send(key, batch)
             except BaseException as defect:  # a thread that ends in silence would be waited for for ever
-                landed = BatchResult(place, batch, _UNKNOWN, defect, ends=False)
+                landed = BatchResult(key, batch, _UNKNOWN, defect, ends=False)
             self._end(landed)
 
     def _take(self) -> _Next | None:
@@ -137,7 +137,7 @@ class Senders:
                 found = None if self.in_order and self._active else self._pop()
                 if found is not None:
                     self._active += 1
-                    self._since[found.place] = self._throttle.now()
+                    self._since[found.key] = self._throttle.now()
                     self._changed.notify_all()
                     return found
                 self._free.wait(TICK)
@@ -150,22 +150,22 @@ class Senders:
             return self._pieces.pop()
         return self._ready.popleft() if self._ready else None
 
-    def _cut(self, place: Place, batch: Batch) -> Piece:
+    def _cut(self, key: BatchKey, batch: Batch) -> Piece:
         """Cut a batch to what the service was found to take: the first piece; the others are sent next."""
-        pieces = cut(place, batch, self._size.learned or batch.bytes, self._envelope)
-        self._recorder.cut(place, batch, pieces)
+        pieces = cut(key, batch, self._size.learned_bytes or batch.bytes, self._envelope)
+        self._recorder.cut(key, batch, pieces)
         with self._free:
             self._ready.extendleft(_Next(*piece, known=True) for piece in reversed(pieces[1:]))
-            self._since[pieces[0][0]] = self._since.pop(place)
+            self._since[pieces[0][0]] = self._since.pop(key)
             self._free.notify_all()
         return pieces[0]
 
-    def _send(self, place: Place, batch: Batch) -> BatchResult:
+    def _send(self, key: BatchKey, batch: Batch) -> BatchResult:
         """Send one batch; what came of it."""
         self._halting()
         sent = send_with_retries(
-            self._destination, batch.body, batch.events, self._send_limits.retry, self._throttle, self._stop,
-            lambda tried: self._recorder.tried(place, tried), lambda: self._recorder.begin(place, batch),
+            self._destination, batch, self._send_limits.retry, self._throttle, self._stop,
+            lambda tried: self._recorder.tried(key, tried), lambda: self._recorder.begin(key, batch),
         )  # fmt: skip
         answer = sent.response.answer
         ends = answer is ResponseKind.STOP or (
@@ -173,8 +173,8 @@ class Senders:
         )
         if ends:
             self._stop.set()  # here, so that no other batch leaves
-        splits = answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE) and place.events > 1
-        return BatchResult(place, batch, sent, None, ends, halve(place, batch, self._envelope) if splits else [])
+        splits = answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE) and key.events > 1
+        return BatchResult(key, batch, sent, None, ends, halve(key, batch, self._envelope) if splits else [])
 
     def _end(self, landed: BatchResult) -> None:
         """Report what came of a batch, before its pieces or its place in flight may be taken: so the ledger knows."""
@@ -183,17 +183,17 @@ class Senders:
             # The last one is taken first: one way down to the poison before the next, so few halves are open.
             self._pieces.extend(_Next(*piece, known=True) for piece in reversed(landed.pieces))
             self._active -= 1
-            self._since.pop(landed.place, None)
+            self._since.pop(landed.key, None)
             self._free.notify_all()
             self._changed.notify_all()
 
     def _learn(self, landed: BatchResult) -> int | None:
         """The size of request that an answer teaches, if any."""
-        place, answer = landed.place, landed.sent.response.answer
+        key, answer = landed.key, landed.sent.response.answer
         if answer is ResponseKind.SETTLED:
-            return self._size.settled(place, landed.batch.bytes)
+            return self._size.settled(key, landed.batch.bytes)
         if answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE):
-            self._size.ended(place)
+            self._size.ended(key)
         if answer is ResponseKind.TOO_LARGE and landed.pieces:
             self._size.refused(landed.batch.bytes, landed.pieces)
         return None

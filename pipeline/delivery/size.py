@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 
 from pipeline.batcher import HARD_LIMIT, Batch, Envelope, even_ranges, seal_batch, unpack
-from pipeline.ledger import Place
+from pipeline.ledger import BatchKey
 from pipeline.models import Limits
 
-Piece = tuple[Place, Batch]
+Piece = tuple[BatchKey, Batch]
 
 
-class _Refused:
+class _OversizedRequest:
     """A request that was too large, until its halves have ended."""
 
     def __init__(self, size: int) -> None:
@@ -31,63 +31,63 @@ class _Refused:
 
 
 class RequestSize:
-    """What is known of it. `learned` is None while every request was small enough."""
+    """What is known of it. `learned_bytes` is None while every request was small enough."""
 
-    def __init__(self, learned: int | None) -> None:
-        self.learned = learned
+    def __init__(self, learned_bytes: int | None) -> None:
+        self.learned_bytes = learned_bytes
         self._largest = 0
         self._refused = math.inf
-        self._halves: dict[Place, _Refused] = {}
+        self._halves: dict[BatchKey, _OversizedRequest] = {}
 
     def refused(self, size: int, halves: Sequence[Piece]) -> None:
         """A request of `size` bytes was too large; its halves are sent next."""
-        whole = _Refused(size)
-        for place, _ in halves:
-            self._halves[place] = whole
+        whole = _OversizedRequest(size)
+        for key, _ in halves:
+            self._halves[key] = whole
 
-    def settled(self, place: Place, size: int) -> int | None:
+    def settled(self, key: BatchKey, size: int) -> int | None:
         """A request was taken. The limit where one was learned by that, else None.
 
         What settled may be larger than the halves, and than what was learned before, but never as large as what was
         refused for its size.
         """
         self._largest = max(self._largest, size)
-        whole = self._halves.pop(place, None)
+        whole = self._halves.pop(key, None)
         found = size
         if whole is not None and whole.is_proved():
             self._refused = min(self._refused, whole.size)
             found = self._largest if self._largest < self._refused else size
-            proved = self.learned is None or self.learned >= self._refused
+            proved = self.learned_bytes is None or self.learned_bytes >= self._refused
         else:
             proved = False
-        if proved or (self.learned is not None and self.learned < found < self._refused):
-            self.learned = found
+        if proved or (self.learned_bytes is not None and self.learned_bytes < found < self._refused):
+            self.learned_bytes = found
             return found
         return None
 
-    def ended(self, place: Place) -> None:
+    def ended(self, key: BatchKey) -> None:
         """A request was refused or split: its sibling alone proves nothing."""
-        self._halves.pop(place, None)
+        self._halves.pop(key, None)
 
     def is_over(self, batch: Batch) -> bool:
         """Whether a batch is larger than the service takes, and can be made smaller."""
-        return self.learned is not None and batch.bytes > self.learned and batch.events > 1
+        return self.learned_bytes is not None and batch.bytes > self.learned_bytes and batch.events > 1
 
 
-def halve(place: Place, batch: Batch, envelope: Envelope) -> list[Piece]:
+def halve(key: BatchKey, batch: Batch, envelope: Envelope) -> list[Piece]:
     """A batch in two, each with the very events that it had."""
     events = unpack(batch.body)
     middle = len(events) // 2
-    return _pieces(place, events, [(0, middle - 1), (middle, len(events) - 1)], envelope)
+    return _pieces(key, events, [(0, middle - 1), (middle, len(events) - 1)], envelope)
 
 
-def cut(place: Place, batch: Batch, most: int, envelope: Envelope) -> list[Piece]:
+def cut(key: BatchKey, batch: Batch, most: int, envelope: Envelope) -> list[Piece]:
     """A batch in as few pieces of at most `most` bytes as its events allow, all of about the same size."""
     events = unpack(batch.body)
     ranges = even_ranges([len(event) for event in events], envelope, Limits(len(events), HARD_LIMIT), most)
-    return _pieces(place, events, ranges, envelope)
+    return _pieces(key, events, ranges, envelope)
 
 
-def _pieces(place: Place, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[Piece]:
-    made = [seal_batch(events[first : last + 1], place.first + first, envelope) for first, last in ranges]
-    return [(Place(place.phase, place.block, one.first, one.last), one) for one in made]
+def _pieces(key: BatchKey, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[Piece]:
+    made = [seal_batch(events[first : last + 1], key.first + first, envelope) for first, last in ranges]
+    return [(BatchKey(key.phase, key.block, one.first, one.last), one) for one in made]

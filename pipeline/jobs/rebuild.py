@@ -11,7 +11,7 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.jobs.job import Job
 from pipeline.jobs.paths import counts_of, parts_of, windows_folder
 from pipeline.jobs.state import State
-from pipeline.ledger import read_places, read_totals, was_ever_applied
+from pipeline.ledger import read_batches, read_totals, was_ever_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.event_uuids import settled_uuids
 from pipeline.plan.manifest import Plan, load
@@ -27,7 +27,7 @@ def rebuild(state: State, job: Job) -> None:
             ended = totals.settled + totals.refused == plan.events.made and not totals.in_doubt
             attempt = state.attempt(state.begin(label.name, number))
             state.note(attempt.id, started=_time(directory.plan), **counts_of(plan))
-            settled = settled_uuids(directory, read_places(directory.ledger, "settled"))
+            settled = settled_uuids(directory, read_batches(directory.ledger, "settled"))
             told = {"sent": totals.settled, "refused": totals.refused}
             if ended:
                 state.record(

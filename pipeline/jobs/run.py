@@ -22,7 +22,7 @@ from pipeline.files import private
 from pipeline.jobs import Job, State, open_scratch, open_state
 from pipeline.jobs.proof import Proof, check_ready, difference, prove
 from pipeline.jobs.windows import Watching, WindowRun, Windows
-from pipeline.ledger import hold, release
+from pipeline.ledger import lock_file, unlock
 
 NO_KEY = Secret("")
 
@@ -98,7 +98,7 @@ def _opened(job: Job, dry_run: bool) -> Iterator[tuple[State, Path]]:
         job.state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {job.state}: {error.strerror}", hint="name another `state`") from None
-    lock = hold(job.state / "job", f"the job {job.name}")
+    lock = lock_file(job.state / "job", f"the job {job.name}")
     try:
         state = open_state(job)
         try:
@@ -106,4 +106,4 @@ def _opened(job: Job, dry_run: bool) -> Iterator[tuple[State, Path]]:
         finally:
             state.close()
     finally:
-        release(lock)
+        unlock(lock)

@@ -30,7 +30,7 @@ from pipeline.errors import (
 )
 from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
 from pipeline.jobs.paths import windows_folder
-from pipeline.ledger import read_places, read_totals, was_ever_applied
+from pipeline.ledger import read_batches, read_totals, was_ever_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.event_uuids import all_uuids, settled_uuids
 from pipeline.plan.export import PlanRequest, plan_export
@@ -44,7 +44,7 @@ from pipeline.report.state import plan_status
 from pipeline.sending import ApplyRequest, apply_plan, status
 
 if TYPE_CHECKING:
-    from pipeline.delivery.outcome import Counts, Outcome
+    from pipeline.delivery.outcome import Outcome, RunCounts
     from pipeline.jobs.proof import Proof
 
 
@@ -66,7 +66,7 @@ class WindowRun(msgspec.Struct, frozen=True):
 
 Reading = Callable[[int, int], None]
 """Called with rows and bytes read so far."""
-Sending = Callable[["Counts"], None]
+Sending = Callable[["RunCounts"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +334,13 @@ class Windows:
 
         return ApplyRequest(
             self.job.to, self.project_key, send_limits=SendLimits(rate=self.job.rate), workers=self.workers,
-            approve_merges=plan.events.phases.get("identities", 0), answered=self.state.sent_before(),
+            approve_merges=plan.events.phases.get("identities", 0), target_known=self.state.sent_before(),
         )  # fmt: skip
 
     def record(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
         """Everything of the plan is settled or refused: the window is done."""
         totals = read_totals(place.ledger)
-        settled = settled_uuids(place, read_places(place.ledger, "settled"))
+        settled = settled_uuids(place, read_batches(place.ledger, "settled"))
         self.state.record(
             attempt, parts_of(plan, self.job.folder), settled, WindowIndex.from_plan(plan, place),
             sent=totals.settled, refused=totals.refused, proof="pending" if self.proving and totals.settled else "",
@@ -354,7 +354,7 @@ class Windows:
     def replace(self, attempt: Attempt, plan: Plan, place: Directory, error: StalePlan) -> None:
         """What was sealed is no more: keep what was settled, and plan the rest anew."""
         totals = read_totals(place.ledger)
-        settled = settled_uuids(place, read_places(place.ledger, "settled"))
+        settled = settled_uuids(place, read_batches(place.ledger, "settled"))
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
         detail = f"{totals.settled} events are settled{doubt}; {error.message}"
         self.state.replace(

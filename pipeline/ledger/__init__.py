@@ -46,37 +46,37 @@ All times are UTC. Questions a person asks:
 
 from pipeline.ledger.discard import check_nothing_sent, discard
 from pipeline.ledger.marker import was_ever_applied
-from pipeline.ledger.opening import hold, is_held, release
+from pipeline.ledger.opening import is_locked, lock_file, unlock
 from pipeline.ledger.queries import (
     LedgerSummary,
     RunHistory,
-    read_places,
+    read_batches,
     read_refused_events,
     read_summary,
     read_totals,
 )
-from pipeline.ledger.schema import VERSION, FailureCount, InDoubtBatch, PhaseTotals, Place, RefusalRecord, Totals
+from pipeline.ledger.schema import VERSION, BatchKey, FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, Totals
 from pipeline.ledger.writer import Ledger
 
 __all__ = [
     "VERSION",
+    "BatchKey",
     "FailureCount",
     "InDoubtBatch",
     "Ledger",
     "LedgerSummary",
     "PhaseTotals",
-    "Place",
     "RefusalRecord",
     "RunHistory",
     "Totals",
     "check_nothing_sent",
     "discard",
-    "hold",
-    "is_held",
-    "read_places",
+    "is_locked",
+    "lock_file",
+    "read_batches",
     "read_refused_events",
     "read_summary",
     "read_totals",
-    "release",
+    "unlock",
     "was_ever_applied",
 ]

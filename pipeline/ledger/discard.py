@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.errors import BrokenLedger, Busy
 from pipeline.ledger.marker import marker_of, read_marker, was_ever_applied
-from pipeline.ledger.opening import hold, is_held, release, told_to, untaken
+from pipeline.ledger.opening import describe_sent, is_locked, lock_file, nothing_taken, unlock
 from pipeline.ledger.queries import reading
 
 
@@ -17,7 +17,7 @@ def check_nothing_sent(path: Path) -> None:
     if not was_ever_applied(path):
         return
     told = _what_was_sent(path)
-    _refuse(path, ", and a run goes on" if told is None and is_held(path) else told)
+    _refuse(path, ", and a run goes on" if told is None and is_locked(path) else told)
 
 
 def _refuse(path: Path, told: str | None) -> None:
@@ -33,7 +33,7 @@ def discard(path: Path) -> None:
     check_nothing_sent(path)
     if not was_ever_applied(path):
         return
-    lock = hold(path, "this plan")
+    lock = lock_file(path, "this plan")
     try:
         _refuse(path, _what_was_sent(path))
         # The marker first: without its ledger it would say for ever that something was sent.
@@ -41,17 +41,17 @@ def discard(path: Path) -> None:
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
     finally:
-        release(lock)
+        unlock(lock)
 
 
 def _what_was_sent(path: Path) -> str | None:
     """What was sent to where, in words; None where nobody can have taken anything."""
     try:
         with reading(path) as database:
-            if database is None or untaken(database):
+            if database is None or nothing_taken(database):
                 return None
             (target,) = database.execute("select value from meta where key = 'target'").fetchone()
-            return f" to {target} ({told_to(database)})"
+            return f" to {target} ({describe_sent(database)})"
     except (BrokenLedger, sqlite3.Error):
         marker = read_marker(path)
         target = f" to {marker.target}" if marker is not None and marker.target else ""

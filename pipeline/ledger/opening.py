@@ -24,7 +24,7 @@ BUSY_SECONDS = 10.0
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """The file for writing, checked from end to end where there is one. Raises what `trouble` says."""
+    """The file for writing, checked from end to end where there is one. Raises what `error_from_sqlite` says."""
     try:
         # Transactions are begun by `Ledger.moment` alone: the module's own leave a schema half written by a crash.
         # Without a name it is a file of SQLite's own, which grows on disk and is gone once it is closed.
@@ -39,7 +39,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
             database.close()
             raise
     except sqlite3.Error as error:
-        raise trouble(path, error, opening=True) from None
+        raise error_from_sqlite(path, error, opening=True) from None
     return database
 
 
@@ -87,9 +87,9 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
             hint="give the directory the plan back that was applied, or plan into another one",
         )
     if known.get("target") != target:
-        if not untaken(database):
+        if not nothing_taken(database):
             raise BrokenLedger(
-                f"{path} belongs to target {known.get('target')} ({told_to(database)}), not to {target}",
+                f"{path} belongs to target {known.get('target')} ({describe_sent(database)}), not to {target}",
                 hint="apply each plan directory to one target; make a new plan for another",
             )
         for table in ("tries", "batches", "runs"):
@@ -97,14 +97,14 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
         database.execute("update meta set value = ? where key = 'target'", (target,))
 
 
-def untaken(database: sqlite3.Connection) -> bool:
+def nothing_taken(database: sqlite3.Connection) -> bool:
     """Whether nobody can have taken anything: no request was ever answered, and none is in doubt."""
     asked = "select 1 from batches where state != 'waiting' or status is not null limit 1"
     answered = "select 1 from tries where status is not null limit 1"
     return not (database.execute(asked).fetchone() or database.execute(answered).fetchone())
 
 
-def told_to(database: sqlite3.Connection) -> str:
+def describe_sent(database: sqlite3.Connection) -> str:
     """What came of what the ledger's target was sent, in words."""
     states = dict(database.execute("select state, sum(last - first + 1) from batches group by state"))
     begun = [f"{states[state]:,} {word}" for state, word in _TAKEN if states.get(state)]
@@ -153,8 +153,8 @@ def settle_directory(path: Path) -> None:
 # -- one writer ----------------------------------------------------------------------------------------
 
 
-def hold(path: Path, what: str) -> IO[bytes]:
-    """The lock beside a file, held until `release` or the process ends. Raises Busy, naming the holder; UsageError."""
+def lock_file(path: Path, what: str) -> IO[bytes]:
+    """The lock beside a file, held until `unlock` or the process ends. Raises Busy, naming the holder; UsageError."""
     try:
         lock = path.with_name(path.name + ".lock").open("a+b")
     except OSError as error:
@@ -168,7 +168,7 @@ def hold(path: Path, what: str) -> IO[bytes]:
             break
         except BlockingIOError:
             if not last:
-                time.sleep(0.05)  # `is_held` takes it for a moment
+                time.sleep(0.05)  # `is_locked` takes it for a moment
                 continue
             lock.seek(0)
             holder = lock.read().decode(errors="replace").strip()
@@ -193,7 +193,7 @@ def hold(path: Path, what: str) -> IO[bytes]:
     return lock
 
 
-def release(lock: IO[bytes]) -> None:
+def unlock(lock: IO[bytes]) -> None:
     """Let go of a lock."""
     with contextlib.suppress(OSError):
         lock.truncate(0)
@@ -201,7 +201,7 @@ def release(lock: IO[bytes]) -> None:
         lock.close()
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether some process holds the lock beside a file now."""
     try:
         with path.with_name(path.name + ".lock").open("rb") as lock:
@@ -224,7 +224,7 @@ _PASSING = {
 }
 
 
-def trouble(path: Path | None, error: sqlite3.Error, *, opening: bool = False) -> Exception:
+def error_from_sqlite(path: Path | None, error: sqlite3.Error, *, opening: bool = False) -> Exception:
     """What SQLite's error asks of a person; the error itself where it is not SQLite's, but a defect of ours.
 
     `opening`: an error without SQLite's code is of the file too.

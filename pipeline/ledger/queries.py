@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from pipeline.ledger.marker import check_marker, lost, read_marker
-from pipeline.ledger.opening import BUSY_SECONDS, is_held, trouble
-from pipeline.ledger.schema import FailureCount, InDoubtBatch, PhaseTotals, Place, RefusalRecord, Totals
+from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked
+from pipeline.ledger.schema import BatchKey, FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, Totals
 
 
 class RunHistory(msgspec.Struct, frozen=True):
@@ -95,13 +95,13 @@ def read_totals(path: Path) -> Totals:
         return Totals() if database is None else totals_in(database)
 
 
-def read_places(path: Path, state: str) -> Iterator[Place]:
+def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
     """Every batch in one state, in phase and block order, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         if database is None:
             return
         yield from (
-            Place(*row)
+            BatchKey(*row)
             for row in database.execute(
                 "select phase, block, first, last from batches where state = ? order by phase, block, first", (state,)
             )
@@ -119,7 +119,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         return
     try:
         # Without a log nobody is writing: read the file as it lies, and leave no shared index beside it.
-        still = not path.with_name(path.name + "-wal").exists() and not is_held(path)
+        still = not path.with_name(path.name + "-wal").exists() and not is_locked(path)
         address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if still else ''}"
         with contextlib.closing(
             sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
@@ -129,7 +129,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
             begun = database.execute("select 1 from sqlite_master where name = 'runs'").fetchone()
             yield database if begun else None
     except sqlite3.Error as error:
-        raise trouble(path, error) from None
+        raise error_from_sqlite(path, error) from None
 
 
 def copy_ledger(path: Path, into: sqlite3.Connection) -> None:

@@ -32,7 +32,7 @@ SCHEMA = (
 )
 
 
-class Place(NamedTuple):
+class BatchKey(NamedTuple):
     """What names a batch: the events `first` to `last` (inclusive) of one block of one phase."""
 
     phase: str

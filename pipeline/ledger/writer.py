@@ -12,9 +12,18 @@ from typing import IO, Any
 from pipeline.config import Secret
 from pipeline.errors import BrokenLedger
 from pipeline.ledger.marker import lost, read_marker, write_marker
-from pipeline.ledger.opening import check_key, connect, hold, prepare, release, settle_directory, trouble, untaken
+from pipeline.ledger.opening import (
+    check_key,
+    connect,
+    error_from_sqlite,
+    lock_file,
+    nothing_taken,
+    prepare,
+    settle_directory,
+    unlock,
+)
 from pipeline.ledger.queries import copy_ledger, totals_in
-from pipeline.ledger.schema import Place, Totals, now
+from pipeline.ledger.schema import BatchKey, Totals, now
 
 Watch = Callable[[str, Sequence[str]], None]
 """Called around each moment with `before` or `after` its commit, and the names of what is written in it."""
@@ -53,14 +62,14 @@ class Ledger:
         try:
             fresh, marker = False, None
             if self.path is not None:
-                self._lock = hold(self.path, "this plan")
+                self._lock = lock_file(self.path, "this plan")
                 fresh, marker = not self.path.exists(), read_marker(self.path)
                 if fresh and marker is not None:
                     raise lost(self.path, marker)
             self._opened = connect(self.path)
             if self._like is not None:
                 copy_ledger(self._like, self._opened)
-            with self.moment():
+            with self.transaction():
                 self._steps.append("open")
                 marker = prepare(self._db, self.path or self._like, plan_digest, target, marker)
                 if key is not None:
@@ -90,7 +99,7 @@ class Ledger:
     # -- writing -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def moment(self, *, durable: bool = True) -> Iterator[None]:
+    def transaction(self, *, durable: bool = True) -> Iterator[None]:
         """One step: everything inside it is in the ledger when it ends, or none of it.
 
         A `durable` one outlives a power loss from then on; any other outlives a crash of this process, and a power
@@ -113,11 +122,11 @@ class Ledger:
                     raise
                 self._watch("after", tuple(self._steps))
             except sqlite3.Error as error:
-                raise trouble(self.path, error) from None
+                raise error_from_sqlite(self.path, error) from None
             finally:
                 self._steps.clear()
 
-    def begin(self, place: Place, size: int) -> None:
+    def begin(self, key: BatchKey, size: int) -> None:
         """About to send. A batch that waits, or an earlier attempt that is in doubt, is begun again.
 
         Raises BrokenLedger where one of its events was settled or refused before: nothing is sent twice.
@@ -130,74 +139,74 @@ class Ledger:
             " and state in ('settled', 'refused'))"
             " on conflict do update set state = 'begun', bytes = excluded.bytes, run = excluded.run,"
             " begun = excluded.begun where state in ('begun', 'waiting')",
-            {**place._asdict(), "bytes": size, "run": self.run, "now": now()},
+            {**key._asdict(), "bytes": size, "run": self.run, "now": now()},
         )
         if done.rowcount != 1:
             raise BrokenLedger(
-                f"{self.path} has an end already for events {place.first} to {place.last} of block {place.block}",
+                f"{self.path} has an end already for events {key.first} to {key.last} of block {key.block}",
                 hint="nothing was sent twice; report this, with the ledger",
             )
 
-    def settle(self, place: Place, status: int) -> None:
+    def settle(self, key: BatchKey, status: int) -> None:
         """The batch was taken, by the try after those that are known to have failed."""
-        self._end("settle", place, "settled", status, "", tries=1)
+        self._end("settle", key, "settled", status, "", tries=1)
 
-    def split(self, place: Place, halves: Sequence[tuple[Place, int]], status: int, detail: str) -> None:
+    def split(self, key: BatchKey, halves: Sequence[tuple[BatchKey, int]], status: int, detail: str) -> None:
         """The batch was refused as a whole; its halves, each with its bytes, wait as rows of their own."""
-        self._end("split", place, "split", status, detail)
+        self._end("split", key, "split", status, detail)
         self._wait(halves)
 
-    def cut(self, place: Place, size: int, pieces: Sequence[tuple[Place, int]]) -> None:
+    def cut(self, key: BatchKey, size: int, pieces: Sequence[tuple[BatchKey, int]]) -> None:
         """A batch that was never begun is larger than the service takes: its pieces wait as rows of their own."""
         self._steps.append("cut")
         self._db.execute(
             "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, detail)"
             " values (?,?,?,?,'split',?,?,?,?,'larger than the service takes')",
-            (*place, size, self.run, now(), now()),
+            (*key, size, self.run, now(), now()),
         )
         self._wait(pieces)
 
-    def _wait(self, pieces: Sequence[tuple[Place, int]]) -> None:
+    def _wait(self, pieces: Sequence[tuple[BatchKey, int]]) -> None:
         self._db.executemany(
             "insert into batches (phase, block, first, last, state, bytes, run, begun)"
             " values (?,?,?,?,'waiting',?,?,?)",
             [(*piece, size, self.run, now()) for piece, size in pieces],
         )
 
-    def refuse(self, place: Place, uuid: str, status: int, detail: str) -> None:
+    def refuse(self, key: BatchKey, uuid: str, status: int, detail: str) -> None:
         """One event was refused for good."""
-        self._end("refuse", place, "refused", status, detail)
+        self._end("refuse", key, "refused", status, detail)
         self._db.execute(
             "insert or replace into refused_events values (?,?,?,?,?,?)",
-            (place.phase, place.block, place.first, uuid, status, detail),
+            (key.phase, key.block, key.first, uuid, status, detail),
         )
 
-    def withhold(self, place: Place) -> None:
+    def requeue(self, key: BatchKey) -> None:
         """It never left, or was turned away untouched: it waits to be sent as it stands."""
-        self._steps.append("withhold")
+        self._steps.append("requeue")
         self._db.execute(
-            "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", place
+            "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", key
         )
 
-    def failed(self, place: Place, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
+    def failed(self, key: BatchKey, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
         """One try that did not settle its batch, which stays begun: in doubt until something else is known."""
         self._steps.append("try")
         self._db.execute(
             "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
-            (*place, self.run, number, at, round(seconds, 3), status, detail),
+            (*key, self.run, number, at, round(seconds, 3), status, detail),
         )
         self._db.execute(
             "update batches set tries = tries + 1, status = coalesce(?, status), detail = ?"
             " where phase = ? and block = ? and first = ? and last = ?",
-            (status, detail, *place),
+            (status, detail, *key),
         )
 
-    def _end(self, step: str, place: Place, state: str, status: int, detail: str, *, tries: int = 0) -> None:
+    def _end(self, step: str, key: BatchKey, state: str, status: int, detail: str, *, tries: int = 0) -> None:
         self._steps.append(step)
         self._db.execute(
             "update batches set state = ?, tries = tries + ?, status = ?, detail = ?, ended = ?"
             " where phase = ? and block = ? and first = ? and last = ?",
-            (state, tries, status, detail, now(), *place),
+            (state, tries, status, detail, now(), *key),
         )
 
     def learn(self, batch_bytes: int) -> None:
@@ -207,7 +216,7 @@ class Ledger:
 
     def finish(self, outcome: str) -> None:
         """Write down how this run ended."""
-        with self.moment(durable=False):
+        with self.transaction(durable=False):
             self._steps.append("finish")
             self._db.execute("update runs set ended = ?, outcome = ? where id = ?", (now(), outcome, self.run))
 
@@ -217,32 +226,32 @@ class Ledger:
             self._opened.close()
             self._opened = None
         if self._lock is not None:
-            release(self._lock)
+            unlock(self._lock)
             self._lock = None
 
     # -- reading what was written --------------------------------------------------------------------
 
-    def rows_of(self, phase: str, block: int) -> list[tuple[Place, str]]:
+    def rows_of(self, phase: str, block: int) -> list[tuple[BatchKey, str]]:
         """The batches of one block that are known, with their states, in event order."""
         found = self._read(
             "select first, last, state from batches where phase = ? and block = ? order by first, last", phase, block
         )
-        return [(Place(phase, block, first, last), state) for first, last, state in found]
+        return [(BatchKey(phase, block, first, last), state) for first, last, state in found]
 
     def blocks_begun(self, phase: str) -> set[int]:
         """Blocks that have rows at all."""
         return {row[0] for row in self._read("select distinct block from batches where phase = ?", phase)}
 
-    def doubted(self) -> set[Place]:
+    def in_doubt(self) -> set[BatchKey]:
         """The batches that are in doubt."""
         return {
-            Place(*row) for row in self._read("select phase, block, first, last from batches where state = 'begun'")
+            BatchKey(*row) for row in self._read("select phase, block, first, last from batches where state = 'begun'")
         }
 
-    def answered(self) -> bool:
+    def was_answered(self) -> bool:
         """Whether somebody answered at the target in an earlier run, or may have got a request."""
         with self._turn:
-            return not untaken(self._db)
+            return not nothing_taken(self._db)
 
     def learned(self) -> int | None:
         """The largest request that the service takes, where it refused a larger one."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pipeline.errors import UsageError
 from pipeline.extractors.plan_detection import FINISHED, MARK, UNFINISHED, is_plan
 from pipeline.files import OTHERS, sync_folder
-from pipeline.ledger import check_nothing_sent, discard, hold, release
+from pipeline.ledger import check_nothing_sent, discard, lock_file, unlock
 from pipeline.plan.directory import Directory
 
 SAYING = (
@@ -40,7 +40,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         directory.path.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(PermissionError):  # of somebody else, who lets us write in it
             directory.path.chmod(directory.path.stat().st_mode & ~OTHERS)
-        lock = hold(directory.path / "plan", f"{directory.path} for a plan")
+        lock = lock_file(directory.path / "plan", f"{directory.path} for a plan")
         _settle(directory)
         work = Directory(directory.path / UNFINISHED)
         shutil.rmtree(work.path, ignore_errors=True)
@@ -48,7 +48,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         (work.path / MARK).write_bytes(SAYING)
     except OSError as error:
         if lock is not None:
-            release(lock)
+            unlock(lock)
         raise UsageError(f"cannot write {directory.path}: {error.strerror}", hint="choose another -o DIR") from None
     try:
         yield work
@@ -60,7 +60,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         _settle(directory)
     finally:
         shutil.rmtree(work.path, ignore_errors=True)
-        release(lock)
+        unlock(lock)
         if new and [one.name for one in directory.path.iterdir()] == [LOCK]:
             shutil.rmtree(directory.path, ignore_errors=True)
 
@@ -69,7 +69,7 @@ def finish_commit(directory: Directory) -> None:
     """Finish what a program that was stopped left to do of a plan that is finished. Raises Busy, UsageError."""
     if not (directory.path / FINISHED).exists():
         return
-    lock = hold(directory.path / "plan", f"{directory.path} for a plan")
+    lock = lock_file(directory.path / "plan", f"{directory.path} for a plan")
     try:
         _settle(directory)
     except OSError as error:
@@ -77,7 +77,7 @@ def finish_commit(directory: Directory) -> None:
             f"cannot write {directory.path}: {error.strerror}", hint="make the plan directory writable"
         ) from None
     finally:
-        release(lock)
+        unlock(lock)
 
 
 def _settle(directory: Directory) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from pipeline.errors import UsageError
 from pipeline.identity.links import SealedLink
 from pipeline.identity.observed_pairs import EarlierLink
-from pipeline.ledger import Place, read_places, was_ever_applied
+from pipeline.ledger import BatchKey, read_batches, was_ever_applied
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import FORMAT
 from pipeline.plan.phases import line_blocks
@@ -49,9 +49,9 @@ def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
 def _links(directory: Directory) -> Iterator[EarlierLink]:
     if not directory.identities.exists() or not directory.identities.stat().st_size:
         return
-    states: dict[int, list[tuple[Place, str]]] = {}
+    states: dict[int, list[tuple[BatchKey, str]]] = {}
     for state, name in (("settled", "settled"), ("begun", "in_doubt")):
-        for place in read_places(directory.ledger, state):
+        for place in read_batches(directory.ledger, state):
             if place.phase == PHASE:
                 states.setdefault(place.block, []).append((place, name))
     decode = msgspec.json.Decoder(SealedLink).decode

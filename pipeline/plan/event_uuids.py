@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.ledger import Place
+from pipeline.ledger import BatchKey
 from pipeline.plan.directory import Directory
 from pipeline.plan.duplicates import Decisions
 from pipeline.plan.phases import EVENTS, PHASES, line_blocks, sealed_file
@@ -49,9 +49,9 @@ def write_uuids(path: Path, remaining: Decisions) -> str:
     return digest.hexdigest()
 
 
-def settled_uuids(directory: Directory, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
+def settled_uuids(directory: Directory, places: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
     """The SENT records at these places of the ledger, which come in the order of phase, block and event."""
-    by_phase: dict[str, list[Place]] = {}
+    by_phase: dict[str, list[BatchKey]] = {}
     for place in places:
         by_phase.setdefault(place.phase, []).append(place)
     for phase, mine in by_phase.items():
@@ -72,7 +72,7 @@ def _chunks(path: Path) -> Iterator[NDArray[np.void]]:
             yield chunk
 
 
-def _events_at(path: Path, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
+def _events_at(path: Path, places: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
     ahead = iter(places)
     place = next(ahead, None)
     block, passed = -1, 0  # so many events of this block stood in earlier chunks
@@ -92,8 +92,8 @@ def _events_at(path: Path, places: Iterable[Place]) -> Iterator[NDArray[np.void]
         yield chunk[keep]
 
 
-def _lines_at(phase: str, directory: Directory, places: Iterable[Place]) -> Iterator[NDArray[np.void]]:
-    settled: dict[int, list[Place]] = {}
+def _lines_at(phase: str, directory: Directory, places: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
+    settled: dict[int, list[BatchKey]] = {}
     for place in places:
         settled.setdefault(place.block, []).append(place)
     for number, chunk in enumerate(_blocks(sealed_file(phase, directory))):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from pipeline.batcher import Envelope, gzip_body
+from pipeline.batcher import Batch, Envelope, gzip_body
+from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.probe import Probe
 from pipeline.management.client import REGIONS, management_address
 from pipeline.preflight.check import Check
 from pipeline.targets import address_of, region_of
@@ -54,9 +54,9 @@ def check_reach(
     target: str, *, dialect: str, ca_file: str | None, redirect_hosts: tuple[str, ...], timeout: float
 ) -> Reached:
     """Does somebody at the capture host take batches, as `apply` would send them? Raises UsageError."""
-    probe = Probe(target, dialect=dialect, timeout=timeout, ca_file=ca_file, redirect_hosts=redirect_hosts)
+    probe = CaptureDestination(target, dialect=dialect, timeout=timeout, ca_file=ca_file, redirect_hosts=redirect_hosts)
     try:
-        response = probe.send(_NO_EVENT)
+        response = probe.send(Batch(0, -1, len(_NO_EVENT), _NO_EVENT))
     finally:
         probe.close()
     return Reached(_judged(response, probe.address), probe.date)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipeline.ledger import LedgerSummary, Totals, is_held, read_summary
+from pipeline.ledger import LedgerSummary, Totals, is_locked, read_summary
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Results, earlier_results
@@ -54,7 +54,7 @@ def plan_status(plan: Plan, directory: Directory, results: Results | None = None
 
     `results` are what was read back; those of report.json where they are not given.
     """
-    running = is_held(directory.ledger)  # first: a run that ends now has written down all that is read next
+    running = is_locked(directory.ledger)  # first: a run that ends now has written down all that is read next
     summary = read_summary(directory.ledger)
     results = earlier_results(directory, plan) if results is None else results
     return PlanStatus(state_of(plan, summary, results, running=running), plan.events.made, summary, results)

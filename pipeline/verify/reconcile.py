@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.ledger import read_places
+from pipeline.ledger import read_batches
 from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
@@ -128,7 +128,7 @@ def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: 
     """The sights of everything that the ledger says was sent, block by block."""
     ranges: dict[tuple[str, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
     for which, state in ((0, "settled"), (1, "begun"), (1, "waiting")):
-        for place in read_places(directory.ledger, state):
+        for place in read_batches(directory.ledger, state):
             ranges.setdefault((place.phase, place.block), ([], []))[which].append((place.first, place.last))
     mapper = config.compile(config.options)
     for phase in PHASES:

@@ -22,7 +22,7 @@ from pipeline import api
 from pipeline.batcher import unpack
 from pipeline.cli.progress import EVERY, Sending
 from pipeline.config import Secret
-from pipeline.delivery.apply import Counts, SendLimits
+from pipeline.delivery.apply import RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.outcome import EventCounts
 from pipeline.delivery.retry import RetryPolicy
@@ -81,7 +81,7 @@ def states(directory: Path) -> dict[str, set[str]]:
     return found
 
 
-def tell(counts: Counts) -> dict[str, tuple[int, int, int, int]]:
+def tell(counts: RunCounts) -> dict[str, tuple[int, int, int, int]]:
     """Accepted, refused, in doubt and already settled of each phase."""
     return {name: (one.accepted, one.refused, one.in_doubt, one.already_settled) for name, one in counts.phases.items()}
 
@@ -478,9 +478,9 @@ def test_the_progress_line_names_the_phase_and_leaves_held_ones_out(capsys: pyte
     """The share is of what this run has to do: 7 of 26 merges and groups, while 40 events are held."""
     now = [100.0]
     with Sending(66, quiet=False, clock=lambda: now[0]) as progress:
-        progress(Counts(phase="identities", aside=40))
+        progress(RunCounts(phase="identities", other_phases=40))
         now[0] += EVERY
-        progress(Counts(phase="groups", aside=40, accepted=13))
+        progress(RunCounts(phase="groups", other_phases=40, accepted=13))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("Sending groups 50%: 13 settled")
     assert "30s left" in line
@@ -490,6 +490,6 @@ def test_each_look_tells_the_phase_that_is_sent(tmp_path: Path) -> None:
     """The phase changes with what leaves, and the counts of the others stand still."""
     directory = planned_in_phases(tmp_path)
     told: list[Any] = []
-    note: Callable[[Counts], None] = lambda counts: told.append((counts.phase, counts.aside))  # noqa: E731
+    note: Callable[[RunCounts], None] = lambda counts: told.append((counts.phase, counts.other_phases))  # noqa: E731
     run_to(directory, CallDestination(lambda body: OK), phases=["identities", "groups"], progress=note)
     assert list(dict.fromkeys(told)) == [("identities", 47), ("groups", 47)]

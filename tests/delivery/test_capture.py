@@ -16,7 +16,7 @@ from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.errors import UsageError
 from pipeline.targets import address_of, is_loopback, region_of
 from tests.support import deliveries
-from tests.support.deliveries import BODY, KEY, Asked, Reply, scripted, serving
+from tests.support.deliveries import BODY, KEY, Asked, Reply, request_of, scripted, serving
 
 NOW = datetime(2024, 1, 31, 12, tzinfo=UTC)
 
@@ -207,7 +207,7 @@ def test_a_refused_connection_leaves_nothing_in_doubt() -> None:
     with serving(scripted(Reply())) as server:
         address = server.url
     destination = CaptureDestination(address)
-    response = destination.send(BODY)
+    response = destination.send(request_of(BODY))
     destination.close()
     assert (response.answer, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
 

@@ -20,7 +20,7 @@ from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.connections import ConnectionPool
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
-from tests.support.deliveries import KEY, planned, run
+from tests.support.deliveries import KEY, planned, request_of, run
 from tests.support.raw_server import raw, read_request
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def destination(url: str, timeout: float, ca_file: str | None = None) -> Iterato
 
 def send(url: str, timeout: float, body: bytes = b"{}", ca_file: str | None = None) -> Response:
     with destination(url, timeout, ca_file) as one:
-        return one.send(body)
+        return one.send(request_of(body))
 
 
 def dripping(start: bytes, drop: bytes = b" ") -> Callable[[socket.socket], None]:
@@ -148,6 +148,6 @@ def test_the_next_request_after_a_late_one_is_as_any_other() -> None:
             connection.sendall(OK)
 
     with raw(talk) as url, destination(url, 0.5) as one:
-        assert one.send(b"{}").answer is ResponseKind.RETRY
-        assert one.send(b"{}").answer is ResponseKind.SETTLED
+        assert one.send(request_of(b"{}")).answer is ResponseKind.RETRY
+        assert one.send(request_of(b"{}")).answer is ResponseKind.SETTLED
     assert len(seen) == 2

@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from pipeline import api
-from pipeline.delivery.apply import Counts, SendLimits
+from pipeline.delivery.apply import RunCounts, SendLimits
 from pipeline.delivery.capture import _unanswered
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.retry import KNOCKS, RetryPolicy
+from pipeline.delivery.retry import CONNECT_TRIES, RetryPolicy
 from pipeline.errors import Refused, Unfinished
 from tests.support.deliveries import (
     AT_ONCE,
@@ -70,7 +70,7 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
     assert "cannot be reached" in str(outcome.problem)
     assert "check the" in outcome.problem.hint
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
-    assert in_ledger(directory, "select count(*) from tries") == [(KNOCKS,)]
+    assert in_ledger(directory, "select count(*) from tries") == [(CONNECT_TRIES,)]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ GONE = Response(ResponseKind.UNREACHABLE, 0, "no connection: refused", taken=Fal
 def test_a_host_that_answered_once_is_waited_for(tmp_path: Path, first: Response) -> None:
     """After any answer, and after a request that may have arrived, an outage is waited out until the time is up."""
     directory = planned(tmp_path, 30, files=1)
-    answers = iter([first, *[GONE] * (KNOCKS * 3)])
+    answers = iter([first, *[GONE] * (CONNECT_TRIES * 3)])
     assert run_to(
         directory, CallDestination(lambda body: next(answers, OK)), send_limits=SendLimits(1, AT_ONCE)
     ).balanced
@@ -117,7 +117,7 @@ def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> No
     directory = planned(tmp_path, 30, files=1)
     first = iter([OK, Response(ResponseKind.STOP, 401, "no such key", taken=False)])
     assert not run_to(directory, CallDestination(lambda body: next(first)), send_limits=SendLimits(1, AT_ONCE)).balanced
-    answers = iter([GONE] * (KNOCKS * 3))
+    answers = iter([GONE] * (CONNECT_TRIES * 3))
     assert run_to(
         directory, CallDestination(lambda body: next(answers, OK)), send_limits=SendLimits(1, AT_ONCE)
     ).balanced
@@ -126,9 +126,9 @@ def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> No
 def test_a_target_that_took_other_plans_is_waited_for(tmp_path: Path) -> None:
     """A job whose earlier windows were taken waits in the next one, too, though its ledger is new."""
     directory = planned(tmp_path, 10, files=1)
-    answers = iter([GONE] * (KNOCKS * 3))
+    answers = iter([GONE] * (CONNECT_TRIES * 3))
     destination = CallDestination(lambda body: next(answers, OK))
-    assert run_to(directory, destination, send_limits=SendLimits(1, AT_ONCE), answered=True).balanced
+    assert run_to(directory, destination, send_limits=SendLimits(1, AT_ONCE), target_known=True).balanced
 
 
 def test_an_untrusted_certificate_stops_at_once(tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -
     doubts: list[int] = []
     limited, refused = threading.Event(), threading.Event()
 
-    def progress(counts: Counts) -> None:
+    def progress(counts: RunCounts) -> None:
         doubts.append(counts.in_doubt)
-        if counts.trouble:
-            (refused if "no connection" in counts.trouble else limited).set()
+        if counts.last_failure:
+            (refused if "no connection" in counts.last_failure else limited).set()
 
     outcomes = []
     with serving(scripted(Reply(429, b"slow down"))) as server:

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import api
-from pipeline.delivery.apply import Apply, Counts, Outcome, SendLimits
+from pipeline.delivery.apply import Outcome, RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.ledger import Ledger
 from pipeline.transform.workers import Workers
-from tests.support.deliveries import AT_ONCE, KEY, OK, CallDestination, forget, in_ledger, planned, uuid, uuids_in
+from tests.support.deliveries import AT_ONCE, OK, CallDestination, applying, forget, in_ledger, planned, uuid, uuids_in
 
 BEGUN = "select count(*) from batches where state = 'begun'"
 ROWS = 60
@@ -65,10 +65,7 @@ class Commits:
         destination = CallDestination(send)
         self.ledger.open(plan.digest, "test", destination.address)
         try:
-            return Apply(
-                plan, place, api.transform_config_for(plan, place), destination, self.ledger, project_key=KEY,
-                workers=workers or Workers(0), send_limits=send_limits, **asked,
-            ).run()  # fmt: skip
+            return applying(plan, place, destination, self.ledger, send_limits, workers, **asked).run()
         finally:
             self.ledger.close()
 
@@ -152,8 +149,8 @@ def test_a_batch_that_the_service_holds_back_is_not_begun(tmp_path: Path) -> Non
         assert paused.wait(30)
         return OK
 
-    def progress(counts: Counts) -> None:
-        if counts.held:
+    def progress(counts: RunCounts) -> None:
+        if counts.paused:
             paused.set()
         if counts.accepted:
             interrupted.set()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.progress import EVERY, Sending
-from pipeline.delivery.outcome import Counts, SendLimits
+from pipeline.delivery.outcome import RunCounts, SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, planned, run, serving
 
@@ -32,8 +32,8 @@ class Clock:
         return self.now
 
 
-def counted(**counts: object) -> Counts:
-    return Counts(limit=8, **counts)  # type: ignore[arg-type]
+def counted(**counts: object) -> RunCounts:
+    return RunCounts(limit=8, **counts)  # type: ignore[arg-type]
 
 
 def test_a_plain_line_comes_every_thirty_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +59,7 @@ def test_the_line_says_everything_with_numbers(capsys: pytest.CaptureFixture[str
         progress(
             counted(
                 already_settled=1_000, accepted=2_998, refused=4, in_doubt=30, bytes_sent=12_345_678, in_flight=3,
-                batches_retried=7, held=12.4, trouble="429 slow \x1b[31mdown",
+                batches_retried=7, paused=12.4, last_failure="429 slow \x1b[31mdown",
             )
         )  # fmt: skip
     (line,) = capsys.readouterr().err.splitlines()
@@ -78,7 +78,7 @@ def test_the_rate_of_now_is_not_the_average(capsys: pytest.CaptureFixture[str]) 
             progress(counted(accepted=second * 1_000))
         for second in range(1, 61):
             clock.now = 3700.0 + second
-            progress(counted(accepted=3_600_000, trouble="503 maintenance"))
+            progress(counted(accepted=3_600_000, last_failure="503 maintenance"))
     last = capsys.readouterr().err.splitlines()[-1]
     assert "0/s now, 984/s on average" in last
     assert "1h48m left" in last
@@ -97,14 +97,14 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
     """After ten seconds of nothing but failures one line says why and until when; another comes ten minutes later."""
     clock = Clock()
-    trouble = "no connection: [Errno 111] Connection refused \x1b[31m"
+    last_failure = "no connection: [Errno 111] Connection refused \x1b[31m"
     with Sending(10, quiet=True, clock=clock) as progress:
         for second in range(1_300):
             clock.now = 100.0 + second
-            progress(counted(trouble=trouble, idle=float(second), gives_up_in=3600.0 - second))
+            progress(counted(last_failure=last_failure, idle=float(second), gives_up_in=3600.0 - second))
         first, *others = capsys.readouterr().err.splitlines()
         progress(counted(idle=4_000.0))
-        progress(counted(trouble=trouble, accepted=5, idle=1.0))
+        progress(counted(last_failure=last_failure, accepted=5, idle=1.0))
     assert re.fullmatch(
         r"Nothing settled for 10s; last failure: no connection: \[Errno 111\] Connection refused \\x1b\[31m\."
         r" Trying on until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \(--retry-for\)",
@@ -120,12 +120,12 @@ def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
     send_limits = SendLimits(2, RetryPolicy(seconds=1.0, first=0.05, most=0.1))
     directory = planned(tmp_path, 10, files=1)
     run(
-        directory, "http://127.0.0.1:1", send_limits=send_limits, answered=True,
-        progress=lambda counts: seen.append((counts.trouble, counts.idle, counts.gives_up_in)),
+        directory, "http://127.0.0.1:1", send_limits=send_limits, target_known=True,
+        progress=lambda counts: seen.append((counts.last_failure, counts.idle, counts.gives_up_in)),
     )  # fmt: skip
-    failing = [(idle, patience) for trouble, idle, patience in seen if trouble]
+    failing = [(idle, patience) for last_failure, idle, patience in seen if last_failure]
     assert failing
-    assert all("no connection" in trouble for trouble, _, _ in seen if trouble)
+    assert all("no connection" in last_failure for last_failure, _, _ in seen if last_failure)
     assert max(idle for idle, _ in failing) > 0.3
     assert all(abs(idle + patience - 1.0) < 0.01 for idle, patience in failing if idle < 1)
 

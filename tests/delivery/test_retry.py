@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.batcher import Batch
 from pipeline.delivery.destination import Destination, DryRunDestination, Response, ResponseKind
-from pipeline.delivery.rate_controller import RateController
-from pipeline.delivery.retry import DOUBTS, FailedTry, RetryPolicy, SendResult, _Wait, send_with_retries
-from pipeline.delivery.throttle import Throttle
-from tests.support.deliveries import CallDestination
+from pipeline.delivery.retry import DOUBTFUL_TRIES, FailedTry, RetryPolicy, SendResult, _Wait, send_with_retries
+from pipeline.delivery.throttle import RateController, Throttle
+from tests.support.deliveries import CallDestination, request_of
 
 RETRY = Response(ResponseKind.RETRY, 503, "later")
 SETTLED = Response(ResponseKind.SETTLED, 200)
@@ -28,8 +28,8 @@ class Script:
         self.bodies: list[bytes] = []
         self.address = "a script"
 
-    def send(self, body: bytes) -> Response:
-        self.bodies.append(body)
+    def send(self, batch: Batch) -> Response:
+        self.bodies.append(batch.body)
         return self.receipts[min(len(self.bodies), len(self.receipts)) - 1]
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ def send_all(
 ) -> SendResult:
     throttle = throttle or Throttle(RateController(8))
     return send_with_retries(
-        destination, b"body", 1, retry_policy, throttle, stop, (noted if noted is not None else []).append
+        destination, request_of(b"body"), retry_policy, throttle, stop, (noted if noted is not None else []).append
     )
 
 
@@ -79,7 +79,7 @@ def test_an_answer_that_decides_is_asked_for_once(answer: ResponseKind) -> None:
 
 def test_an_answer_from_somebody_in_between_is_asked_for_three_times() -> None:
     """Garbage is doubted three times, however long the retries may go on; other failures in between do not count."""
-    assert sent(Script(DOUBT)).tries == DOUBTS == 3
+    assert sent(Script(DOUBT)).tries == DOUBTFUL_TRIES == 3
     assert sent(Script(DOUBT, RETRY, DOUBT, RETRY, DOUBT, SETTLED)).tries == 5
 
 

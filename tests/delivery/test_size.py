@@ -18,7 +18,7 @@ from pipeline.batcher import ENVELOPE_ROOM, Envelope, batch_ranges, even_ranges,
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.size import RequestSize, cut, halve
-from pipeline.ledger import Place
+from pipeline.ledger import BatchKey
 from pipeline.models import Limits
 from tests.support.deliveries import (
     AT_ONCE,
@@ -90,13 +90,13 @@ def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
 def test_a_larger_request_that_settles_raises_what_was_learned() -> None:
     """What was begun before is sent as it stands: where it settles, that size is proved, below what was refused."""
     size = RequestSize(None)
-    halves = [(Place("events", 0, 0, 4), None), (Place("events", 0, 5, 9), None)]
+    halves = [(BatchKey("events", 0, 0, 4), None), (BatchKey("events", 0, 5, 9), None)]
     size.refused(1_000, halves)  # type: ignore[arg-type]
     assert [size.settled(place, 500) for place, _ in halves] == [None, 500]
-    assert [size.settled(Place("events", 1, 0, 0), bytes_) for bytes_ in (400, 700, 600, 1_000, 1_200)] == [
+    assert [size.settled(BatchKey("events", 1, 0, 0), bytes_) for bytes_ in (400, 700, 600, 1_000, 1_200)] == [
         None, 700, None, None, None,
     ]  # fmt: skip
-    assert size.learned == 700
+    assert size.learned_bytes == 700
 
 
 @settings(deadline=None)
@@ -202,21 +202,21 @@ def test_an_outage_between_the_halves_teaches_all_the_same(tmp_path: Path) -> No
 def test_the_first_of_two_halves_is_no_proof() -> None:
     """One half that settles and one that is split again teach nothing."""
     size = RequestSize(None)
-    whole = Place("events", 0, 0, 9)
+    whole = BatchKey("events", 0, 0, 9)
     halves = halve(whole, seal_batch([b'{"a":%d}' % n for n in range(10)], 0, ENVELOPE), ENVELOPE)
     size.refused(1000, halves)
     assert size.settled(halves[0][0], halves[0][1].bytes) is None
     size.ended(halves[1][0])
     assert size.settled(halves[1][0], halves[1][1].bytes) is None
-    assert size.learned is None
+    assert size.learned_bytes is None
 
 
 def test_the_largest_request_that_settled_is_the_size() -> None:
     """What settled before counts, where it is smaller than what was refused; a larger one is no counter-proof."""
     for before, expected in ((900, 900), (1_200, 500)):
         size = RequestSize(None)
-        size.settled(Place("events", 9, 0, 0), before)
-        halves = [(Place("events", 0, 0, 4), None), (Place("events", 0, 5, 9), None)]
+        size.settled(BatchKey("events", 9, 0, 0), before)
+        halves = [(BatchKey("events", 0, 0, 4), None), (BatchKey("events", 0, 5, 9), None)]
         size.refused(1_000, halves)  # type: ignore[arg-type]
         assert size.settled(halves[0][0], 480) is None
         assert size.settled(halves[1][0], 500) == expected
@@ -228,7 +228,7 @@ def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int],
     """Pieces follow each other, hold every event once and in order, and fit unless a single event does not."""
     events = [b'"' + b"x" * (length - 2) + b'"' for length in lengths]
     batch = seal_batch(events, first, ENVELOPE)
-    place = Place("events", 3, batch.first, batch.last)
+    place = BatchKey("events", 3, batch.first, batch.last)
     most = min(most, batch.bytes - 1)
     pieces = cut(place, batch, most, ENVELOPE)
     assert len(pieces) > 1

@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.errors import Busy
 from pipeline.jobs.windows import Watching, WindowRun
-from pipeline.ledger import hold, release
+from pipeline.ledger import lock_file, unlock
 from pipeline.local_service import LocalService
 from tests.support.deliveries import KEY
 from tests.support.jobs import KEYS, Process, code, days, outcomes, put, row, run, sent_once, write_job
@@ -32,12 +32,12 @@ def test_a_second_run_says_who_holds_the_job(tmp_path: Path) -> None:
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url)
         (tmp_path / "state/nightly").mkdir(parents=True)
-        lock = hold(tmp_path / "state/nightly/job", "a test")
+        lock = lock_file(tmp_path / "state/nightly/job", "a test")
         try:
             with pytest.raises(Busy, match=f"another run holds the job nightly: process {os.getpid()} "):
                 run(job)
         finally:
-            release(lock)
+            unlock(lock)
         assert service.count() == 0
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.identity.links import SealedLink
 from pipeline.jobs.state import State, read_history
-from pipeline.ledger import Place
+from pipeline.ledger import BatchKey
 from pipeline.plan import event_uuids
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.duplicates import REMAINING, Decisions
@@ -73,7 +73,7 @@ def test_a_place_in_the_ledger_is_a_place_among_the_uuids(
     """Whatever settled of each block, and however little is read at once, exactly its uuids come out."""
     place = Directory(tmp_path_factory.mktemp("plan"))
     gathered = Decisions(place.path / "gathered", record=REMAINING)
-    expected, places = set[int](), list[Place]()
+    expected, places = set[int](), list[BatchKey]()
     for block, count in enumerate(blocks):
         records = np.zeros(count, REMAINING)
         records["block"] = block
@@ -87,7 +87,7 @@ def test_a_place_in_the_ledger_is_a_place_among_the_uuids(
                 if event and taken[event - 1] and event % 4:
                     places[-1] = places[-1]._replace(last=event)
                 else:
-                    places.append(Place("events", block, event, event))
+                    places.append(BatchKey("events", block, event, event))
     write_uuids(place.uuids, gathered)
     with LinesWriter(place.identities):
         pass
@@ -108,7 +108,7 @@ def test_settled_merges_are_found_by_their_place(tmp_path: Path) -> None:
         for number in range(5_003):
             uuid = f"00000000-0000-0000-0000-{number:012x}"
             writer.write(SealedLink("identify", "u", f"d-{number}", 0, uuid, 1))
-    places = [Place("identities", 0, 4, 5), Place("identities", 1, 2, 2)]
+    places = [BatchKey("identities", 0, 4, 5), BatchKey("identities", 1, 2, 2)]
     assert [int(lo) for chunk in settled_uuids(place, places) for lo in chunk["lo"]] == [4, 5, 5_002]
 
 

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UsageError
-from pipeline.ledger import Ledger, PhaseTotals, Place, Totals, is_held, read_places, read_totals
+from pipeline.ledger import BatchKey, Ledger, PhaseTotals, Totals, is_locked, read_batches, read_totals
 
-PLACE = Place("events", 0, 0, 9)
-HALVES = [(Place("events", 0, 0, 4), 50), (Place("events", 0, 5, 9), 50)]
+PLACE = BatchKey("events", 0, 0, 9)
+HALVES = [(BatchKey("events", 0, 0, 4), 50), (BatchKey("events", 0, 5, 9), 50)]
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def ledger(path: Path) -> Iterator[Ledger]:
     opened.close()
 
 
-def begun(ledger: Ledger, place: Place = PLACE, size: int = 100) -> None:
-    with ledger.moment():
+def begun(ledger: Ledger, place: BatchKey = PLACE, size: int = 100) -> None:
+    with ledger.transaction():
         ledger.begin(place, size)
 
 
@@ -47,7 +47,7 @@ def begin_twice(ledger: Ledger) -> None:
 
 def fill(ledger: Ledger) -> None:
     for number in range(1000):
-        begun(ledger, Place("events", 1, number, number))
+        begun(ledger, BatchKey("events", 1, number, number))
 
 
 def states(path: Path) -> list[tuple[int, int, str]]:
@@ -63,7 +63,7 @@ def test_a_moment_is_seen_by_another_connection_when_it_ends(ledger: Ledger, pat
 
 def test_a_moment_that_fails_leaves_nothing(ledger: Ledger, path: Path) -> None:
     """An exception inside a moment takes back all of it."""
-    with pytest.raises(BrokenLedger), ledger.moment():
+    with pytest.raises(BrokenLedger), ledger.transaction():
         begin_twice(ledger)
     assert states(path) == []
 
@@ -77,17 +77,17 @@ def test_the_ledger_is_durable_at_each_commit(ledger: Ledger) -> None:
 def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
     """Settled, refused and in doubt count events; a split batch counts through its halves, a waiting one nowhere."""
     begun(ledger)
-    begun(ledger, Place("events", 1, 0, 4))
-    begun(ledger, Place("events", 2, 0, 0))
-    begun(ledger, Place("events", 3, 0, 6))
-    with ledger.moment():
-        for place in (PLACE, Place("events", 2, 0, 0)):
+    begun(ledger, BatchKey("events", 1, 0, 4))
+    begun(ledger, BatchKey("events", 2, 0, 0))
+    begun(ledger, BatchKey("events", 3, 0, 6))
+    with ledger.transaction():
+        for place in (PLACE, BatchKey("events", 2, 0, 0)):
             ledger.failed(place, 1, "2024-01-01T00:00:00.000Z", 0.1, 400, "bad")
         ledger.split(PLACE, HALVES, 400, "bad")
-        ledger.settle(Place("events", 1, 0, 4), 200)
-        ledger.refuse(Place("events", 2, 0, 0), "u", 400, "bad")
+        ledger.settle(BatchKey("events", 1, 0, 4), 200)
+        ledger.refuse(BatchKey("events", 2, 0, 0), "u", 400, "bad")
     ledger.finish("stopped")
-    begun(ledger, Place("groups", 0, 0, 2))
+    begun(ledger, BatchKey("groups", 0, 0, 2))
     expected = Totals(5, 1, 10, 7, 3, 0, 1, "stopped", {"events": PhaseTotals(5, 1, 7), "groups": PhaseTotals(0, 0, 3)})
     assert ledger.totals() == expected
     assert read_totals(path) == expected
@@ -96,7 +96,7 @@ def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
 def test_the_halves_of_a_split_batch_wait(ledger: Ledger, path: Path) -> None:
     """A split leaves the batch and its two halves, which are not in doubt: nothing of them left."""
     begun(ledger)
-    with ledger.moment():
+    with ledger.transaction():
         ledger.split(PLACE, HALVES, 400, "bad")
     assert states(path) == [(0, 4, "waiting"), (0, 9, "split"), (5, 9, "waiting")]
 
@@ -104,8 +104,8 @@ def test_the_halves_of_a_split_batch_wait(ledger: Ledger, path: Path) -> None:
 def test_a_waiting_batch_can_be_begun(ledger: Ledger, path: Path) -> None:
     """Beginning turns a waiting row into a begun one."""
     begun(ledger)
-    with ledger.moment():
-        ledger.withhold(PLACE)
+    with ledger.transaction():
+        ledger.requeue(PLACE)
     assert states(path) == [(0, 9, "waiting")]
     begun(ledger)
     assert states(path) == [(0, 9, "begun")]
@@ -115,7 +115,7 @@ def test_a_waiting_batch_can_be_begun(ledger: Ledger, path: Path) -> None:
 def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path, end: str) -> None:
     """Beginning a settled or split batch is refused before anything is sent."""
     begun(ledger)
-    with ledger.moment():
+    with ledger.transaction():
         ledger.settle(PLACE, 200) if end == "settle" else ledger.split(PLACE, HALVES, 400, "")
     before = states(path)
     with pytest.raises(BrokenLedger):
@@ -123,24 +123,26 @@ def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path, end: s
     assert states(path) == before
 
 
-@pytest.mark.parametrize("place", [Place("events", 0, 5, 14), Place("events", 0, 3, 4), Place("events", 0, 0, 20)])
-def test_no_event_that_settled_is_begun_in_another_batch(ledger: Ledger, path: Path, place: Place) -> None:
+@pytest.mark.parametrize(
+    "place", [BatchKey("events", 0, 5, 14), BatchKey("events", 0, 3, 4), BatchKey("events", 0, 0, 20)]
+)
+def test_no_event_that_settled_is_begun_in_another_batch(ledger: Ledger, path: Path, place: BatchKey) -> None:
     """A batch that was cut differently and holds settled events is refused; its neighbours are not."""
     begun(ledger)
-    with ledger.moment():
+    with ledger.transaction():
         ledger.settle(PLACE, 200)
     with pytest.raises(BrokenLedger):
         begun(ledger, place)
     assert states(path) == [(0, 9, "settled")]
-    for neighbour in (Place("events", 0, 10, 19), Place("events", 1, 0, 9), Place("identities", 0, 0, 9)):
+    for neighbour in (BatchKey("events", 0, 10, 19), BatchKey("events", 1, 0, 9), BatchKey("identities", 0, 0, 9)):
         begun(ledger, neighbour)
 
 
 def test_a_refused_event_is_kept_with_its_uuid(ledger: Ledger, path: Path) -> None:
     """A refusal is a row that a person can query: place, uuid, status, reason."""
-    begun(ledger, Place("events", 3, 7, 7))
-    with ledger.moment():
-        ledger.refuse(Place("events", 3, 7, 7), "some-uuid", 400, "no name")
+    begun(ledger, BatchKey("events", 3, 7, 7))
+    with ledger.transaction():
+        ledger.refuse(BatchKey("events", 3, 7, 7), "some-uuid", 400, "no name")
     with closing(sqlite3.connect(path)) as database, database:
         rows = database.execute("select * from refused_events").fetchall()
     assert rows == [("events", 3, 7, "some-uuid", 400, "no name")]
@@ -149,17 +151,17 @@ def test_a_refused_event_is_kept_with_its_uuid(ledger: Ledger, path: Path) -> No
 def test_places_are_read_by_state_in_order(ledger: Ledger, path: Path) -> None:
     """Settled batches come by phase, block and first event."""
     places = [
-        Place("identities", 0, 0, 1),
-        Place("events", 1, 0, 0),
-        Place("events", 0, 3, 4),
-        Place("events", 0, 0, 2),
+        BatchKey("identities", 0, 0, 1),
+        BatchKey("events", 1, 0, 0),
+        BatchKey("events", 0, 3, 4),
+        BatchKey("events", 0, 0, 2),
     ]
     for place in places:
         begun(ledger, place)
-        with ledger.moment():
+        with ledger.transaction():
             ledger.settle(place, 200)
-    assert list(read_places(path, "settled")) == [places[3], places[2], places[1], places[0]]
-    assert list(read_places(path, "begun")) == []
+    assert list(read_batches(path, "settled")) == [places[3], places[2], places[1], places[0]]
+    assert list(read_batches(path, "begun")) == []
 
 
 def test_a_second_writer_is_told_who_holds_it(ledger: Ledger, path: Path) -> None:
@@ -175,16 +177,16 @@ def test_a_killed_holder_holds_no_more(path: Path) -> None:
         "Ledger(Path(sys.argv[1])).open('plan', '1', 'there'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
-    assert is_held(path) is False
+    assert is_locked(path) is False
     Ledger(path).open("plan", "1", "there").close()
 
 
 def test_is_held_tells_a_writer_from_none(ledger: Ledger, path: Path) -> None:
     """Held while open, free after it was closed, free where there is no ledger."""
-    assert is_held(path) is True
+    assert is_locked(path) is True
     ledger.close()
-    assert is_held(path) is False
-    assert is_held(path.with_name("none.sqlite")) is False
+    assert is_locked(path) is False
+    assert is_locked(path.with_name("none.sqlite")) is False
 
 
 @pytest.mark.parametrize(("plan", "target"), [("other", "there"), ("plan", "elsewhere")])
@@ -249,8 +251,8 @@ def test_a_directory_without_write_permission_is_a_usage_error(tmp_path: Path) -
 def test_status_reads_while_a_run_writes(ledger: Ledger, path: Path) -> None:
     """A reader sees the last committed moment, and neither waits nor is waited for."""
     begun(ledger)
-    with ledger.moment():
-        ledger.begin(Place("events", 1, 0, 0), 10)
+    with ledger.transaction():
+        ledger.begin(BatchKey("events", 1, 0, 0), 10)
         assert read_totals(path).in_doubt == 10
     assert read_totals(path).in_doubt == 11
 
@@ -272,16 +274,16 @@ def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
 
 
 @settings(deadline=None)  # it writes to the disk
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["settle", "doubt", "withhold", "refuse"])), max_size=20))
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["settle", "doubt", "requeue", "refuse"])), max_size=20))
 def test_every_begun_event_is_in_exactly_one_count(steps: list[tuple[int, str]]) -> None:
     """Whatever the order of answers, settled + refused + in doubt + waiting is what was begun."""
     opened = Ledger(None).open("plan", "1", "nowhere")
     ended: dict[int, str] = {}
     for block, step in steps:
-        place = Place("events", block, 0, 0)
+        place = BatchKey("events", block, 0, 0)
         if ended.get(block) in ("settle", "refuse"):
             continue
-        with opened.moment():
+        with opened.transaction():
             opened.begin(place, 1)
             match step:
                 case "settle":
@@ -291,7 +293,7 @@ def test_every_begun_event_is_in_exactly_one_count(steps: list[tuple[int, str]])
                 case "doubt":
                     opened.failed(place, 1, "", 0.1, None, "")
                 case _:
-                    opened.withhold(place)
+                    opened.requeue(place)
         ended[block] = step
     totals = opened.totals()
     found = [list(ended.values()).count(step) for step in ("settle", "refuse", "doubt")]

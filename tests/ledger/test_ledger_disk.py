@@ -23,11 +23,10 @@ from hypothesis import strategies as st
 
 from pipeline import api
 from pipeline.config import Secret
-from pipeline.delivery.apply import Apply, Outcome, SendLimits
+from pipeline.delivery.apply import Outcome, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.ledger import Ledger, read_totals
-from pipeline.transform.workers import Workers
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -35,6 +34,7 @@ from tests.support.deliveries import (
     Asked,
     CallDestination,
     Reply,
+    applying,
     forget,
     planned,
     run,
@@ -293,21 +293,11 @@ class PowerLoss:
 
     def run(self) -> None:
         plan, place = api.load_plan(self._directory)
-        transform_config = api.transform_config_for(plan, place)
         destination = CallDestination(self.send)
         ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", destination.address)
         # The database is not checkpointed, as when the power goes.
         ledger._db.execute("pragma wal_autocheckpoint = 0")
-        apply = Apply(
-            plan,
-            place,
-            transform_config,
-            destination,
-            ledger,
-            project_key=KEY,
-            workers=Workers(0),
-            send_limits=SendLimits(3, AT_ONCE),
-        )
+        apply = applying(plan, place, destination, ledger, SendLimits(3, AT_ONCE))
         with contextlib.suppress(_Lost):
             apply.run()
         with self._lock:
@@ -369,17 +359,7 @@ def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Pat
     ledger.open(plan.digest, "test", "a function")
     synced.clear()
     destination = CallDestination(lambda body: next(answers, OK))
-    transform_config = api.transform_config_for(plan, place)
-    outcome = Apply(
-        plan,
-        place,
-        transform_config,
-        destination,
-        ledger,
-        project_key=KEY,
-        workers=Workers(0),
-        send_limits=SendLimits(1, AT_ONCE),
-    ).run()
+    outcome = applying(plan, place, destination, ledger, SendLimits(1, AT_ONCE)).run()
     ledger.close()
     assert outcome.balanced
     assert synced == {"decides": {2}, "notes": {1}}

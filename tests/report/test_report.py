@@ -142,7 +142,7 @@ def test_months_beyond_the_top_events_are_one_line(tmp_path: Path) -> None:
 
 
 def test_a_year_has_its_months_in_their_places(tmp_path: Path) -> None:
-    """Counts stand under their own month, and the last line adds each month up."""
+    """RunCounts stand under their own month, and the last line adds each month up."""
     first, second = years(gather(plan_directory(tmp_path), small_plan()))
     assert first.events == [("Order Placed", [0] * 10 + [4, 2], 6), ("Signup", [0] * 10 + [1, 0], 1)]
     assert (first.sums, first.total) == ([0] * 10 + [5, 2], 7)

@@ -20,20 +20,21 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from pipeline import api
+from pipeline.batcher import Batch
 from pipeline.config import Secret
-from pipeline.delivery.apply import Apply, SendLimits
+from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Response
-from pipeline.ledger import Ledger, Totals, read_places, read_totals
+from pipeline.ledger import Ledger, Totals, read_batches, read_totals
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
-from pipeline.transform.workers import Workers
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
     Asked,
     Identity,
     Reply,
+    applying,
     identities,
     passed_on,
     planned,
@@ -80,7 +81,7 @@ SCENES = (
 
 
 class Counting:
-    """Counts the points of a run, and ends the process at one of them."""
+    """RunCounts the points of a run, and ends the process at one of them."""
 
     def __init__(self, at: int | None) -> None:
         self.names: list[str] = []
@@ -97,7 +98,7 @@ class Counting:
         self(f"{stage} {'+'.join(sorted(set(steps)))}")
 
 
-class CountedSink:
+class CountedDestination:
     """A destination whose requests and answers are points."""
 
     def __init__(self, destination: CaptureDestination, count: Counting) -> None:
@@ -105,9 +106,9 @@ class CountedSink:
         self._count = count
         self.address = destination.address
 
-    def send(self, body: bytes) -> Response:
+    def send(self, batch: Batch) -> Response:
         self._count("sending")
-        response = self._destination.send(body)
+        response = self._destination.send(batch)
         self._count("answered")
         return response
 
@@ -119,15 +120,11 @@ def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> li
     """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed."""
     count = Counting(at)
     plan, place = api.load_plan(directory)
-    config = api.transform_config_for(plan, place)
-    destination = CountedSink(CaptureDestination(url, key=Secret(KEY)), count)
+    destination = CountedDestination(CaptureDestination(url, key=Secret(KEY)), count)
     ledger = Ledger(place.ledger, count.watch)
     ledger.open(plan.digest, "test", destination.address, Secret(KEY))
     try:
-        send_limits = SendLimits(concurrency, AT_ONCE)
-        Apply(
-            plan, place, config, destination, ledger, project_key=KEY, workers=Workers(0), send_limits=send_limits
-        ).run()
+        applying(plan, place, destination, ledger, SendLimits(concurrency, AT_ONCE)).run()
     finally:
         ledger.close()
         destination.close()
@@ -247,7 +244,7 @@ def kill(victim: Victim) -> None:
 def finish(scene: Scene, directory: Path, service: LocalService, url: str | None = None) -> None:
     """Resume a run that died: the planned set lands, and only what was in doubt may have been sent twice."""
     ledger = directory / "ledger.sqlite"
-    doubts = list(read_places(ledger, "begun"))
+    doubts = list(read_batches(ledger, "begun"))
     assert len(doubts) <= scene.concurrency
     adds_up(ledger)
     outcome = run(directory, url or service.url, send_limits=SendLimits(scene.concurrency, AT_ONCE))
@@ -265,7 +262,7 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
 def adds_up(ledger: Path) -> Totals:
     """The totals of a ledger, whose batches agree with its events, whatever ended its runs."""
     totals = read_totals(ledger)
-    places = {state: list(read_places(ledger, state)) for state in ("begun", "settled", "refused", "split", "waiting")}
+    places = {state: list(read_batches(ledger, state)) for state in ("begun", "settled", "refused", "split", "waiting")}
     assert totals.batches_made == sum(map(len, places.values()))
     assert totals.settled == sum(place.events for place in places["settled"])
     assert totals.in_doubt == sum(place.events for place in places["begun"])

@@ -16,14 +16,15 @@ import httpx
 
 import pipeline
 from pipeline import api
-from pipeline.batcher import Envelope, seal_batch, unpack
+from pipeline.batcher import Batch, Envelope, seal_batch, unpack
 from pipeline.config import Secret
-from pipeline.delivery.apply import Apply, Outcome, SendLimits
+from pipeline.delivery.apply import Apply, Delivery, Outcome, SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.ledger import Ledger
 from pipeline.local_service import LocalService
+from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.transform.workers import Workers
 from tests.support.scripted_server import Asked, Said
@@ -100,11 +101,34 @@ def run(
 ) -> Outcome:
     """Apply a plan in this process, without waiting between tries."""
     plan, place = api.load_plan(directory)
-    options = {name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout", "answered") if name in asked}
+    options = {
+        name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout", "target_known") if name in asked
+    }
     request = api.ApplyRequest(
         to, Secret(key), send_limits=send_limits or SendLimits(4, AT_ONCE), workers=workers, **options
     )
     return api.apply_plan(plan, place, request, **asked)
+
+
+def applying(
+    plan: Plan,
+    place: Directory,
+    destination: Destination,
+    ledger: Ledger,
+    send_limits: SendLimits | None = None,
+    workers: Workers | None = None,
+    **asked: Any,
+) -> Apply:
+    """A run over a plan with an open ledger; `asked` are fields of its `Delivery`, or arguments of `Apply`."""
+    named = {name: asked.pop(name) for name in ("interrupted", "progress") if name in asked}
+    config = api.transform_config_for(plan, place)
+    delivery = Delivery(plan, place, config, KEY, limits=send_limits or SendLimits(4, AT_ONCE), **asked)
+    return Apply(delivery, destination, ledger, workers or Workers(0), **named)
+
+
+def request_of(body: bytes) -> Batch:
+    """A batch of these bytes, said to be of one event."""
+    return Batch(0, 0, len(body), body)
 
 
 def run_to(
@@ -112,13 +136,9 @@ def run_to(
 ) -> Outcome:
     """Apply a plan in this process to a destination of the caller's own."""
     plan, place = api.load_plan(directory)
-    config = api.transform_config_for(plan, place)
     with_ledger = Ledger(place.ledger).open(plan.digest, "test", destination.address)
     try:
-        return Apply(
-            plan, place, config, destination, with_ledger, project_key=KEY, workers=Workers(0),
-            send_limits=send_limits or SendLimits(4, AT_ONCE), **asked,
-        ).run()  # fmt: skip
+        return applying(plan, place, destination, with_ledger, send_limits, **asked).run()
     finally:
         with_ledger.close()
 
@@ -127,7 +147,7 @@ def send(url: str, **options: Any) -> Response:
     """What comes of one request to an address."""
     destination = CaptureDestination(url, key=Secret(KEY), **options)
     try:
-        return destination.send(BODY)
+        return destination.send(request_of(BODY))
     finally:
         destination.close()
 
@@ -153,8 +173,8 @@ class CallDestination:
     def __init__(self, send: Callable[[bytes], Response]) -> None:
         self._send = send
 
-    def send(self, body: bytes) -> Response:
-        return self._send(body)
+    def send(self, batch: Batch) -> Response:
+        return self._send(batch.body)
 
     def close(self) -> None:
         return

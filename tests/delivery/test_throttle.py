@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.rate_controller import RateController
 from pipeline.delivery.retry import RetryPolicy
-from pipeline.delivery.throttle import Throttle
+from pipeline.delivery.throttle import RateController, Throttle
 from tests.support.deliveries import AT_ONCE, OK, Asked, Reply, planned, run, serving
 
 pytestmark = pytest.mark.slow
@@ -156,11 +155,11 @@ def test_a_pause_that_is_asked_for_holds_everybody() -> None:
     pacing.leave(100.0, 1)
     pacing.leave(100.0, 1)
     pacing.answer(101.0, 100.0, Response(ResponseKind.RETRY, 429, "", 7.0, False))
-    assert pacing.held(101.0) == 7.0
+    assert pacing.paused(101.0) == 7.0
     assert pacing.wait(101.0) == 7.0
     assert pacing.wait(107.5) == pytest.approx(0.5)
     pacing.answer(108.0, 100.0, OK)
-    assert pacing.held(108.0) == 0.0
+    assert pacing.paused(108.0) == 0.0
 
 
 @settings(max_examples=40, deadline=None)
