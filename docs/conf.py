@@ -18,9 +18,12 @@ version = release = installed("backcast")
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
 root_doc = "index"
+smartquotes = False  # it would make one dash of the two before an option
 exclude_patterns = ["**/README.md"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = "backcast"
 html_copy_source = False
 html_show_sphinx = False

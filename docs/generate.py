@@ -52,6 +52,8 @@ def command_tree(
 class MarkdownHelp(click.HelpFormatter):
     """Writes the help of a command as Markdown: sections become headings, lists of options become tables."""
 
+    _name = ""
+
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         self.write(_fenced("text", f"{prog} {args}".strip()))
 
@@ -71,12 +73,15 @@ class MarkdownHelp(click.HelpFormatter):
                 self.write(" ".join(paragraph.split()) + "\n\n")
 
     def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        self.write(_table(("", "meaning"), ((f"`{name}`", " ".join(text.split())) for name, text in rows)) + "\n")
+        self.write(
+            _table((self._name, "meaning"), ((f"`{name}`", " ".join(text.split())) for name, text in rows)) + "\n"
+        )
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
         self.write_paragraph()
         self.write_heading(name)
+        self._name = {"Options": "option", "Commands": "command"}.get(name, "name")
         yield
 
 
@@ -233,10 +238,10 @@ def _first(one: object) -> str:
 
 
 def codes() -> str:
-    """Every code of a row, an event or a property, and what it means."""
-    from pipeline.report.wording import MEANINGS, meaning
+    """Every code of a row, an event or a profile: what it decides, and its text."""
+    from pipeline.validator.codes import codes as registry
 
-    return _table(("code", "meaning"), ((f"`{code}`", meaning(code)) for code in MEANINGS))
+    return _table(("code", "level", "meaning"), ((f"`{one.name}`", one.level, one.text) for one in registry().values()))
 
 
 def mappings() -> str:

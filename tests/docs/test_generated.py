@@ -30,6 +30,12 @@ def test_each_generated_part_is_on_a_page() -> None:
     assert sorted(asked) == sorted(generate.PARTS)
 
 
+@pytest.mark.parametrize("part", generate.PARTS)
+def test_each_generated_part_has_text(part: str) -> None:
+    """The code that a part is generated from is where the generator looks for it."""
+    assert len(generate.PARTS[part]()) > 100
+
+
 def test_the_command_reference_has_every_command_and_option() -> None:
     """No command and no option that can be given is missing."""
     from pipeline.cli import cli

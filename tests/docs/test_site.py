@@ -41,8 +41,8 @@ def test_a_dead_link_fails_the_build(tmp_path: Path, fault: str, text: str) -> N
     """A link to a page or a heading that does not exist is an error that names it."""
     docs = tmp_path / "docs"
     docs.mkdir()
-    for name in ("conf.py", "generate.py"):
-        (docs / name).write_text((ROOT / "docs" / name).read_text(encoding="utf-8"), encoding="utf-8")
+    for name in ("conf.py", "generate.py", "_static"):
+        (docs / name).symlink_to(ROOT / "docs" / name)
     (docs / "index.md").write_text(f"# Page\n\n{fault}\n", encoding="utf-8")
     built = build(docs, tmp_path)
     assert built.returncode == 1
