@@ -49,7 +49,7 @@ LIBRARIES = {
     "starlette": {"local_service"},
     "uvicorn": {"local_service.server", "local_service.faults.middleware"},
     "rich": {"report", "cli.progress", "cli.options"},
-    "ua_parser": {"mapper.user_agent"},
+    "ua_parser": {"mapper.verbs.user_agent"},
     "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
     "zstandard": {"extractors.containers"},
 }

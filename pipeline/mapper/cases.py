@@ -54,7 +54,7 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
         options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
     compiled = {} if compiled is None else compiled
     mapper = compiled.get(repr(options)) or compiled.setdefault(repr(options), compile_mapping(mapping, options))
-    made = mapper.observe_row(row_of(mapping, case.row, case.format))
+    made = mapper.map_row(row_of(mapping, case.row, case.format), True)
     outcomes = made if isinstance(made, list) else [made]
     wanted = case.gives
     differences: list[str] = []

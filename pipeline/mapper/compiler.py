@@ -1,32 +1,33 @@
-"""Turns a mapping into one fast function, by writing its text and compiling that.
+"""Compiles a mapping: its program, and from that one function for rows that are dicts and one for native rows.
 
-Straight-line text costs a row only what its own mapping needs: no table is walked, no verb is looked up.
-`Mapper.source` keeps the text for whoever wants to read it. Within it `row` is the record, `p` the opened
-properties, `w` the warnings; all reading comes before the first change, so sections never see each other's work.
+`Mapper.source` keeps the source of the first for whoever wants to read it; tracebacks show the lines of both.
 """
 
 from __future__ import annotations
 
 import difflib
+import linecache
 import os
 import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapper import changes, groups, ids, notes, runtime, verbs
-from pipeline.mapper.clocks import write_clocks
-from pipeline.mapper.code import Code
-from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper import expressions, groups, program, runtime
+from pipeline.mapper.builder import HASH_KEY, Builder, is_importer_key
+from pipeline.mapper.functions import decode_row
 from pipeline.mapper.language import Mapping
-from pipeline.mapper.members_code import MembersCode
+from pipeline.mapper.native_rows import NativeEmitter, NotNative
+from pipeline.mapper.program import Program
+from pipeline.mapper.steps import StepEmitter
 from pipeline.models import MapperResult
 from pipeline.native import AVAILABLE, native
 from pipeline.options import SealedOptions
@@ -34,23 +35,23 @@ from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.values import Record
 
-MapRow = Callable[[Record], "MapperResult | list[MapperResult]"]
+MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
+"""Takes a row, which it may change, and whether a plan observes it; gives what it becomes."""
 
 _ALWAYS_KNOWN = ("source", "header")
 
 
 @dataclass(frozen=True, slots=True)
 class Mapper:
-    """A compiled mapping. `map_row` may change the record it is given.
+    """A compiled mapping.
 
+    `map_row(row, observe=False)` gives what a row becomes and may change the row. With `observe` the events are the
+    same, and they carry the notes that only a plan asks for. `map_members` does the same for rows that are
+    `pipeline.native` Members; None where there is no such part, or it does not suit the mapping.
     `space` is the namespace of the tool's keys and `hasher` makes uuids in it; `opens` are columns that a reader may
-    hand over as opened objects (it saves the mapper the work); `zone_evidence`
-    says that UnvalidatedEvents carry `wall`, so the zone can be
-    proved; `hash_fingerprint` tells which secret hashed, "" when none did; `source` is the compiled text.
-    `map_members` does the same for rows that are `pipeline.native` Members; None where there is no such part, or it
-    does not suit the mapping. `observe_row` and `observe_members` give the same events with their notes, for a plan;
-    `unsets` says whether a note may take a property of a person away, `blanks` whether a blank cell of a delimited file
-    is a value.
+    hand over as opened objects, which saves the mapper the work; `zone_evidence` says that events carry `wall`, so the
+    zone can be proved; `hash_fingerprint` tells which secret hashed, "" when none did; `unsets` says whether a note may
+    remove a property of a person, `blanks` whether a blank cell of a delimited file is a value.
     """
 
     tool: str
@@ -58,12 +59,11 @@ class Mapper:
     hasher: uuids.Hasher
     opens: tuple[str, ...]
     map_row: MapRow
+    map_members: MapRow | None
     zone_evidence: bool
     hash_fingerprint: str
+    program: Program
     source: str
-    observe_row: MapRow
-    map_members: MapRow | None = None
-    observe_members: MapRow | None = None
     unsets: bool = False
     blanks: bool = False
 
@@ -95,63 +95,62 @@ def check_mapping(mapping: Mapping) -> None:
 
 
 def _compile(mapping: Mapping, options: SealedOptions) -> Mapper:
+    built = Builder(mapping, options).build()
     clock = ZoneClock(options.zones)
-    code = _written(mapping, options, observing=False)
-    source = _text(code)
-    map_row = _compiled(code, source, clock)
-    watching = _written(mapping, options, observing=True)
-    observe_row = _compiled(watching, _text(watching), clock)
-    map_members = _for_members(mapping, options, clock, map_row, observing=False)
-    observe_members = _for_members(mapping, options, clock, observe_row, observing=True)
-    if mapping.decoder is not None:
-        decode = FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder, options)
-        map_row, observe_row = _decoded(decode, map_row), _decoded(decode, observe_row)
+    emitter = StepEmitter(built)
+    source = emitter.source()
+    map_row = _loaded(emitter, source, clock)
+    map_members = _native(built, clock, map_row)
+    if built.decode is not None:
+        map_row = DecodedRows(built.decode, map_row)
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
-    if _as_importer(mapping, options):
+    if is_importer_key(mapping, options):
         space = uuids.POSTHOG_MIXPANEL
+    hashes = any(
+        isinstance(one, expressions.Hash | program.HashProperty) for one in expressions.operations(built.steps)
+    )
     return Mapper(
         tool=mapping.tool,
         space=space,
         hasher=uuids.Hasher(space),
-        opens=_opens(mapping),
+        opens=(built.opened,) if built.opened is not None else (),
         map_row=map_row,
-        zone_evidence=any(clock.zone == "project" for clock in mapping.time),
-        hash_fingerprint=runtime.hash_fingerprint(os.environ[verbs.HASH_KEY]) if code.used_hash else "",
-        source=source,
-        observe_row=observe_row,
         map_members=map_members,
-        observe_members=observe_members,
+        zone_evidence=any(clock.zone == "project" for clock in mapping.time),
+        hash_fingerprint=runtime.hash_fingerprint(os.environ[HASH_KEY]) if hashes else "",
+        program=built,
+        source=source,
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
     )
 
 
-def _written(mapping: Mapping, options: SealedOptions, *, observing: bool) -> Code:
-    code = Code(mapping.tool, options, mapping.tables, open_row=mapping.properties.open is None)
-    code.depth, code.observing = 2, observing
-    _write(code, mapping)
-    return code
+def _native(built: Program, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
+    if not AVAILABLE:
+        return None
+    emitter = NativeEmitter(built)
+    try:
+        source = emitter.source()
+    except NotNative:
+        return None
+    return _loaded(emitter, source, clock, Members=native.Members, map_dict=map_row)
 
 
-def _text(code: Code) -> str:
-    head = ["def map_row(row):", "    w = ()", "    try:"]
-    foot = ["    except (BadValue, MsgspecError) as error:", "        return RejectReason('bad_value', str(error))", ""]
-    return "\n".join([*head, *code.lines, *foot])
-
-
-def _compiled(code: Code, source: str, clock: ZoneClock, **more: Any) -> MapRow:
-    names: dict[str, Any] = {**_NAMES, **code.constants, **more}
-    names["displaced"] = runtime.CollisionRenamer(code.tool)
+def _loaded(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) -> MapRow:
+    names: dict[str, Any] = {**_NAMES, **emitter.constants, **more}
+    names["collided"] = runtime.CollisionRenamer(emitter.program.tool)
     names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
-    exec(_code_of(source, code.tool), names)
+    exec(_code_of(source, emitter.program.tool), names)
     map_row: MapRow = names["map_row"]
     return map_row
 
 
 @lru_cache(maxsize=64)
 def _code_of(source: str, tool: str) -> CodeType:
-    """Python's compiler takes most of the time that a mapping takes, and mostly the text is one it has seen."""
-    return _interned(compile(source, f"<mapping {tool}>", "exec"))
+    """Python's compiler takes most of the time that a mapping takes, and mostly the source is one it has compiled."""
+    file = f"<mapping {tool} {blake2b(source.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    return _interned(compile(source, file, "exec"))
 
 
 def _interned(code: CodeType) -> CodeType:
@@ -165,25 +164,27 @@ def _interned(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-def _for_members(
-    mapping: Mapping, options: SealedOptions, clock: ZoneClock, map_row: MapRow, *, observing: bool
-) -> MapRow | None:
-    opens = _opens(mapping)
-    if not AVAILABLE or mapping.decoder is not None or (mapping.properties.open is not None and not opens):
-        return None
-    code = MembersCode(mapping.tool, options, mapping.tables, mapping.properties.open is None, "".join(opens))
-    code.depth, code.observing = 2, observing
-    _write(code, mapping)
-    if not code.suits:
-        return None
-    return _compiled(code, _text(code), clock, Members=native.Members, map_dict=map_row)
+class DecodedRows:
+    """Maps the plain rows that a decoder makes of an odd one."""
 
+    def __init__(self, decode: program.Decode, map_row: MapRow) -> None:
+        self._decode, self._map_row = decode, map_row
 
-def _opens(mapping: Mapping) -> tuple[str, ...]:
-    held = mapping.properties.open
-    if held is None or mapping.decoder is not None or held.verb != "ref" or held.given["ref"].count("/") != 1:
-        return ()
-    return (held.given["ref"][1:],)
+    def __call__(self, row: Record, observe: bool = False) -> MapperResult | list[MapperResult]:
+        try:
+            records = decode_row(self._decode, row)
+        except (values.BadValue, msgspec.MsgspecError) as error:
+            return models.RejectReason("bad_value", str(error))
+        if not records:
+            return models.Skip("empty_row")
+        outcomes: list[MapperResult] = []
+        for record in records:
+            outcome = self._map_row(record, observe)
+            if isinstance(outcome, list):
+                outcomes.extend(outcome)
+            else:
+                outcomes.append(outcome)
+        return outcomes
 
 
 _NAMES: dict[str, Any] = {
@@ -204,7 +205,6 @@ _NAMES: dict[str, Any] = {
     "decode_int": msgspec.json.Decoder(int).decode,
     "decode_object": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
     "decode_text": msgspec.json.Decoder(str).decode,
-    "encode": runtime.encode,
     "epoch_of": runtime.epoch_of,
     "format_utc": format_utc,
     "group_notes": groups.group_notes,
@@ -213,22 +213,19 @@ _NAMES: dict[str, Any] = {
     "incomplete": runtime.incomplete,
     "incomplete_list": runtime.incomplete_list,
     "is_placeholder": is_placeholder,
-    "item_of": runtime.item_of,
     "links_of": runtime.links_of,
     "members_of": runtime.members_of,
     "names_of": runtime.names_of,
     "opened": runtime.opened,
     "own_groups": groups.own_groups,
     "person_number": runtime.person_number,
-    "read_form": runtime.read_form,
     "read_iso": read_iso,
     "renamed": runtime.renamed,
-    "session_of": runtime.session_of,
+    "sentence": runtime.sentence,
     "text_of": runtime.text_of,
-    "url_part": runtime.url_part,
     "with_pair": runtime.with_pair,
 }
-"""The names that the text of a mapper knows."""
+"""The names that the source of a mapper uses."""
 
 
 def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
@@ -244,150 +241,3 @@ def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
         if allowed and given and given not in allowed:
             said = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
             raise UsageError(f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {said}")
-
-
-def _as_importer(mapping: Mapping, options: SealedOptions) -> bool:
-    if mapping.key is None or mapping.key.posthog is None:
-        return False
-    return options.settings.get("uuid", "") == "posthog"
-
-
-def _decoded(decode: Callable[[Record], list[Record]], map_row: MapRow) -> MapRow:
-    def map_rows(row: Record) -> MapperResult | list[MapperResult]:
-        try:
-            records = decode(row)
-        except (values.BadValue, msgspec.MsgspecError) as error:
-            return models.RejectReason("bad_value", str(error))
-        if not records:
-            return models.Skip("empty_row")
-        outcomes: list[MapperResult] = []
-        for record in records:
-            made = map_row(record)
-            if isinstance(made, list):
-                outcomes.extend(made)
-            else:
-                outcomes.append(made)
-        return outcomes
-
-    return map_rows
-
-
-# --- the text, from top to bottom -------------------------------------------------------------------------
-
-
-def _write(code: Code, mapping: Mapping) -> None:
-    changes.plan_changes(code, mapping)
-    _write_open(code, mapping)
-    for rule in mapping.skip:
-        with code.block(f"if {code.test(rule.when)}:"):
-            code.line(f"return {code.const(models.Skip(rule.code, rule.warn))}")
-    code.numbers |= {
-        clock.source.given["ref"]
-        for clock in (*mapping.time, *mapping.received)
-        if clock.source.verb == "ref" and clock.unit not in ("iso", "format")
-    }
-    for part in mapping.key.of if mapping.key is not None else ():
-        code.text(part)
-    _write_event(code, mapping)
-    write_clocks(code, mapping)
-    _write_key(code, mapping)
-    ids.write_who(code, mapping)
-    ids.write_links(code, mapping)
-    written = changes.read_changes(code, mapping)
-    ids.write_rule_links(code, mapping)
-    notes.write_note(code, mapping)
-    notes.write_group_notes(code, mapping)
-    notes.write_updates(code, mapping)
-    extras = _read_extras(code, mapping)
-    changes.write_changes(code, mapping, written)
-    code.line(
-        f"draft = UnvalidatedEvent(event, who, time, p, key, uuid, received, wall, junk, w{', note' * code.observing})"
-    )
-    for text in extras:
-        code.line(text)
-    # What is said of groups comes last: the events of a row are numbered by their places, here as in an apply.
-    if code.observing and notes.notes_groups(mapping):
-        code.line("if of_groups: return [draft, *(more or ()), *of_groups]")
-    code.line("if more is None: return draft")
-    code.line("return [draft, *more]")
-
-
-def _write_open(code: Code, mapping: Mapping) -> None:
-    source = mapping.properties.open
-    if isinstance(code, MembersCode):
-        if source is None:
-            code.line("p = row")
-        else:
-            code.named_columns.add(code.opened_column)
-            code.line(f"p = row.get({code.opened_column!r})")
-            code.line("if p.__class__ is not Members: return map_dict(row.as_dict())")
-        code.line("more = None")
-        return
-    if source is None:
-        code.line("p = row")
-        with code.block("if None in p.values():"):
-            code.line("p = {k: v for k, v in p.items() if v is not None}")
-    else:
-        held = code.value(source).name
-        code.line(f"if {held}.__class__ is dict: p = {held}")
-        with code.block(f"elif {held}.__class__ is Raw:"):
-            code.line(f"try: p = decode_object({held})")
-            code.line(f"except MsgspecError: p = opened({held}) or {{}}")
-        with code.block("else:"):
-            code.line(f"p = opened({held}) or {{}}")
-    code.line("pop = p.pop")
-    code.line("get = p.get")
-    code.line("more = None")
-
-
-def _write_event(code: Code, mapping: Mapping) -> None:
-    code.line(f"event = {code.text(mapping.event).name}")
-    if not mapping.events:
-        return
-    hits: dict[str, tuple[str, int] | models.Skip] = {}
-    for number, (name, rule) in enumerate(mapping.events.items(), 1):
-        if rule.skip:
-            hits[name] = models.Skip(rule.skip, rule.warn)
-        else:
-            hits[name] = (rule.name or name, number)
-    code.line(f"hit = {code.const(hits)}.get(event)")
-    with code.block("if hit is None:"):
-        if mapping.unlisted == "reject":
-            code.line("if event is not None: return RejectReason('unmapped_event', event)")
-        code.line("rule = 0")
-    with code.block("else:"):
-        if any(rule.skip for rule in mapping.events.values()):
-            code.line("if hit.__class__ is Skip: return hit")
-        code.line("event, rule = hit")
-
-
-def _write_key(code: Code, mapping: Mapping) -> None:
-    code.line(f"uuid = clean_uuid({code.text(mapping.uuid).name})" if mapping.uuid else "uuid = None")
-    if mapping.key is None:
-        code.line("key = None")
-        return
-    if _as_importer(mapping, code.options) and mapping.key.posthog is not None:
-        needed = code.text(mapping.key.posthog).name
-        code.line(f"key = {needed} if {needed} and not {needed}.isspace() else None")
-        return
-    parts = [code.text(part).name for part in mapping.key.of]
-    needs = [code.text(part).name for part in mapping.key.needs]
-    whole = "\\x1f".join("{" + part + " or ''}" for part in parts)
-    tests = " and ".join(f"{need} and not {need}.isspace()" for need in needs) or "True"
-    code.line(f'key = f"{whole}" if {tests} else None')
-
-
-def _read_extras(code: Code, mapping: Mapping) -> list[str]:
-    texts: list[str] = []
-    for number, extra in enumerate(mapping.also, 1):
-        held = code.local("x")
-        code.line(f"{held} = None")
-        with code.when(code.test(extra.when) if extra.when is not None else "True"):
-            name = code.text(extra.event).name
-            members = [(key, code.present(call).name) for key, call in extra.properties.items()]
-            pairs = ", ".join(f"({key!r}, {member})" for key, member in members)
-            code.line(f"{held} = {name}, {{k: v for k, v in ({pairs}{',' if pairs else ''}) if v is not None}}")
-        marked = f"key and key + {uuids.SEPARATOR + 'also' + str(number)!r}"
-        draft = f"UnvalidatedEvent({held}[0], who, time, {held}[1], {marked}, None, received, None, junk)"
-        texts.append(f"if {held} is not None: more = [*(more or ()), {draft}]")
-    return texts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.mapper import call_table, conditions, decoders, session_start, setting_verbs, user_agent, verbs  # noqa: F401  (declares the verbs)
+from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.grammar import MAPPING
 from pipeline.mapper.kinds import FAMILIES, Choice, Either, Field, Json, Kind, ListOf, Section, TableOf, Text, Verbs
 from pipeline.mapper.language import FORMAT

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Maker: TypeAlias = Callable[..., Any]
+Factory: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Section:
     must be there, whole, and none of another."""
 
     name: str
-    make: Maker
+    make: Factory
     fields: Mapping[str, Field]
     short: str = ""
     placed: bool = False
@@ -88,7 +88,7 @@ Kind: TypeAlias = "Text | Choice | Json | ListOf | TableOf | Verbs | Either | Se
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One operation of the language: what it takes, and the function that writes or does it.
+    """One verb of the language: what it takes, and the function that builds its operation (`mapper.verbs`).
 
     The argument with the verb's own name is the one that tells it from other verbs.
     """
@@ -96,23 +96,23 @@ class Verb:
     name: str
     says: str
     arguments: Mapping[str, Field]
-    emit: Maker
+    build: Factory
 
 
 FAMILIES: dict[str, dict[str, Verb]] = {"value": {}, "condition": {}, "decoder": {}}
 """Every verb, by family and name; filled by the modules that declare them."""
 
 
-def verb(family: str, name: str, says: str, **arguments: Field) -> Callable[[Maker], Maker]:
+def verb(family: str, name: str, says: str, **arguments: Field) -> Callable[[Factory], Factory]:
     """Declare a verb: the one step that adds it to the language, the schema and the help.
 
     An argument whose name Python reserves is written with an underscore after it.
     """
 
-    def declare(emit: Maker) -> Maker:
+    def declare(build: Factory) -> Factory:
         named = {argument.rstrip("_"): field for argument, field in arguments.items()}
-        FAMILIES[family][name] = Verb(name, says, named, emit)
-        return emit
+        FAMILIES[family][name] = Verb(name, says, named, build)
+        return build
 
     return declare
 

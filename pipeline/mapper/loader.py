@@ -16,7 +16,7 @@ import yaml
 
 from pipeline.errors import MappingError, WrongFile
 from pipeline.json_limits import MAX_DEPTH, depth
-from pipeline.mapper import call_table, conditions, decoders, session_start, setting_verbs, user_agent, verbs  # noqa: F401  (declares the verbs)
+from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.grammar import MAPPING
 from pipeline.mapper.kinds import (
     FAMILIES,

@@ -15,8 +15,10 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from pipeline.mapper import language
+from pipeline.mapper.builder import Builder
 from pipeline.mapper.language import Call, Clock, EventRule, Place, Profiles, Spread
-from pipeline.mapper.verbs import HOLE
+from pipeline.mapper.program import Decode
+from pipeline.mapper.verbs.values import HOLE
 from pipeline.options import SealedOptions
 
 MADE = ("const", "json", "word", "refuse", "opened")
@@ -47,12 +49,11 @@ class Reference(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What to look for in the rows of a source. `open` is the object of the properties, None for the row itself, and
-    `decoder` makes of a row as it was read the ones that the mapping sees."""
+    `decode` makes of a row as it was read the ones that the mapping sees."""
 
     references: tuple[Reference, ...]
     open: Call | None
-    decoder: Call | None
-    options: SealedOptions
+    decode: Decode | None
 
 
 def wanted_references(
@@ -72,7 +73,7 @@ def wanted_references(
         for one in dict.fromkeys(found.references)
         if (one.level, one.name) not in known
     )
-    return Wanted(own, mapping.properties.open, mapping.decoder, options) if own else None
+    return Wanted(own, mapping.properties.open, Builder(mapping, options).decode()) if own else None
 
 
 class _Finder:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline import uuids, values
+from pipeline.mapper.functions import function
 from pipeline.mapper.timeformat import TimeFormat
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
@@ -62,6 +63,7 @@ def members_of(value: Value) -> Record:
         return {}
 
 
+@function()
 def item_of(value: Value, place: int) -> Value:
     """A member of a list; of anything else, itself is the only member. None when there is none, or it is null."""
     members = values.items(value)
@@ -78,6 +80,7 @@ def clean_uuid(text: str | None) -> str | None:
     return lowered if _UUID.fullmatch(lowered) and lowered != _NIL else None
 
 
+@function()
 def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
     """The UUIDv7 of a session that began at `start` ms; None for a missing or negative start."""
     if start is None or not _MILLISECONDS.fullmatch(start) or not 0 < int(start) < 1 << 48:
@@ -85,6 +88,7 @@ def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
     return uuids.session_uuid(int(start), tool, *(part or "" for part in parts), start)
 
 
+@function(needs=1)
 def url_part(url: str, part: str) -> str | None:
     """The host, path, query or scheme of a URL; None when it has none or is not a URL."""
     try:
@@ -397,3 +401,8 @@ class KeyedHash:
 def hash_fingerprint(secret: str) -> str:
     """Eight hex digits that tell one secret from another and say nothing of either; for the plan."""
     return hmac.new(secret.encode(), b"backcast hash key", hashlib.sha256).hexdigest()[:8]
+
+
+def sentence(text: str, shown: str | None) -> str:
+    """A sentence, and after it the beginning of the text that shows why."""
+    return text if shown is None else f"{text}: {shown[:60]!r}"

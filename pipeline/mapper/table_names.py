@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper.builder import Builder
+from pipeline.mapper.functions import decode_row
 from pipeline.mapper.language import Mapping, TableFromPath
 from pipeline.mapper.references import find
 from pipeline.models import Part
@@ -60,6 +61,7 @@ def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row
 def _told(mapping: Mapping, rule: TableFromPath, options: SealedOptions, row: Record) -> bool:
     """Whether a row, decoded, has its table in it."""
     rows = [dict(row)]
-    if mapping.decoder is not None:
-        rows = FAMILIES["decoder"][mapping.decoder.verb].emit(mapping.decoder, options)(rows[0])
+    decode = Builder(mapping, options).decode()
+    if decode is not None:
+        rows = decode_row(decode, rows[0])
     return any(find(rule.told, one) is not None for one in rows)

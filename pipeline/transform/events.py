@@ -20,8 +20,9 @@ from pipeline.values import Record
 class Mapper(Protocol):
     """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extractors.rows`.
 
-    `observe_row` and `observe_members` give the same events as the others, with their notes; `unsets` says whether a
-    note may take a property away, `blanks` whether a blank cell of a delimited file is a value.
+    `map_row` and `map_members` take a row and whether a plan observes it: then the events, which are the same, carry
+    their notes. `unsets` says whether a note may remove a property, `blanks` whether a blank cell of a delimited file
+    is a value.
     """
 
     @property
@@ -34,16 +35,10 @@ class Mapper(Protocol):
     def opens(self) -> tuple[str, ...]: ...
 
     @property
-    def map_row(self) -> Callable[[Record], Any]: ...
+    def map_row(self) -> Callable[[Record, bool], Any]: ...
 
     @property
-    def map_members(self) -> Callable[[Any], Any] | None: ...
-
-    @property
-    def observe_row(self) -> Callable[[Record], Any]: ...
-
-    @property
-    def observe_members(self) -> Callable[[Any], Any] | None: ...
+    def map_members(self) -> Callable[[Any, bool], Any] | None: ...
 
     @property
     def unsets(self) -> bool: ...

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw
 
-from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper.functions import decode_row
 from pipeline.mapper.references import find, members
 from pipeline.mapper.required_fields import Level, Wanted
 from pipeline.native import AVAILABLE, native
@@ -133,9 +133,7 @@ class Looking:
     def __init__(self, wanted: Wanted) -> None:
         self._open = wanted.open
         self._column = wanted.open.given["ref"][1:] if wanted.open is not None and _is_column(wanted.open) else None
-        self._decode: Callable[[Record], list[Record]] | None = None
-        if wanted.decoder is not None:
-            self._decode = FAMILIES["decoder"][wanted.decoder.verb].emit(wanted.decoder, wanted.options)
+        self._decode = wanted.decode
         self._names: dict[Level, set[str]] = {}
         for reference in wanted.references:
             for level, name in path_of(reference.level, reference.name):
@@ -218,7 +216,7 @@ class Looking:
     def _look_decoded(self, row: Any) -> None:
         assert self._decode is not None
         try:
-            records = self._decode(dict(row))
+            records = decode_row(self._decode, dict(row))
         except BadValue:
             return
         for record in records:

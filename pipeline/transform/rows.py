@@ -77,8 +77,8 @@ class RowTransformer:
     def run(self, limit: int | None) -> Events:
         made, rules, observe, texts, encoder = self.made, self.rules, self.observe, self.texts, self.encoder
         mapper = self.mapper
-        map_row = mapper.observe_row if observe else mapper.map_row
-        map_members = mapper.observe_members if observe else mapper.map_members
+        map_row: Any = mapper.map_row
+        map_members: Any = mapper.map_members
         write_usual: Any = encoder.write_usual
         write_members: Any = encoder.write_members
         row_of = made.row_of
@@ -105,7 +105,7 @@ class RowTransformer:
                 continue
             if look is not None:
                 look(record)
-            draft = map_members(record) if record.__class__ is Members else map_row(record)  # type: ignore[misc, arg-type]
+            draft = map_members(record, observe) if record.__class__ is Members else map_row(record, observe)
             if (
                 draft.__class__ is UnvalidatedEvent
                 and usual

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import values
-from pipeline.mapper.call_table import decoded, unwrapped
+from pipeline.mapper.verbs.call_table import decoded, unwrapped
 from pipeline.values import BadValue
 from tests.support.small_mappings import record
 

@@ -140,20 +140,20 @@ def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
     sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
     row = f'{{{ROW},"mail":"a@b","price":1.10,"gone":["x"]}}'
     made = mapper(sections)
-    observed, applied = made.observe_row(record(row)), made.map_row(record(row))
+    observed, applied = made.map_row(record(row), True), made.map_row(record(row))
     assert isinstance(observed, UnvalidatedEvent)
     assert isinstance(applied, UnvalidatedEvent)
     note = Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
     assert (observed.note, applied.note) == (note, None)
     assert list(observed.properties) == list(applied.properties) == ["mail", "price", "gone"]
-    assert made.observe_row(record(f"{{{ROW}}}")).note is None  # type: ignore[union-attr]
+    assert made.map_row(record(f"{{{ROW}}}"), True).note is None  # type: ignore[union-attr]
 
 
 def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
     """It is a warning, of the plan alone."""
     made = mapper(DROP + "person: {spread_set: [traits]}\n")
     row = f'{{{ROW},"traits":"none"}}'
-    observed, applied = made.observe_row(record(row)), made.map_row(record(row))
+    observed, applied = made.map_row(record(row), True), made.map_row(record(row))
     assert isinstance(observed, UnvalidatedEvent)
     assert isinstance(applied, UnvalidatedEvent)
     assert [code for code, _ in observed.warnings] == ["bad_value"]
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
 )
 def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
     """One that is the same as the user's says nothing."""
-    observed = mapper(DROP + "pair: {user: mine, anonymous: [a, b]}\n").observe_row(record(f"{{{ROW},{members}}}"))
+    observed = mapper(DROP + "pair: {user: mine, anonymous: [a, b]}\n").map_row(record(f"{{{ROW},{members}}}"), True)
     assert isinstance(observed, UnvalidatedEvent)
     assert observed.note == Note(*pair)
 
@@ -372,6 +372,7 @@ SETTINGS = {"event": "event", "distinct_id": "user_id", "timestamp": "time", "an
 def _names(name: str) -> list[str]:
     """Every property and column that a shipped mapping names."""
     from pipeline.mapper.changes import references
+
     from pipeline.mapper.language import Call
 
     found: set[str] = set(SETTINGS.values())
@@ -410,7 +411,7 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
         row[column] = {key: value for key, value in members.items() if not key.startswith("/")}
     row["event" if name != "amplitude" else "event_type"] = given_to.draw(events)
     made = compiled(name).map_row(record(json.dumps(row)))
-    watched = compiled(name).observe_row(record(json.dumps(row)))
+    watched = compiled(name).map_row(record(json.dumps(row)), True)
     assert without_notes(watched) == without_notes(made)
     for outcome in made if isinstance(made, list) else [made]:
         assert isinstance(outcome, (UnvalidatedEvent, Link, Skip, RejectReason, PersonUpdate, GroupUpdate))

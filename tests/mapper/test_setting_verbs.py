@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import MappingError
-from pipeline.mapper.session_start import start_of
+from pipeline.mapper.verbs.session_start import start_of
 from pipeline.models import RejectReason
 from pipeline.uuids import session_uuid
 from tests.support.small_mappings import ROW, mapper, properties, record

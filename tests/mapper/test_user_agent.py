@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pipeline.mapper.user_agent import LONGEST, PARTS, REMEMBERED, Agent, Agents, agents
+from pipeline.mapper.verbs.user_agent import LONGEST, PARTS, REMEMBERED, Agent, Agents, agents
 from tests.support.small_mappings import properties
 
 MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)"

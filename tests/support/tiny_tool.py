@@ -48,20 +48,17 @@ class TinyMapper:
     tool = "tiny"
     opens: tuple[str, ...] = ()
     map_members = None
-    observe_members = None
     unsets = True
     blanks = False
 
     def __init__(self, options: SealedOptions) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
 
-    def map_row(self, record: Record) -> Any:
+    def map_row(self, record: Record, observe: bool = False) -> Any:
         """What the row says it becomes."""
         if "many" in record:
             return [self.one(opened(one) or {}) for one in items(record["many"]) or []]
         return self.one(record)
-
-    observe_row = map_row
 
     def one(self, record: Record) -> MapperResult:
         """What one object of the row says it becomes."""

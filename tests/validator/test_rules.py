@@ -168,17 +168,14 @@ class FromDrafts:
     tool = "tiny"
     opens = ()
     map_members = None
-    observe_members = None
     hasher = tiny.TinyMapper(SealedOptions(as_of=AS_OF)).hasher
 
     def __init__(self, drafts: list[UnvalidatedEvent]) -> None:
         self.drafts = iter(drafts)
 
-    def map_row(self, record: Record) -> UnvalidatedEvent:
+    def map_row(self, record: Record, observe: bool = False) -> UnvalidatedEvent:
         """The next one."""
         return next(self.drafts)
-
-    observe_row = map_row
 
 
 class Lines:

@@ -24,10 +24,11 @@ from functools import partial
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.decoders import Decode
+from pipeline.mapper.builder import Builder
+from pipeline.mapper.functions import decoding
 from pipeline.mapper.kinds import TEXT, YES, Field, verb
 from pipeline.mapper.language import Call
-from pipeline.options import SealedOptions
+from pipeline.mapper.program import Decode
 from pipeline.timestamps import format_utc
 from pipeline.values import BadValue, Record, Value
 
@@ -58,15 +59,16 @@ decoder = partial(verb, "decoder")
     staged=Field(YES, "whether rows may stand in `data`, with their table's name in `metadata`"),
     setting=Field(TEXT, "the --set name that names the table of rows that do not name it themselves"),
 )
-def call_table(call: Call, options: SealedOptions) -> Decode:
-    staged = call.given.get("staged") == "yes"
-    table = options.settings.get(call.given.get("setting", ""), "").lower()
+def call_table(build: Builder, call: Call) -> Decode:
+    table = build.options.settings.get(call.given.get("setting", ""), "").lower()
+    return Decode("table_row", (call.given.get("staged") == "yes", table))
 
-    def decode(row: Record) -> list[Record]:
-        inside, named = unwrapped(row) if staged else (row, "")
-        return [decoded(inside, named, table)]
 
-    return decode
+@decoding
+def table_row(row: Record, staged: bool, table: str) -> list[Record]:
+    """The one row that a row of a warehouse table becomes; `table` is what people call it."""
+    inside, named = unwrapped(row) if staged else (row, "")
+    return [decoded(inside, named, table)]
 
 
 def unwrapped(row: Record) -> tuple[Record, str]:

@@ -6,12 +6,15 @@ from functools import partial
 
 from msgspec import Raw
 
-from pipeline.mapper.code import Code, Local
+from pipeline import values
+from pipeline.mapper import expressions
+from pipeline.mapper.builder import Builder
+from pipeline.mapper.expressions import Apply, Constant, Missing, Value
+from pipeline.mapper.functions import function
 from pipeline.mapper.kinds import TEXT, VALUE, VALUES, YES, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.runtime import encode
 from pipeline.uuids import SEPARATOR
-from pipeline.values import Value
 
 value = partial(verb, "value")
 RANK_DIGITS = 10
@@ -23,9 +26,9 @@ RANK_DIGITS = 10
     word=Field(TEXT, "the name", True),
     default=Field(TEXT, "the text when the setting is not given; missing when left out"),
 )
-def word(code: Code, call: Call) -> Local:
-    given = code.options.settings.get(call.given["word"]) or call.given.get("default")
-    return Local("None" if given is None else code.const(given), "text")
+def word(build: Builder, call: Call) -> Value:
+    given = build.options.settings.get(call.given["word"]) or call.given.get("default")
+    return Missing() if given is None else Constant(given)
 
 
 @value(
@@ -33,11 +36,14 @@ def word(code: Code, call: Call) -> Local:
     "the tool's own number of a person: it joins ids in links, and is neither an id nor ever sent",
     number=Field(VALUE, "the number", True),
 )
-def number(code: Code, call: Call) -> Local:
-    source = code.text(call.given["number"]).name
-    name = code.local("t")
-    code.line(f"{name} = {SEPARATOR!r} + {code.const(code.tool)} + ' ' + {source} if {source} else None")
-    return Local(name, "text")
+def number(build: Builder, call: Call) -> Value:
+    return Apply("number_of_person", (build.text(call.given["number"]), Constant(build.tool)))
+
+
+@function(needs=1)
+def number_of_person(number: str, tool: str) -> str | None:
+    """A tool's number of a person as something that no id can be; None for an empty one."""
+    return f"{SEPARATOR}{tool} {number}" if number else None
 
 
 @value(
@@ -46,14 +52,12 @@ def number(code: Code, call: Call) -> Local:
     keyed=Field(VALUE, "the member's value", True),
     by=Field(VALUE, "the member's name", True),
 )
-def keyed(code: Code, call: Call) -> Local:
-    by, held = code.text(call.given["by"]).name, code.present(call.given["keyed"]).name
-    name = code.local()
-    code.line(f"{name} = None if {held} is None or {by} is None else {code.const(one_member)}({by}, {held})")
-    return Local(name, "value")
+def keyed(build: Builder, call: Call) -> Value:
+    return Apply("one_member", (build.text(call.given["by"]), build.present(call.given["keyed"])))
 
 
-def one_member(name: str, value: Value) -> Raw:
+@function(needs=2)
+def one_member(name: str, value: values.Value) -> Raw:
     """`{name: value}` as JSON text."""
     return Raw(encode({name: value}))
 
@@ -63,10 +67,8 @@ def one_member(name: str, value: Value) -> Raw:
     "the object that `properties: open` names, with all that is in it",
     opened=Field(YES, "yes", True),
 )
-def opened(code: Code, call: Call) -> Local:
-    name = code.local()
-    code.line(f"{name} = {'p.as_dict()' if code.members else 'dict(p)'}")
-    return Local(name, "value")
+def opened(build: Builder, call: Call) -> Value:
+    return expressions.AllProperties()
 
 
 @value(
@@ -74,13 +76,11 @@ def opened(code: Code, call: Call) -> Local:
     "whole numbers as one, greater where an earlier of them is; missing when one of them is no such number",
     rank=Field(VALUES, "the numbers, the weightiest first, each below 10,000,000,000", True),
 )
-def rank(code: Code, call: Call) -> Local:
-    name = code.local()
-    parts = ", ".join(code.text(part).name for part in call.given["rank"])
-    code.line(f"{name} = {code.const(ranked)}({parts})")
-    return Local(name, "value")
+def rank(build: Builder, call: Call) -> Value:
+    return Apply("ranked", tuple(map(build.text, call.given["rank"])))
 
 
+@function()
 def ranked(*numbers: str | None) -> Raw | None:
     """The numbers one after the other, each in ten digits."""
     if not all(one and one.isascii() and one.isdecimal() and len(one) <= RANK_DIGITS for one in numbers):
@@ -94,12 +94,5 @@ def ranked(*numbers: str | None) -> Raw | None:
     refuse=Field(TEXT, "a sentence for the operator", True),
     of=Field(VALUE, "the value that shows it, put after the sentence"),
 )
-def refuse(code: Code, call: Call) -> Local:
-    shown = code.text(call.given["of"]).name if "of" in call.given else "None"
-    code.line(f"raise BadValue({code.const(sentence)}({call.given['refuse']!r}, {shown}))")
-    return Local("None", "value")
-
-
-def sentence(text: str, shown: str | None) -> str:
-    """The sentence, and after it what shows it."""
-    return text if shown is None else f"{text}: {shown[:60]!r}"
+def refuse(build: Builder, call: Call) -> Value:
+    return expressions.Refuse(call.given["refuse"], build.text(call.given["of"]) if "of" in call.given else Missing())

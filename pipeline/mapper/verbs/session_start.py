@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
-from pipeline.errors import MappingError
-from pipeline.mapper.code import Code, Local
+from pipeline.mapper.builder import Builder, wrong_call
+from pipeline.mapper.expressions import Apply, RowTime, Value
+from pipeline.mapper.functions import function
 from pipeline.mapper.kinds import VALUE, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.timestamps import DAY
@@ -19,6 +20,7 @@ _START = re.compile(r"[0-9]{10}|[0-9]{13}")
 """Ten digits are seconds, thirteen milliseconds, from 2001 to 2286."""
 
 
+@function()
 def start_of(text: str | None, time: object) -> str | None:
     """Milliseconds since 1970 as text; None for what is no time of the day before `time` (µs; any other is no time)."""
     if text is None or not isinstance(time, int) or not _START.fullmatch(text):
@@ -33,18 +35,8 @@ def start_of(text: str | None, time: object) -> str | None:
     "a session's start in milliseconds, for `session`; missing where it is no time of the day before the row's",
     session_start=Field(VALUE, "seconds or milliseconds since 1970, told apart by their digits", True),
 )
-def session_start(code: Code, call: Call) -> Local:
-    if not any(line.lstrip() == "time = None" for line in code.lines):
-        file, line, column = call.place
+def session_start(build: Builder, call: Call) -> Value:
+    if not build.time_is_set:
         hint = "use it under `properties`, `person`, `groups` or in an event's own rule"
-        raise MappingError(
-            "session_start needs the row's time, which is not known here",
-            file=file,
-            line=line,
-            column=column,
-            hint=hint,
-        )
-    source = code.text(call.given["session_start"]).name
-    name = code.local("t")
-    code.line(f"{name} = {code.const(start_of)}({source}, time)")
-    return Local(name, "text")
+        raise wrong_call(call, "session_start needs the row's time, which is not known here", hint)
+    return Apply("start_of", (build.text(call.given["session_start"]), RowTime()))

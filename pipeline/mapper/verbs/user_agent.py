@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from pipeline.mapper.code import Code, Local
+from pipeline.mapper.builder import Builder
+from pipeline.mapper.expressions import Apply, Part, Value
+from pipeline.mapper.functions import function
 from pipeline.mapper.kinds import VALUE, Choice, Field, verb
 from pipeline.mapper.language import Call
 
@@ -118,6 +120,12 @@ def agents() -> Agents:
     return Agents(lambda text: resolve(text, asked))
 
 
+@function()
+def read_user_agent(text: str | None) -> Agent:
+    """What a User-Agent says; of no text, nothing."""
+    return agents()(text or "")
+
+
 @verb(
     "value",
     "user_agent",
@@ -125,13 +133,5 @@ def agents() -> Agents:
     user_agent=Field(VALUE, "the text", True),
     part=Field(Choice(PARTS), "which part of it, in the service's own words", True),
 )
-def user_agent(code: Code, call: Call) -> Local:
-    source = code.text(call.given["user_agent"]).name
-    key = ("user_agent", source)
-    agent = code.known(key)
-    if agent is None:
-        agent = code.remember(key, Local(code.local("agent"), "value"))
-        code.line(f"{agent.name} = {code.const(agents())}({source} or '')")
-    name = code.local()
-    code.line(f"{name} = {agent.name}.{call.given['part']}")
-    return Local(name, "value")
+def user_agent(build: Builder, call: Call) -> Value:
+    return Part(Apply("read_user_agent", (build.text(call.given["user_agent"]),)), call.given["part"])

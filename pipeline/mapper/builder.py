@@ -1,0 +1,395 @@
+"""Builds the program of a mapping: its sections, with the verbs in them, as steps in the order in which they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Map
+from typing import Any
+
+from pipeline import uuids
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper import expressions, grammar, language, program
+from pipeline.mapper.expressions import Condition, NamedValues, Value, Variable
+from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
+from pipeline.mapper.program import Let, Program, Step
+from pipeline.mapper.renaming import rename_properties
+from pipeline.options import SealedOptions
+
+HASH_KEY = "BACKCAST_HASH_KEY"
+"""The environment variable with the secret of keyed hashes; it is in no mapping, program, plan or report."""
+
+
+class Builder:
+    """Builds operations from what a mapping says, for the settings of a plan.
+
+    Raises UsageError where a setting or a secret lacks, and MappingError for what only shows now, such as a table that
+    is not there.
+    """
+
+    def __init__(self, mapping: Mapping, options: SealedOptions) -> None:
+        self.tool = mapping.tool
+        self.options = options
+        self.time_is_set = False
+        self.tables: dict[str, Map[str, str]] = {}
+        self._mapping = mapping
+        self._flat = mapping.properties.open is None
+        self._variables = 0
+
+    # --- values and conditions
+
+    def value(self, call: Call) -> Value:
+        """The operation that gives a value."""
+        built: Value = FAMILIES["value"][call.verb].build(self, call)
+        return built
+
+    def present(self, call: Call) -> Value:
+        """The same without JSON null."""
+        return expressions.not_null(self.value(call))
+
+    def text(self, call: Call) -> Value:
+        """The same as text."""
+        return expressions.as_text(self.value(call))
+
+    def condition(self, call: Call) -> Condition:
+        """The operation that decides."""
+        built: Condition = FAMILIES["condition"][call.verb].build(self, call)
+        return built
+
+    def reference(self, text: str) -> Value:
+        """A property by its name, or `/column` and `/column/member/…` of the row."""
+        if not text.startswith("/"):
+            return expressions.Property(text)
+        first, *steps = (step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
+        found: Value = expressions.Property(first) if self._flat else expressions.Column(first)
+        for step in steps:
+            found = expressions.Member(found, step)
+        return found
+
+    def setting(self, call: Call) -> str | None:
+        """What the operator gave for a `setting`; None when it is optional and was left out."""
+        name = call.given["setting"]
+        given: str | None = self.options.settings.get(name) or call.given.get("default")
+        if given is None and call.given.get("optional") != "yes":
+            raise UsageError(
+                f"this mapping needs to know {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT"
+            )
+        return given
+
+    def table(self, call: Call, any_case: bool) -> str:
+        """The name in the program of a lookup's table; with `any_case`, of one whose names are in lower case."""
+        name, table = str(call.given.get("table")), call.given.get("in")
+        if table is None:
+            table = self._mapping.tables.get(name)
+            if table is None:
+                known = ", ".join(self._mapping.tables) or "none"
+                raise wrong_call(call, f"there is no table {call.given.get('table')!r}", f"tables: {known}")
+        else:
+            name = f"line {call.place.line}, column {call.place.column}"
+        if any_case:
+            name, table = f"{name} in lower case", {word.lower(): found for word, found in table.items()}
+        self.tables[name] = dict(table)
+        return name
+
+    def purpose(self, purpose: str) -> str:
+        """The purpose of a keyed hash. Raises UsageError without a secret."""
+        if not os.environ.get(HASH_KEY, ""):
+            raise UsageError(
+                "this mapping hashes personal data and has no secret to do it with",
+                hint=f"set {HASH_KEY} to a long random text, and keep it: another one gives other hashes",
+            )
+        return purpose
+
+    def _presents(self, table: Map[str, Call]) -> NamedValues:
+        return tuple((name, self.present(call)) for name, call in table.items())
+
+    def _optional(self, call: Call | None) -> Condition | None:
+        return self.condition(call) if call is not None else None
+
+    def _let(self, steps: list[Step], hint: str, value: Value) -> Variable:
+        self._variables += 1
+        variable = Variable(f"{hint}{self._variables}")
+        steps.append(Let(variable.name, value))
+        return variable
+
+    # --- the program
+
+    def build(self) -> Program:
+        mapping = self._mapping
+        held = mapping.properties.open
+        opening = program.OpenProperties(self.value(held) if held is not None else None)
+        steps: list[Step] = [opening]
+        steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
+        for part in mapping.key.of if mapping.key is not None else ():
+            # Read before the times, so that a number that is both is decoded once.
+            self._let(steps, "key", self.text(part))
+        steps.append(program.SetEvent(self.text(mapping.event)))
+        if mapping.events:
+            steps.append(program.MatchEvent(tuple(_event_cases(mapping)), mapping.unlisted == "reject"))
+        steps.append(program.ReadTime("received", tuple(self._clock(one, False) for one in mapping.received)))
+        steps.append(program.ReadTime("time", tuple(self._clock(one, True) for one in mapping.time)))
+        self.time_is_set = True
+        steps += self._keys()
+        steps.append(
+            program.SetDistinctId(
+                tuple(map(self.text, mapping.distinct_id.first)),
+                tuple(sorted({word.lower() for word in mapping.distinct_id.junk})),
+            )
+        )
+        steps += (program.AddLinks(self._merge(rule), self._optional(rule.when)) for rule in mapping.links)
+        changes = self._changes(steps)
+        steps += self._by_rule(self._merges(rule) for rule in mapping.events.values())
+        steps += self._observed()
+        steps += self._by_rule(self._updates(rule) for rule in mapping.events.values())
+        for number, extra in enumerate(mapping.also, 1):
+            when = self._optional(extra.when)
+            name, properties = self.text(extra.event), self._presents(extra.properties)
+            steps.append(program.ReadExtraEvent(f"{uuids.SEPARATOR}also{number}", name, properties, when))
+        names = rename_properties(mapping, self.dropped(mapping.properties.drop), tuple(steps))
+        steps += [names, *changes]
+        steps += [*self._columns(steps), program.GiveEvent()]
+        decode = self.decode()
+        opened = opening.source.name if isinstance(opening.source, expressions.Column) and decode is None else None
+        return Program(mapping.tool, decode, opened, tuple(steps), self.tables)
+
+    def decode(self) -> program.Decode | None:
+        """What makes plain rows of one odd row, where the mapping has it."""
+        call = self._mapping.decoder
+        return FAMILIES["decoder"][call.verb].build(self, call) if call is not None else None
+
+    def dropped(self, drop: Sequence[Call]) -> tuple[str, ...]:
+        """The properties that a `drop` names; columns of the row beside them are none."""
+        names = (self.setting(call) if call.verb == "setting" else call.given.get("ref") for call in drop)
+        return tuple(
+            name.removeprefix("/")
+            for name in names
+            if name is not None and not name.startswith("=") and (self._flat or not name.startswith("/"))
+        )
+
+    def _columns(self, steps: Sequence[Step]) -> Iterator[Step]:
+        """The step for the columns beside the properties that no other step and no `drop` names."""
+        mapping = self._mapping
+        if self._flat or mapping.properties.rest == "drop":
+            return
+        drops = [*mapping.properties.drop, *(call for rule in mapping.events.values() for call in rule.drop)]
+        refs = (self.setting(call) if call.verb == "setting" else call.given.get("ref") for call in drops)
+        named = {ref[1:] for ref in refs if ref is not None and ref.startswith("/")}
+        for one in expressions.operations(tuple(steps)):
+            if isinstance(one, expressions.Column):
+                named.add(one.name)
+            elif isinstance(one, program.CopyColumn):
+                named.add(one.column)
+        rest = mapping.properties.rest
+        yield program.KeepColumns(tuple(sorted(named)), "" if rest == "keep" else rest or f"{mapping.tool}_")
+
+    def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
+        unit, form = self._word(clock.unit) or "iso", None
+        if unit not in grammar.UNITS:
+            raise UsageError(f"there is no unit of time {unit!r}", hint=f"use one of {', '.join(grammar.UNITS)}")
+        if clock.form is not None and (form := self._word(clock.form)) is not None:
+            unit = "format"
+        elif unit == "format":
+            raise UsageError("unit `format` needs a format", hint="for example %d/%m/%Y %H:%M")
+        zone = "utc"
+        if clock.zone == "project" or (clock.zone == "local" and unit in ("iso", "format")):
+            # Nothing proves a local clock, so nothing is assumed: without a named zone the row cannot be sent.
+            zone = "converted" if self.options.zones else "required" if clock.zone == "local" else "observed"
+        judged = is_time and zone in ("converted", "observed")
+        return program.Clock(
+            source=self.text(clock.source) if unit in ("iso", "format") else self.value(clock.source),
+            unit=unit,
+            form=form,
+            space=clock.space == "yes",
+            zone=zone,
+            no_evidence=self._optional(clock.proof_unless) if judged else None,
+        )
+
+    def _word(self, given: Call | str) -> str | None:
+        """A word of the mapping, or what the operator set it to."""
+        if not isinstance(given, Call):
+            return given
+        if given.verb == "setting":
+            return self.setting(given)
+        word: str = given.given[given.verb]
+        return word
+
+    def _keys(self) -> Iterator[Step]:
+        key = self._mapping.key
+        if self._mapping.uuid is not None:
+            yield program.SetUuid(self.text(self._mapping.uuid))
+        if key is None:
+            return
+        if is_importer_key(self._mapping, self.options) and key.posthog is not None:
+            whole = self.text(key.posthog)
+            yield program.SetKey((whole,), (whole,))
+        else:
+            yield program.SetKey(tuple(map(self.text, key.of)), tuple(map(self.text, key.needs)))
+
+    # --- people
+
+    def _merge(self, rule: LinkRule) -> program.Merge:
+        return program.Merge(
+            kind=rule.kind,
+            into=tuple(map(self.text, rule.distinct_id)),
+            other=tuple(map(self.text, rule.other)),
+            version=self.text(rule.version) if rule.version is not None else None,
+            of=self.value(rule.of) if rule.of is not None else None,
+        )
+
+    def _merges(self, rule: EventRule) -> tuple[Step, ...]:
+        if rule.link is None:
+            return ()
+        merge, when = self._merge(rule.link), self._optional(rule.link.when)
+        if rule.update == "person":
+            return (program.AddLinks(merge, when, warn_incomplete=when is not None),)
+        return (program.GiveLinks(merge, when),)
+
+    def _observed(self) -> Iterator[Step]:
+        pair, person, groups = self._mapping.pair, self._mapping.person, self._mapping.groups
+        if pair is not None or person is not None:
+            known = person or language.Person()
+            yield program.ObservePerson(
+                user=self.text(pair.user) if pair is not None else None,
+                anonymous=tuple(map(self.text, pair.anonymous)) if pair is not None else (),
+                set=self._presents(known.set),
+                spread_set=tuple(map(self._spread, known.spread_set)),
+                set_once=self._presents(known.set_once),
+                spread_set_once=tuple(map(self._spread, known.spread_set_once)),
+                unset=self.present(known.unset) if known.unset is not None else None,
+            )
+        if groups is not None and groups.set is not None:
+            yield program.ObserveGroups(self.present(groups.set))
+
+    def _updates(self, rule: EventRule) -> tuple[Step, ...]:
+        if rule.update:
+            return (program.GivePersonUpdate(),)
+        if rule.profiles is not None:
+            return (self._profiles(rule.profiles),)
+        if rule.group is None:
+            return ()
+        group = rule.group
+        if group.open is not None:
+            nothing = expressions.Missing()
+            return (program.GiveGroupUpdates(self.present(group.open), nothing, nothing, nothing),)
+        kind, key = (self.text(call) if call is not None else expressions.Missing() for call in (group.type, group.key))
+        properties = self.present(group.set) if group.set is not None else expressions.Missing()
+        return (program.GiveGroupUpdates(None, kind, key, properties),)
+
+    def _profiles(self, profiles: language.Profiles) -> Step:
+        first = expressions.Property if self._flat else expressions.Column
+        return program.GiveProfiles(
+            each=self.present(profiles.each) if profiles.each is not None else expressions.Missing(),
+            id=expressions.NotNull(first(profiles.id)),
+            properties=expressions.NotNull(first(profiles.properties)),
+            id_member=profiles.id,
+            properties_member=profiles.properties,
+            leave=profiles.leave,
+            rename=tuple(profiles.rename.items()),
+        )
+
+    def _by_rule(self, found: Iterator[tuple[Step, ...]]) -> Iterator[Step]:
+        """The steps of single event rules, where any has some; rules are numbered from 1."""
+        rules = tuple(program.RuleSteps(number, steps) for number, steps in enumerate(found, 1) if steps)
+        if rules:
+            yield program.ByRule(rules)
+
+    # --- properties
+
+    def _spread(self, spread: language.Spread) -> expressions.Spread:
+        return expressions.Spread(
+            source=self.present(spread.source),
+            only=spread.only,
+            leave=spread.leave,
+            rename=tuple(spread.rename.items()),
+            strip=spread.strip,
+            prefix=spread.prefix,
+            blank=spread.blank,
+        )
+
+    def _changes(self, steps: list[Step]) -> list[Step]:
+        """Add the steps that evaluate what the changes need; gives the changes themselves, but for the names."""
+        properties, groups = self._mapping.properties, self._mapping.groups
+        sets: list[Step] = []
+        for name, call in properties.set.items():
+            value = self.present(call)
+            match value:
+                case expressions.NotNull(expressions.Column(column)) if column != self._opened_column:
+                    sets.append(program.CopyColumn(name, column))
+                case _:
+                    sets.append(program.SetProperty(name, self._let(steps, "set", value), name in _references(call)))
+        fills = [
+            program.FillProperty(name, self._let(steps, "fill", self.present(call)))
+            for name, call in properties.fill.items()
+        ]
+        spreads = [program.SpreadProperties(self._let(steps, "spread", self._spread(one))) for one in properties.spread]
+        grouped = self._groups(steps, groups) if groups is not None else []
+        rules = tuple(self._by_rule(self._overrides(rule) for rule in self._mapping.events.values()))
+        steps += rules
+        return [
+            *spreads,
+            *fills,
+            *sets,
+            *(program.ApplyOverrides() for _ in rules),
+            *(program.ConvertProperty(name, kind) for name, kind in properties.types.items()),
+            *(program.HashProperty(name, self.purpose(purpose)) for name, purpose in properties.hash.items()),
+            *grouped,
+        ]
+
+    @property
+    def _opened_column(self) -> str | None:
+        held = self._mapping.properties.open
+        value = self.value(held) if held is not None else None
+        return value.name if isinstance(value, expressions.Column) else None
+
+    def _groups(self, steps: list[Step], groups: language.Groups) -> list[Step]:
+        types = [
+            (name, self._let(steps, "group", self.present(call)))
+            for name, call in groups.types.items()
+        ]  # fmt: skip
+        for name in filter(None, self.options.settings.get(groups.setting, "").split(",")):
+            types.append((name, self._let(steps, "group", expressions.not_null(self.reference(name)))))
+        chosen = self.options.group_types
+        if groups.open is not None and groups.open.given.get("ref") == "$groups":
+            return [program.KeepGroups(chosen)]
+        opened = self._let(steps, "groups", self.present(groups.open)) if groups.open is not None else None
+        return [program.SetGroups(opened, tuple(dict(types).items()), chosen)] if types or opened else []
+
+    def _overrides(self, rule: EventRule) -> tuple[Step, ...]:
+        if not (rule.set or rule.fill or rule.rename or rule.drop):
+            return ()
+        return (
+            program.OverrideProperties(
+                set=self._presents(rule.set),
+                fill=self._presents(rule.fill),
+                drop=self.dropped(rule.drop),
+                rename=tuple(rule.rename.items()),
+            ),
+        )
+
+
+def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
+    """Whether keys are those of the service's own importer (`--set uuid=posthog`)."""
+    if mapping.key is None or mapping.key.posthog is None:
+        return False
+    return options.settings.get("uuid", "") == "posthog"
+
+
+def wrong_call(call: Call, message: str, hint: str) -> MappingError:
+    """The error of a verb that cannot be built, at its place."""
+    file, line, column = call.place
+    return MappingError(message, file=file, line=line, column=column, hint=hint)
+
+
+def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:
+    for number, (name, rule) in enumerate(mapping.events.items(), 1):
+        yield program.EventCase(name, rule.name or name, number, rule.skip, rule.warn)
+
+
+def _references(given: Any) -> set[str]:
+    """The references anywhere in a value of the mapping file."""
+    if isinstance(given, Call):
+        if given.verb == "ref":
+            return {given.given["ref"]}
+        return set().union(*map(_references, given.given.values()), set())
+    return set().union(*map(_references, given)) if isinstance(given, tuple) else set()

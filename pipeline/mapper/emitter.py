@@ -1,0 +1,356 @@
+"""Writes the Python source of a program's values and conditions, for rows that are dicts.
+
+Straight-line source costs a row only what its own mapping needs: no table of operations is walked. In it, `row` is the
+record, `p` the properties, `w` the warnings. A value is computed once where that is certain (`known`). Nothing that a
+mapping file says is pasted in as code: it enters through `const`, which gives an object a name, or by `repr`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from pipeline.mapper import conversions, expressions, program, runtime
+from pipeline.mapper.builder import HASH_KEY
+from pipeline.mapper.expressions import Condition, Value
+from pipeline.mapper.functions import FUNCTIONS
+from pipeline.mapper.program import Program
+
+
+class Emitter:
+    """The source under construction: lines, the objects that it names, and what is known at this point."""
+
+    decodes_numbers = False
+    """Whether reading one of `numbers` gives an int where it is one."""
+
+    def __init__(self, source: Program) -> None:
+        self.program = source
+        self.lines: list[str] = []
+        self.depth = 1
+        self.constants: dict[str, Any] = {}
+        self.taken = _taken(source)
+        """Properties that leave in any case: reading them takes them out."""
+        self.numbers = _numbers(source)
+        """What is read as a text and as a number: the text is made of the number."""
+        self._scopes: list[dict[object, str]] = [{}]
+        self._names: dict[object, str] = {}
+        self._count = 0
+
+    # --- text
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """An indented block; what is computed inside it is not known outside."""
+        self.line(head)
+        self.depth += 1
+        self._scopes.append({})
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self._scopes.pop()
+        self.depth -= 1
+
+    @contextmanager
+    def when(self, condition: Condition | None) -> Iterator[None]:
+        """A block for rows of which a condition is true; no block at all without one."""
+        if condition is None:
+            yield
+            return
+        with self.block(f"if {self.test(condition)}:"):
+            yield
+
+    @property
+    def at_top(self) -> bool:
+        """Whether the next line runs for every row that gets this far."""
+        return len(self._scopes) == 1
+
+    def local(self, hint: str = "v") -> str:
+        """A fresh name."""
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def const(self, value: Any, key: object = None) -> str:
+        """The name of an object; with a `key`, the object that had it first."""
+        key = ("id", id(value)) if key is None else key
+        if key not in self._names:
+            self._names[key] = f"_c{len(self.constants)}"
+            self.constants[self._names[key]] = value
+        return self._names[key]
+
+    def keyed_hash(self, purpose: str) -> str:
+        """The name of the function that hashes under a purpose."""
+        return self.const(runtime.KeyedHash(os.environ[HASH_KEY], purpose), ("hash", purpose))
+
+    # --- what is known
+
+    def known(self, key: object) -> str | None:
+        """The name of what was computed before and is still certain here."""
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        return None
+
+    def remember(self, key: object, name: str) -> str:
+        self._scopes[-1][key] = name
+        return name
+
+    # --- values
+
+    def value(self, value: Value) -> str:
+        """Write what computes a value; the expression that has it, which is None where it is missing."""
+        name = self.known(value)
+        if name is None:
+            name = getattr(self, _WRITERS[type(value)])(value)
+            if _is_the_same_twice(value):
+                self.remember(value, name)
+        return name
+
+    def read_property(self, value: expressions.Property) -> str:
+        name = self.local()
+        if self.at_top and value.name in self.taken:
+            self.line(f"{name} = pop({value.name!r}, None)")
+        else:
+            self.line(f"{name} = get({value.name!r})")
+        return name
+
+    def read_column(self, value: expressions.Column) -> str:
+        name = self.local()
+        self.line(f"{name} = row.pop({value.name!r}, None)" if self.at_top else f"{name} = row.get({value.name!r})")
+        return name
+
+    def member(self, value: expressions.Member) -> str:
+        outer = self.value(value.of)
+        members = self.known(("members", value.of))
+        if members is None:
+            members = self.remember(("members", value.of), self.local("o"))
+            self.line(f"{members} = members_of({outer})")
+        name = self.local()
+        self.line(f"{name} = {members}.get({value.name!r})")
+        return name
+
+    def all_properties(self, _value: expressions.AllProperties) -> str:
+        name = self.local()
+        self.line(f"{name} = dict(p)")
+        return name
+
+    def row_time(self, _value: expressions.RowTime) -> str:
+        return "time"
+
+    def missing(self, _value: expressions.Missing) -> str:
+        return "None"
+
+    def constant(self, value: expressions.Constant) -> str:
+        return self.const(value.value, value)
+
+    def fixed_json(self, value: expressions.Json) -> str:
+        return self.const(msgspec.Raw(value.text.encode()), value)
+
+    def not_null(self, value: expressions.NotNull) -> str:
+        source = self.value(value.value)
+        name = self.local()
+        self.line(f"{name} = {source} if {source} is None or {source} != NULL else None")
+        return name
+
+    def text(self, value: expressions.AsText) -> str:
+        source = self.value(value.value)
+        name, number = self.local("t"), ""
+        if value.value in self.numbers:
+            # What was decoded for the text is used again for the time.
+            number = self.remember(("number", value.value), self.local("n"))
+            self.line(f"{number} = None")
+        self.write_text(name, source, number)
+        return name
+
+    def write_text(self, name: str, source: str, number: str) -> None:
+        """Set `name` to the text of a value, and `number`, unless that is "", to the whole number it is."""
+        self.line(f"if {source} is None: {name} = None")
+        with self.block(f"elif {source}.__class__ is Raw:"):
+            if number:
+                self.line(f"try: {number} = decode_int({source}); {name} = str({number})")
+            else:
+                self.line(f"try: {name} = decode_text({source})")
+            self.line(f"except MsgspecError: {name} = text_of({source})")
+        self.line(f"elif {source}.__class__ is str: {name} = {source}")
+        self.line(f"else: {name} = text_of({source})")
+
+    def first(self, value: expressions.First) -> str:
+        name = self.local()
+        found, *others = value.values
+        self.line(f"{name} = {self.value(found)}")
+        for other in others:
+            with self.block(f"if {name} is None:"):
+                self.line(f"{name} = {self.value(other)}")
+        return name
+
+    def choose(self, value: expressions.Choose) -> str:
+        name = self.local()
+        with self.block(f"if {self.test(value.when)}:"):
+            self.line(f"{name} = {self.value(value.then)}")
+        with self.block("else:"):
+            self.line(f"{name} = {self.value(value.otherwise)}")
+        return name
+
+    def template(self, value: expressions.Template) -> str:
+        pieces = [repr(part) if isinstance(part, str) else self.value(part) for part in value.parts]
+        holes = [piece for piece, part in zip(pieces, value.parts, strict=True) if not isinstance(part, str)]
+        name = self.local("t")
+        whole = " and ".join(f"{hole} is not None" for hole in holes) or "True"
+        self.line(f"{name} = ''.join(({''.join(f'{piece}, ' for piece in pieces)})) if {whole} else None")
+        return name
+
+    def join(self, value: expressions.Join) -> str:
+        parts = ", ".join(map(self.value, value.values))
+        name = self.local("t")
+        self.line(f"{name} = {value.separator!r}.join([x for x in ({parts},) if x is not None]) or None")
+        return name
+
+    def lookup(self, value: expressions.Lookup) -> str:
+        text = self.value(value.text)
+        name = self.local("t")
+        key = f"({text} or '').lower()" if value.any_case else text
+        self.line(f"{name} = {self.const(self.program.tables[value.table])}.get({key})")
+        if not isinstance(value.otherwise, expressions.Missing):
+            with self.block(f"if {name} is None:"):
+                self.line(f"{name} = {self.value(value.otherwise)}")
+        return name
+
+    def convert(self, value: expressions.Convert) -> str:
+        source = self.value(value.value)
+        name = self.local()
+        self.line(f"{name} = {source}")
+        with self.block(f"if {source} is not None:"):
+            self.line(f"try: {name} = {self.const(conversions.CONVERT[value.type])}({source})")
+            warning = "BadValue as error: w += (('bad_value', str(error)),)" if value.warn else "BadValue: pass"
+            self.line(f"except {warning}")
+        return name
+
+    def hashed(self, value: expressions.Hash) -> str:
+        source = self.value(value.text)
+        name = self.local("t")
+        self.line(f"{name} = None if {source} is None else {self.keyed_hash(value.purpose)}({source})")
+        return name
+
+    def apply(self, value: expressions.Apply) -> str:
+        function = FUNCTIONS[value.function]
+        arguments = list(map(self.value, value.arguments))
+        needed = [f"{one} is None" for one in arguments[: function.needs]]
+        call = f"{self.const(function.call)}({', '.join(arguments)})"
+        name = self.local()
+        self.line(f"{name} = None if {' or '.join(needed)} else {call}" if needed else f"{name} = {call}")
+        return name
+
+    def part(self, value: expressions.Part) -> str:
+        name = self.local()
+        self.line(f"{name} = {self.value(value.of)}.{value.name}")
+        return name
+
+    def refuse(self, value: expressions.Refuse) -> str:
+        self.line(f"raise BadValue(sentence({value.sentence!r}, {self.value(value.shown)}))")
+        return "None"
+
+    def spread(self, value: expressions.Spread) -> str:
+        source = self.opened(value.source)
+        spreader = runtime.Spreader(value.only, value.leave, value.rename, value.strip, value.prefix, value.blank)
+        name = self.local("s")
+        self.line(f"{name} = {self.const(spreader, ('spread', value))}({source}) if {source} is not None else None")
+        return name
+
+    def opened(self, value: Value) -> str:
+        """The members of an object, opened once; None where it is missing. Raises BadValue in the mapper."""
+        held = self.value(value)
+        if known := self.known(("opened", value)):
+            return known
+        members = self.known(("members", value.value)) if isinstance(value, expressions.NotNull) else None
+        name = self.local("o")
+        self.line(f"{name} = {members} or opened({held})" if members else f"{name} = opened({held})")
+        return self.remember(("opened", value), name) if _is_the_same_twice(value) else name
+
+    # --- conditions
+
+    def test(self, condition: Condition) -> str:
+        """Write what a condition needs; the expression that is true when it is."""
+        match condition:
+            case expressions.Present(value):
+                return f"{self._is_there(value)} is not None"
+            case expressions.Not(expressions.Present(value)):
+                return f"{self._is_there(value)} is None"
+            case expressions.Equals(value, text):
+                return f"{self.value(value)} == {text!r}"
+            case expressions.OneOf(value, texts):
+                return f"{self.value(value)} in {self.const(frozenset(texts), ('set', texts))}"
+            case expressions.StartsWith(value, text):
+                return f"({self.value(value)} or '').startswith({text!r})"
+            case expressions.Contains(value, text):
+                return f"{text!r} in ({self.value(value)} or '')"
+            case expressions.Same(values):
+                return f"(None is not {' == '.join(map(self.value, values))})"
+            case expressions.All(conditions):
+                return "(" + " and ".join(map(self.test, conditions)) + ")"
+            case expressions.Any_(conditions):
+                return "(" + " or ".join(map(self.test, conditions)) + ")"
+            case expressions.Not(inner):
+                return f"(not {self.test(inner)})"
+
+    def _is_there(self, value: Value) -> str:
+        """An expression that is None when the value is missing: its text, where that is known already."""
+        known = self.known(expressions.AsText(value.value)) if isinstance(value, expressions.NotNull) else None
+        return known or self.value(value)
+
+
+_WRITERS: dict[type, str] = {
+    expressions.Property: "read_property",
+    expressions.Column: "read_column",
+    expressions.Member: "member",
+    expressions.AllProperties: "all_properties",
+    expressions.RowTime: "row_time",
+    expressions.Constant: "constant",
+    expressions.Json: "fixed_json",
+    expressions.Missing: "missing",
+    expressions.AsText: "text",
+    expressions.NotNull: "not_null",
+    expressions.First: "first",
+    expressions.Choose: "choose",
+    expressions.Template: "template",
+    expressions.Join: "join",
+    expressions.Lookup: "lookup",
+    expressions.Convert: "convert",
+    expressions.Hash: "hashed",
+    expressions.Apply: "apply",
+    expressions.Part: "part",
+    expressions.Refuse: "refuse",
+    expressions.Spread: "spread",
+}
+"""The method that writes each kind of value."""
+
+
+def _is_the_same_twice(value: Value) -> bool:
+    """Whether a value may be computed once for all who need it. A failed conversion warns each time, what a spread
+    gives is changed by who gets it, and all properties are fewer when some were taken out."""
+    once = expressions.Convert | expressions.Refuse | expressions.AllProperties | expressions.Spread
+    return not any(isinstance(one, once) for one in expressions.operations(value))
+
+
+def _taken(source: Program) -> frozenset[str]:
+    for step in source.steps:
+        if isinstance(step, program.RenameProperties):
+            return frozenset(one.old for one in step.common if one.read)
+    return frozenset()
+
+
+def _numbers(source: Program) -> frozenset[Value]:
+    return frozenset(
+        clock.source
+        for step in source.steps
+        if isinstance(step, program.ReadTime)
+        for clock in step.clocks
+        if clock.unit not in ("iso", "format")
+        and isinstance(clock.source, expressions.Property | expressions.Column | expressions.Member)
+    )

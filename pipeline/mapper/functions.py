@@ -1,0 +1,48 @@
+"""The functions that a program calls by name, and the decoders: each declared once, beside the verb that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pipeline.mapper import program
+from pipeline.values import Record
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of values that depends on nothing else. `needs`: without one of so many first arguments it is not
+    called, and its value is missing."""
+
+    call: Callable[..., Any]
+    needs: int
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""By name: what `expressions.Apply` may call."""
+DECODERS: dict[str, Callable[..., list[Record]]] = {}
+"""By name: what `program.Decode` may call, with a row and the decoder's arguments. It may change the row."""
+
+
+def function(needs: int = 0) -> Callable[[F], F]:
+    """Declare a function of a program under its own name."""
+
+    def declare(call: F) -> F:
+        FUNCTIONS[call.__name__] = Function(call, needs)
+        return call
+
+    return declare
+
+
+def decode_row(decode: program.Decode, row: Record) -> list[Record]:
+    """The plain rows that a decoder makes of a row, which it may change. Raises BadValue."""
+    return DECODERS[decode.decoder](row, *decode.arguments)
+
+
+def decoding(call: F) -> F:
+    """Declare the function of a decoder under its own name."""
+    DECODERS[call.__name__] = call
+    return call

@@ -1,0 +1,130 @@
+"""Writes the same program for rows that are `pipeline.native` Members.
+
+A member's text or number is asked for by one call instead of a lookup, a test and a decoding, and nothing is taken out
+while it is read: `native.Renames` does that for all properties at once. What a row becomes is the same, to the byte; a
+row whose properties are no Members goes to the function for dicts.
+"""
+
+from __future__ import annotations
+
+from pipeline.mapper import expressions, program, runtime
+from pipeline.mapper.steps import StepEmitter
+from pipeline.native import native
+
+MOST_RENAMES = 30_000
+"""So many changes `native.Renames` takes at once; a mapping with more goes without it."""
+
+
+class NotNative(Exception):
+    """The program needs what only dicts can answer."""
+
+
+class NativeEmitter(StepEmitter):
+    """The source of a program over Members. Its methods raise NotNative."""
+
+    decodes_numbers = True
+
+    def open_properties(self, step: program.OpenProperties) -> None:
+        if self.program.decode is not None or (step.source is not None and self.program.opened is None):
+            raise NotNative
+        if step.source is None:
+            self.line("p = row")
+        else:
+            self.line(f"p = row.get({self.program.opened!r})")
+            self.line("if p.__class__ is not Members: return map_dict(row.as_dict(), observe)")
+        self._set_registers()
+
+    def _place(self, value: expressions.Value) -> str:
+        """The call, but for its name, that reads a property or a column of the row; "" for any other value."""
+        match value:
+            case expressions.Property():
+                return "p"
+            case expressions.Column(name) if name != self.program.opened:
+                return "row"
+            case expressions.Column():
+                raise NotNative
+            case _:
+                return ""
+
+    def text(self, value: expressions.AsText) -> str:
+        place = self._place(value.value)
+        if not place or value.value in self.numbers:
+            return super().text(value)
+        name = self.local("t")
+        self.line(f"{name} = {place}.text({value.value.name!r})")  # type: ignore[union-attr]
+        return name
+
+    def not_null(self, value: expressions.NotNull) -> str:
+        source = value.value
+        if (
+            not isinstance(source, expressions.Property | expressions.Column)
+            or source in self.numbers
+            or self.known(source)
+        ):
+            return super().not_null(value)
+        name = self.local()
+        self.line(f"{name} = {self._place(source)}.given({source.name!r})")
+        return name
+
+    def read_property(self, value: expressions.Property) -> str:
+        return self._read(value)
+
+    def read_column(self, value: expressions.Column) -> str:
+        return self._read(value)
+
+    def _read(self, value: expressions.Property | expressions.Column) -> str:
+        name = self.local()
+        method = "number" if value in self.numbers else "get"
+        self.line(f"{name} = {self._place(value)}.{method}({value.name!r})")
+        return name
+
+    def write_text(self, name: str, source: str, number: str) -> None:
+        if not number:
+            super().write_text(name, source, number)
+            return
+        self.line(f"if {source}.__class__ is int: {number} = {source}; {name} = str({source})")
+        with self.block("else:"):
+            super().write_text(name, source, number)
+
+    def all_properties(self, _value: expressions.AllProperties) -> str:
+        name = self.local()
+        self.line(f"{name} = p.as_dict()")
+        return name
+
+    def rename_properties(self, step: program.RenameProperties) -> None:
+        blanks = {name: frozenset(texts) for name, texts in step.blanks}
+        self.line(f"w = {self._renames((*step.rare, *step.common), blanks)}(p, w)")
+
+    def _renames(self, changes: tuple[program.RenameProperty, ...], blanks: dict[str, frozenset[str]]) -> str:
+        """The name of what makes all of these changes in one call, in the order that dicts keep."""
+        new: set[str | None] = set()
+        for one in changes:
+            if one.old in new and not one.read:
+                raise NotNative  # renamed twice: the one call looks only at the names that the row came with
+            new.add(one.new)
+        if len(changes) > MOST_RENAMES:
+            raise NotNative
+        table = tuple((one.old, one.new, one.read) for one in changes)
+        blank = runtime.RenameMap({}, blanks)
+        return self.const(native.Renames(table, runtime.renamed, frozenset(blanks), blank))
+
+    def override_properties(self, step: program.OverrideProperties) -> None:
+        sets, fills = self._pairs(step.set), self._pairs(step.fill)
+        changes = dict.fromkeys(step.drop) | {old: new for old, new in step.rename if old not in step.drop}
+        renames = self._renames(tuple(program.RenameProperty(old, new) for old, new in changes.items()), {})
+        self.line(f"late = ({sets}, {fills}, {renames})")
+
+    def apply_overrides(self) -> None:
+        with self.block("if late is not None:"):
+            self.line("sets, fills, renames = late")
+            self.line("w = renames(p, w)")
+            with self.block("for k, v in fills:"):
+                self.line("if v is not None: p.setdefault(k, v)")
+            with self.block("for k, v in sets:"):
+                self.line("if v is not None and p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
+
+    def copy_column(self, name: str, column: str) -> None:
+        self.line(f"if not p.copy({name!r}, row, {column!r}): w = collided({name!r}, row.get({column!r}), p, w)")
+
+    def keep_columns(self, step: program.KeepColumns) -> None:
+        self.line(f"{self.const(native.Columns(frozenset(step.named), step.prefix))}(row, p)")

@@ -1,0 +1,362 @@
+"""The program that a mapping compiles to: every operation is data, and nothing hides in a function.
+
+A `Program` is a list of steps that run in order for each row. Steps set registers (`event`, `time`, `received`,
+`distinct_id`, `key`, `uuid`, the links so far), change properties, or end the row with what it becomes. Values and
+conditions (`pipeline.mapper.expressions`) are trees inside steps. Every value reads the row as it came: all values are
+evaluated before the first change, so no change can be seen by another.
+
+`expressions.Apply` calls a function by its name (`pipeline.mapper.functions`), and `Lookup` a table by its name in
+`Program.tables`, so a back end that is not written in Python needs the same names and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pipeline.mapper.expressions import Condition, NamedValues, Spread, Value, Variable
+
+# --- steps --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProperties:
+    """Take the properties from an object of the row; None: the row itself is the properties, without its nulls."""
+
+    source: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Evaluate a value once, under a name for later steps."""
+
+    name: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRow:
+    """End a row of which the condition is true: it is skipped with the code, and with a warning where there is one."""
+
+    when: Condition
+    code: str
+    warning: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetEvent:
+    """Set the event's name."""
+
+    name: Value
+
+
+@dataclass(frozen=True, slots=True)
+class EventCase:
+    """What an event's name decides: the row is skipped with a code, or is renamed and has the rule of a number."""
+
+    event: str
+    rename: str
+    rule: int
+    skip: str = ""
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchEvent:
+    """Find the case of the event's name. A name without one is kept, or rejected (`unmapped_event`)."""
+
+    cases: tuple[EventCase, ...]
+    reject_others: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One place where a time may stand.
+
+    `unit` is iso, s, ms, us, ns or auto, or `format` with the written form in `form`. `zone` says what a reading
+    without an offset is: `utc`; `required`: rejected, because no zone was named; `observed`: taken as it reads, and
+    kept as evidence of the zone; `converted`: the same, and converted from the operator's zones. `any_number`: the same
+    is true of plain numbers. Rows of which `no_evidence` is true prove nothing about the zone.
+    """
+
+    source: Value
+    unit: str
+    form: str | None
+    space: bool
+    zone: str
+    no_evidence: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTime:
+    """Set `time` or `received` from the first clock that has one. A time that cannot be read, or lies outside of the
+    years 1 to 9999, is a reason to reject the event; a receive time like that is missing."""
+
+    register: str
+    clocks: tuple[Clock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetUuid:
+    """Set the source's own UUID, where the text is one."""
+
+    text: Value
+
+
+@dataclass(frozen=True, slots=True)
+class SetKey:
+    """Set the dedupe key from its parts; a row in which one of `needs` is missing or blank has none."""
+
+    parts: tuple[Value, ...]
+    needs: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDistinctId:
+    """Set the distinct_id to the first candidate that is no placeholder; passing one over is a warning."""
+
+    candidates: tuple[Value, ...]
+    placeholders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The ids that are one person: those of the list `of`, or the first candidates of `into` and of `other` that name
+    somebody. Of kind `person`, `into` is the tool's number of a person and `version` the version of the row."""
+
+    kind: str
+    into: tuple[Value, ...]
+    other: tuple[Value, ...]
+    version: Value | None
+    of: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddLinks:
+    """Add the links of a merge to what the row becomes. `warn_incomplete`: one without two ids is a warning."""
+
+    merge: Merge
+    when: Condition | None
+    warn_incomplete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GiveLinks:
+    """End a row that states a merge and nothing else; one without two ids is skipped (`incomplete_merge`)."""
+
+    merge: Merge
+    when: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideProperties:
+    """Evaluate what one event's own rule changes, for `ApplyOverrides`."""
+
+    drop: tuple[str, ...]
+    rename: tuple[tuple[str, str], ...]
+    fill: NamedValues
+    set: NamedValues
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSteps:
+    """The steps of the rule with a number."""
+
+    rule: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ByRule:
+    """Steps for rows whose event has a rule."""
+
+    rules: tuple[RuleSteps, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservePerson:
+    """For a plan only: what the row says of its ids and its person. What cannot be read is a warning."""
+
+    user: Value | None
+    anonymous: tuple[Value, ...]
+    set: NamedValues
+    spread_set: tuple[Spread, ...]
+    set_once: NamedValues
+    spread_set_once: tuple[Spread, ...]
+    unset: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveGroups:
+    """For a plan only: the updates of groups, an object of type → key → properties, that a row has beside its event."""
+
+    groups: Value
+
+
+@dataclass(frozen=True, slots=True)
+class GivePersonUpdate:
+    """End a row that describes its person and is no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveGroupUpdates:
+    """End a row that describes groups: `open` is an object of type → key → properties, else there is one group."""
+
+    open: Value | None
+    type: Value
+    key: Value
+    set: Value
+
+
+@dataclass(frozen=True, slots=True)
+class GiveProfiles:
+    """End a row that is a profile, or a list of them (`each`)."""
+
+    each: Value
+    id: Value
+    properties: Value
+    id_member: str
+    properties_member: str
+    leave: tuple[str, ...]
+    rename: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadExtraEvent:
+    """Evaluate one more event of the same row; its key is the row's with `suffix`."""
+
+    suffix: str
+    event: Value
+    properties: NamedValues
+    when: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class RenameProperty:
+    """A new name, or None to leave the property out. `read`: it was taken out when it was read."""
+
+    old: str
+    new: str | None
+    read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameProperties:
+    """Leave out properties with a blank text, then rename or leave out others, `rare` ones first; in this order.
+
+    Where the new name is taken, the old one stays, with a warning. Most rows have none of the `rare` ones.
+    """
+
+    blanks: tuple[tuple[str, tuple[str, ...]], ...]
+    rare: tuple[RenameProperty, ...]
+    common: tuple[RenameProperty, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadProperties:
+    """Set the members of an object; a property of the row's own moves to TOOL_name, with a warning."""
+
+    members: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class FillProperty:
+    """Set a property that the row does not have."""
+
+    name: str
+    value: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperty:
+    """Set a property; the row's own moves to TOOL_name, with a warning, unless the value was made of it (`replace`)."""
+
+    name: str
+    value: Variable
+    replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CopyColumn:
+    """Set a property to a column of the row as it stands."""
+
+    name: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOverrides:
+    """Make the changes of the event's own rule: leave out, rename, fill, set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertProperty:
+    """Convert a property; one that cannot be converted stays, with the warning `bad_value`."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class HashProperty:
+    """Replace the text of a property by its keyed hash."""
+
+    name: str
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepGroups:
+    """Keep the row's own `$groups`; with `chosen` types only those."""
+
+    chosen: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetGroups:
+    """Set `$groups` from an object of type → key and from single keys; with `chosen` types only those."""
+
+    open: Variable | None
+    types: tuple[tuple[str, Variable], ...]
+    chosen: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepColumns:
+    """Add the columns of the row that the mapping does not name, with a prefix."""
+
+    named: tuple[str, ...]
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveEvent:
+    """End the row: its event, its links, its extra events and, for a plan, its group updates."""
+
+
+Step: TypeAlias = (
+    OpenProperties | Let | SkipRow | SetEvent | MatchEvent | ReadTime | SetUuid | SetKey | SetDistinctId | AddLinks
+    | GiveLinks | OverrideProperties | ByRule | ObservePerson | ObserveGroups | GivePersonUpdate | GiveGroupUpdates
+    | GiveProfiles | ReadExtraEvent | RenameProperties | SpreadProperties | FillProperty | SetProperty | CopyColumn
+    | ApplyOverrides | ConvertProperty | HashProperty | KeepGroups | SetGroups | KeepColumns | GiveEvent
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """What makes plain rows of one odd row, before any step sees them: a named decoder and its arguments."""
+
+    decoder: str
+    arguments: tuple[str | bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole mapping for one set of options. `opened` is the column with the properties, where it is one."""
+
+    tool: str
+    decode: Decode | None
+    opened: str | None
+    steps: tuple[Step, ...]
+    tables: Mapping[str, Mapping[str, str]]

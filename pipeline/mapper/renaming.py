@@ -1,0 +1,98 @@
+"""Plans the renaming of properties: which names are looked for one by one, and which by one test for all of them.
+
+Asking a row for each of a hundred names would cost more than the rest of the row. So the ones that few rows have, all
+that are not read anyway nor listed as `common`, come first, behind one test. The order is part of what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.mapper import expressions, program
+from pipeline.mapper.language import Mapping
+from pipeline.mapper.program import RenameProperty, Step
+
+RESERVED = (
+    "$set",
+    "$set_once",
+    "$unset",
+    "$ip",
+    "$groups",
+    "$group_0",
+    "$group_1",
+    "$group_2",
+    "$group_3",
+    "$group_4",
+    "$group_type",
+    "$group_key",
+    "$group_set",
+    "$anon_distinct_id",
+    "alias",
+    "$process_person_profile",
+    "$geoip_disable",
+    "$cookieless_mode",
+    "$ignore_sent_at",
+    "$sent_at",
+    "capture_internal",
+    "token",
+    "api_key",
+    "properties",
+    "distinct_id",
+    "historical_migration",
+    "analytics_source",
+    "import_name",
+)
+"""Property names that the service, or an import's provenance, gives a meaning of its own
+(docs/know/exports.md#mixpanel-traps, docs/know/service.md#event-fields, #ids-and-text, #persons): a source's own become
+TOOL_name, so a row cannot do by accident what they do."""
+
+STRAIGHT = 12
+"""Up to this many properties are asked for by name; more go through the one test."""
+
+
+def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[Step, ...]) -> program.RenameProperties:
+    """The step that renames and leaves out; `steps` come before it."""
+    properties = mapping.properties
+    leaving: dict[str, str | None] = dict.fromkeys(dropped)
+    leaving.update(properties.rename)
+    read = leaving.keys() & set(always_read(steps))
+    reserved = RESERVED if properties.reserved is None else properties.reserved
+    rare: dict[str, str | None] = {name: f"{mapping.tool}_{name}" for name in reserved if name not in leaving}
+    waiting = [name for name in leaving if name not in read]
+    for name in waiting:
+        if name not in properties.common and (properties.common or len(waiting) > STRAIGHT):
+            rare[name] = leaving[name]
+    return program.RenameProperties(
+        blanks=tuple({name: blank.values for blank in properties.blank for name in blank.within}.items()),
+        rare=tuple(RenameProperty(old, new) for old, new in rare.items()),
+        common=tuple(RenameProperty(old, new, old in read) for old, new in leaving.items() if old not in rare),
+    )
+
+
+def always_read(found: object) -> Iterator[str]:
+    """The properties that an operation reads whatever the row is."""
+    match found:
+        case expressions.Property(name):
+            yield name
+        case expressions.First(values):
+            yield from always_read(values[:1])
+        case expressions.Choose(when, _, _):
+            yield from always_read(when)
+        case expressions.Lookup(text):
+            yield from always_read(text)
+        case program.ReadTime(_, clocks):
+            yield from always_read(tuple(clock.source for clock in clocks[:1]))
+        case program.SetDistinctId(candidates):
+            yield from always_read(candidates[:1])
+        case program.Merge(_, into, other, version, of):
+            yield from always_read((into[:1], other[:1], version, of))
+        case program.AddLinks(when=when) | program.ReadExtraEvent(when=when) if when is not None:
+            yield from always_read(when)
+        case program.ByRule() | program.ObservePerson() | program.ObserveGroups():
+            return
+        case tuple():
+            for one in found:
+                yield from always_read(one)
+        case _:
+            for name in getattr(found, "__dataclass_fields__", ()):
+                yield from always_read(getattr(found, name))

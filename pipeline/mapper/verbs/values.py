@@ -1,0 +1,219 @@
+"""The verbs that make a value. Adding one is adding one function here, or in any module of this folder."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from pipeline.json_limits import unsendable
+from pipeline.mapper import expressions
+from pipeline.mapper.builder import Builder, wrong_call
+from pipeline.mapper.expressions import Apply, Choose, Constant, Missing, Value
+from pipeline.mapper.functions import FUNCTIONS, Function
+from pipeline.mapper.grammar import TYPES
+from pipeline.mapper.kinds import CONDITION, NAMES, TEXT, VALUE, VALUES, YES, Choice, Either, Field, Json, TableOf, verb
+from pipeline.mapper.language import Call
+
+value = partial(verb, "value")
+
+
+@value(
+    "ref",
+    "a property's name, or /column of the row, or /column/member of an object in it",
+    ref=Field(TEXT, "where"),
+)
+def ref(build: Builder, call: Call) -> Value:
+    return build.reference(call.given["ref"])
+
+
+@value("const", "a fixed text", const=Field(TEXT, "the text", True))
+def const(build: Builder, call: Call) -> Value:
+    return Constant(call.given["const"])
+
+
+@value("json", "a fixed JSON value", json=Field(Json(), "JSON text, such as '12.50' or 'true'", True))
+def json(build: Builder, call: Call) -> Value:
+    if problem := unsendable(call.given["json"].encode()):
+        raise wrong_call(call, f"json: {problem}", "the service would refuse every event with it")
+    return expressions.Json(call.given["json"])
+
+
+@value(
+    "setting",
+    "what --set NAME=… names: a column, or after a second = a fixed text",
+    setting=Field(TEXT, "the name", True),
+    default=Field(TEXT, "the column when the setting is not given"),
+    optional=Field(YES, "whether it may be left out; then it is missing"),
+)
+def setting(build: Builder, call: Call) -> Value:
+    given = build.setting(call)
+    if given is None:
+        return Missing()
+    return Constant(given[1:]) if given.startswith("=") else build.reference(given)
+
+
+@value("first", "the first of these that is not missing", first=Field(VALUES, "values, best first", True))
+def first(build: Builder, call: Call) -> Value:
+    return expressions.First(tuple(map(build.present, call.given["first"])))
+
+
+HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
+
+
+@value(
+    "template",
+    "a text with {references} in it; missing when one of them is",
+    template=Field(TEXT, "the text; {{ is a brace", True),
+)
+def template(build: Builder, call: Call) -> Value:
+    parts: list[str | Value] = []
+    end = 0
+    text = call.given["template"]
+    for hole in HOLE.finditer(text):
+        parts.append(text[end : hole.start()])
+        end = hole.end()
+        if hole.group(1):
+            parts.append(expressions.as_text(build.reference(hole.group(1))))
+        elif len(hole.group()) == 2:
+            parts.append(hole.group()[0])
+        else:
+            raise wrong_call(call, "a single brace in a template", "write {{ or }} for a brace")
+    parts.append(text[end:])
+    return expressions.Template(tuple(part for part in parts if part != ""))
+
+
+@value(
+    "join",
+    "the texts of those that are not missing, one after the other",
+    join=Field(VALUES, "values", True),
+    with_=Field(TEXT, "what stands between them"),
+)
+def join(build: Builder, call: Call) -> Value:
+    return expressions.Join(tuple(map(build.text, call.given["join"])), call.given.get("with", ""))
+
+
+@value(
+    "lookup",
+    "what a table says for a text",
+    lookup=Field(VALUE, "the text", True),
+    table=Field(TEXT, "the table's name under `tables`"),
+    in_=Field(TableOf(TEXT), "or the table itself"),
+    case=Field(Choice(("exact", "any")), "whether the case of letters counts; exact when left out"),
+    else_=Field(Either(("keep", "missing")), "where the table has nothing: the text, nothing (default), or a value"),
+)
+def lookup(build: Builder, call: Call) -> Value:
+    any_case = call.given.get("case") == "any"
+    text = build.text(call.given["lookup"])
+    otherwise = call.given.get("else", "missing")
+    return expressions.Lookup(
+        text,
+        build.table(call, any_case),
+        any_case,
+        build.text(otherwise) if isinstance(otherwise, Call) else text if otherwise == "keep" else Missing(),
+    )
+
+
+@value(
+    "hash",
+    "a keyed hash (HMAC-SHA256, hex) of a text, with the secret in BACKCAST_HASH_KEY",
+    hash=Field(VALUE, "the text", True),
+    key=Field(TEXT, "a name that tells hashes of one text for two purposes apart", True),
+)
+def hash(build: Builder, call: Call) -> Value:
+    return expressions.Hash(build.text(call.given["hash"]), build.purpose(call.given["key"]))
+
+
+@value(
+    "type",
+    "the value as another type; what cannot be converted stays, with the warning bad_value",
+    type=Field(Choice(TYPES), "number, text, boolean, json or list", True),
+    of=Field(VALUE, "the value", True),
+    else_=Field(Choice(("warn", "keep")), "whether what stays is worth a warning; warn when left out"),
+)
+def type_(build: Builder, call: Call) -> Value:
+    return expressions.Convert(build.present(call.given["of"]), call.given["type"], call.given.get("else") != "keep")
+
+
+@value(
+    "unless",
+    "the value, but missing where its text is one of these",
+    unless=Field(NAMES, "texts that stand for nothing", True),
+    of=Field(VALUE, "the value", True),
+)
+def unless(build: Builder, call: Call) -> Value:
+    blank = expressions.OneOf(build.text(call.given["of"]), call.given["unless"])
+    return Choose(blank, Missing(), build.present(call.given["of"]))
+
+
+@value(
+    "item",
+    "one member of a list; of anything but a list, the thing itself",
+    item=Field(TEXT, "which, from 0", True),
+    of=Field(VALUE, "the list", True),
+)
+def item(build: Builder, call: Call) -> Value:
+    if not re.fullmatch(r"[0-9]{1,9}", call.given["item"]):
+        raise wrong_call(call, "which item is not a number of at most nine digits", "write item: 0 for the first")
+    return Apply("item_of", (build.present(call.given["of"]), Constant(int(call.given["item"]))))
+
+
+@value("lower", "the text in small letters", lower=Field(VALUE, "the text", True))
+def lower(build: Builder, call: Call) -> Value:
+    return Apply("lower_case", (build.text(call.given["lower"]),))
+
+
+@value("upper", "the text in capitals", upper=Field(VALUE, "the text", True))
+def upper(build: Builder, call: Call) -> Value:
+    return Apply("upper_case", (build.text(call.given["upper"]),))
+
+
+@value(
+    "strip",
+    "the text without a beginning",
+    strip=Field(TEXT, "the beginning", True),
+    of=Field(VALUE, "the text", True),
+)
+def strip(build: Builder, call: Call) -> Value:
+    return Apply("without_prefix", (build.text(call.given["of"]), Constant(call.given["strip"])))
+
+
+@value(
+    "url",
+    "a part of a URL; missing when the URL has none",
+    url=Field(Choice(("host", "path", "query", "scheme")), "which part", True),
+    of=Field(VALUE, "the URL", True),
+)
+def url(build: Builder, call: Call) -> Value:
+    return Apply("url_part", (build.text(call.given["of"]), Constant(call.given["url"])))
+
+
+@value(
+    "session",
+    "a $session_id: a UUIDv7 made of the session's start and what tells its session from others",
+    session=Field(VALUE, "the session's start, in milliseconds since 1970; negative is no session", True),
+    with_=Field(VALUES, "such as the device id"),
+)
+def session(build: Builder, call: Call) -> Value:
+    parts = map(build.text, call.given.get("with", ()))
+    return Apply("session_of", (build.text(call.given["session"]), Constant(build.tool), *parts))
+
+
+@value(
+    "when",
+    "one value or another",
+    when=Field(CONDITION, "what decides", True),
+    then=Field(VALUE, "the value where it holds", True),
+    else_=Field(VALUE, "the value where it does not; missing when left out"),
+)
+def when(build: Builder, call: Call) -> Value:
+    otherwise = call.given.get("else")
+    return Choose(
+        build.condition(call.given["when"]),
+        build.present(call.given["then"]),
+        build.present(otherwise) if otherwise else Missing(),
+    )
+
+
+FUNCTIONS["lower_case"] = Function(str.lower, needs=1)
+FUNCTIONS["upper_case"] = Function(str.upper, needs=1)
+FUNCTIONS["without_prefix"] = Function(str.removeprefix, needs=1)
