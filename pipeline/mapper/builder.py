@@ -317,7 +317,7 @@ class Builder:
                 case expressions.NotNull(expressions.Column(column)) if column != self._opened_column:
                     sets.append(program.CopyColumn(name, column))
                 case _:
-                    sets.append(program.SetProperty(name, self._let(steps, "set", value), name in _references(call)))
+                    sets.append(program.SetProperty(name, self._let(steps, "set", value), name in references(call)))
         fills = [
             program.FillProperty(name, self._let(steps, "fill", self.present(call)))
             for name, call in properties.fill.items()
@@ -386,10 +386,10 @@ def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:
         yield program.EventCase(name, rule.name or name, number, rule.skip, rule.warn)
 
 
-def _references(given: Any) -> set[str]:
+def references(given: Any) -> set[str]:
     """The references anywhere in a value of the mapping file."""
     if isinstance(given, Call):
         if given.verb == "ref":
             return {given.given["ref"]}
-        return set().union(*map(_references, given.given.values()), set())
-    return set().union(*map(_references, given)) if isinstance(given, tuple) else set()
+        return set().union(*map(references, given.given.values()), set())
+    return set().union(*map(references, given)) if isinstance(given, tuple) else set()

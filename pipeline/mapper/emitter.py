@@ -242,7 +242,8 @@ class Emitter:
         function = FUNCTIONS[value.function]
         arguments = list(map(self.value, value.arguments))
         needed = [f"{one} is None" for one in arguments[: function.needs]]
-        call = f"{self.const(function.call)}({', '.join(arguments)})"
+        callee = self.const(function.call() if function.prepared else function.call, ("function", value.function))
+        call = f"{callee}({', '.join(arguments)})"
         name = self.local()
         self.line(f"{name} = None if {' or '.join(needed)} else {call}" if needed else f"{name} = {call}")
         return name

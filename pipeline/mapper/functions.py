@@ -15,10 +15,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function of values that depends on nothing else. `needs`: without one of so many first arguments it is not
-    called, and its value is missing."""
+    called, and its value is missing. `prepared`: `call` gives the function itself, when a program first needs it."""
 
     call: Callable[..., Any]
-    needs: int
+    needs: int = 0
+    prepared: bool = False
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -27,11 +28,11 @@ DECODERS: dict[str, Callable[..., list[Record]]] = {}
 """By name: what `program.Decode` may call, with a row and the decoder's arguments. It may change the row."""
 
 
-def function(needs: int = 0) -> Callable[[F], F]:
+def function(needs: int = 0, prepared: bool = False) -> Callable[[F], F]:
     """Declare a function of a program under its own name."""
 
     def declare(call: F) -> F:
-        FUNCTIONS[call.__name__] = Function(call, needs)
+        FUNCTIONS[call.__name__] = Function(call, needs, prepared)
         return call
 
     return declare

@@ -371,8 +371,7 @@ SETTINGS = {"event": "event", "distinct_id": "user_id", "timestamp": "time", "an
 
 def _names(name: str) -> list[str]:
     """Every property and column that a shipped mapping names."""
-    from pipeline.mapper.changes import references
-
+    from pipeline.mapper.builder import references
     from pipeline.mapper.language import Call
 
     found: set[str] = set(SETTINGS.values())

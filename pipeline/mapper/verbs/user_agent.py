@@ -66,14 +66,14 @@ class Agents:
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
         self._parse = parse
-        self._known: dict[str, Agent] = {}
+        self._known: dict[str | None, Agent] = {}
 
-    def __call__(self, text: str) -> Agent:
+    def __call__(self, text: str | None) -> Agent:
         known = self._known.get(text)
         if known is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            known = self._known[text] = self._read(text[:LONGEST])
+            known = self._known[text] = self._read((text or "")[:LONGEST])
         return known
 
     def _read(self, text: str) -> Agent:
@@ -109,6 +109,7 @@ def _device_type(system: str | None, text: str) -> str | None:
     return "Mobile" if system == "Windows Phone" else None
 
 
+@function(prepared=True)
 @cache
 def agents() -> Agents:
     """The one reader of this process."""
@@ -120,12 +121,6 @@ def agents() -> Agents:
     return Agents(lambda text: resolve(text, asked))
 
 
-@function()
-def read_user_agent(text: str | None) -> Agent:
-    """What a User-Agent says; of no text, nothing."""
-    return agents()(text or "")
-
-
 @verb(
     "value",
     "user_agent",
@@ -134,4 +129,4 @@ def read_user_agent(text: str | None) -> Agent:
     part=Field(Choice(PARTS), "which part of it, in the service's own words", True),
 )
 def user_agent(build: Builder, call: Call) -> Value:
-    return Part(Apply("read_user_agent", (build.text(call.given["user_agent"]),)), call.given["part"])
+    return Part(Apply("agents", (build.text(call.given["user_agent"]),)), call.given["part"])
