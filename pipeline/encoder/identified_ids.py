@@ -18,7 +18,7 @@ from pipeline.id_hash import hash_id
 
 
 class IdentifiedIds:
-    """The table at `path`, which `pipeline.identity.person_counts` writes."""
+    """The table at `path`, which `pipeline.identity.event_ids` writes."""
 
     def __init__(self, path: Path) -> None:
         size = path.stat().st_size

@@ -1,13 +1,13 @@
-"""Events that no row stands for: merges of ids, group updates and profile updates.
+"""Merges, group updates and profile updates: the records that a plan seals, and the event that sends each of them.
 
-Their spelling depends on the target's dialect (docs/know/service.md#two-spellings): `contract` is the service's
-published contract, `posthog` what PostHog's own libraries send.
+`pipeline.identity` decides which there are. The spelling of their events depends on the target's dialect
+(docs/know/service.md#two-spellings): `contract` is the service's published contract, `posthog` what PostHog's own
+libraries send.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
@@ -15,16 +15,50 @@ from msgspec import Raw
 from pipeline.encoder.event import Encoder
 from pipeline.models import UnvalidatedEvent
 
-if TYPE_CHECKING:
-    from pipeline.identity.groups import SealedGroup
-    from pipeline.identity.links import SealedLink
-    from pipeline.identity.persons import SealedPerson
-
 GROUP_EVENT = {"contract": "$group_identify", "posthog": "$groupidentify"}
 PROFILE_EVENT = {"contract": "$identify", "posthog": "$set"}
 """By dialect. An `$identify` without `$anon_distinct_id` updates a profile and merges nobody."""
 EMPTY_OBJECT = b"{}"
 _encode = msgspec.json.encode
+
+
+class SealedLink(msgspec.Struct, frozen=True):
+    """A merge: `distinct_id` absorbs `other`. One line of identities.jsonl.
+
+    `kind` is `identify` or `alias`; `time` is in µs UTC; `rows` counts the rows of the export that state the merge.
+    """
+
+    kind: str
+    distinct_id: str
+    other: str
+    time: int
+    uuid: str
+    rows: int
+
+
+class SealedGroup(msgspec.Struct, frozen=True):
+    """A group with its properties. One line of groups.jsonl. `time` is in µs UTC; `set` is a JSON object."""
+
+    type: str
+    key: str
+    time: int
+    uuid: str
+    set: Raw
+
+
+class SealedPerson(msgspec.Struct, frozen=True):
+    """A profile update. One line of persons.jsonl. `time` is in µs UTC; `set` and `set_once` are JSON objects."""
+
+    distinct_id: str
+    time: int
+    uuid: str
+    set: Raw
+    set_once: Raw
+
+
+class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
+    """Properties set once for a person before all events. They are sealed in groups.jsonl; the tag tells the lines
+    apart."""
 
 
 def merge_event(kind: str) -> str:

@@ -18,6 +18,7 @@ from pipeline.identity.observed_pairs import ALIAS, IDENTIFY, MERGE, NAMED, SETT
 from pipeline.identity.rules import PairArrays
 
 _AT_ONCE = 50_000
+_IDS_AT_ONCE = 200_000
 
 
 def components(pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -137,3 +138,44 @@ class _Forest:
             parent[one] = parent[parent[one]]
             one = parent[one]
         return one
+
+
+def canonical_ids(
+    pairs: PairArrays,
+    joined: NDArray[np.bool_],
+    roots: NDArray[np.int32],
+    users: NDArray[np.bool_],
+    earliest: NDArray[np.int64],
+    numbers: NDArray[np.bool_],
+) -> NDArray[np.int32]:
+    """By id: the id that its person keeps. `joined` are the pairs whose two ids are one person; `numbers` are the ids
+    that are a tool's own numbers, which no person keeps that has another."""
+    stated = joined & ((pairs.kinds & (IDENTIFY | ALIAS | NAMED | SETTLED)) != 0)
+    absorbed = marked(pairs.anonymous[stated], len(roots))
+    kept = marked(pairs.user[stated], len(roots))
+    survivors = marked(pairs.user[(pairs.kinds & SETTLED) != 0], len(roots))
+    rank = np.full(len(roots), 1, np.uint8)
+    rank[kept] = 0
+    rank[absorbed] = 2
+    rank[~users] += 3
+    rank[~survivors] += 6
+    rank[numbers] += 12
+    best_rank = np.full(len(roots), 255, np.uint8)
+    np.minimum.at(best_rank, roots, rank)
+    first = np.full(len(roots), NEVER, np.int64)
+    best = np.full(len(roots), len(roots), np.int32)
+    for among in _candidates(rank, best_rank, roots):
+        np.minimum.at(first, roots[among], earliest[among])
+    for among in _candidates(rank, best_rank, roots):
+        among = among[earliest[among] == first[roots[among]]]
+        np.minimum.at(best, roots[among], among)
+    return np.asarray(best[roots])
+
+
+def _candidates(
+    rank: NDArray[np.uint8], best: NDArray[np.uint8], roots: NDArray[np.int32]
+) -> Iterator[NDArray[np.int32]]:
+    """The ids that no other of their component outranks, some at a time."""
+    for start in range(0, len(roots), _IDS_AT_ONCE):
+        some = slice(start, start + _IDS_AT_ONCE)
+        yield (start + np.flatnonzero(rank[some] == best[roots[some]])).astype(np.int32)

@@ -1,48 +1,59 @@
-"""The ids that events have, each once: when its first event is, how many there are, whether it is a user's.
+"""The distinct_ids of events, each once: the time of its first event, its number of events, whether it is a user's id.
 
-They are known by the 64-bit hash of the distinct_id. Each process folds those of its rows (`identity.aggregator`); here
-what they hand over is folded once more. What is too much for memory is spread over files by the first bits of the
+Ids are known by their 64-bit hash. Each worker aggregates those of its rows (`IdentityAggregator`); here the columns
+that workers return are aggregated once more. What is too much for memory is spread over files by the first bits of the
 hash, so memory does not grow with the people of an export (docs/know/promises.md#constant-memory).
+
+Three questions are answered from the table: the first event of each id that a pair names (`find_activity`), which ids
+have more events than the service takes of one id in a minute (`hot_ids`), and which ids belong to identified persons
+(`write_identified`).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.aggregator import IdColumns
+from pipeline.identity.accumulators import NEVER
+from pipeline.identity.aggregator import PLACE_SHIFT, IdColumns
 
 ID = np.dtype([("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4")])
-"""One id: xxh3-64 of it, µs UTC of its first event, its events (copies count), the place of the first in the source
-(`identity.aggregator.PLACE_SHIFT`), and 1 where one names it a user's."""
+"""One id: its xxh3-64 hash, µs UTC of its first event, its events (duplicates count), the place of the first in the
+source (`pipeline.identity.aggregator.PLACE_SHIFT`), and 1 where an event names it as a user's id."""
+EVENTS_PER_MINUTE = 5_000
+"""Above roughly so many events of one distinct_id a minute the service still takes events, but no longer updates the
+person and does not keep the order (docs/know/service.md#answers). A sending is so much faster than the history was
+that all events of an id can arrive within a minute; `apply --rate` slows it down."""
 AT_ONCE = 150_000
+_TWINS_AT_ONCE = 200_000
 _SPREAD_BITS = 6
 _BOUNDS = np.arange(1 << _SPREAD_BITS, dtype=np.uint64) << np.uint64(64 - _SPREAD_BITS)
 
 
 class EventIds:
-    """The ids in a file at `path`, sorted by hash; `at_once` are given in one piece."""
+    """The ids in a file at `path`, sorted by hash."""
 
     def __init__(self, path: Path, at_once: int = AT_ONCE) -> None:
         self._path = path
         self._at_once = at_once
 
     def chunks(self) -> Iterator[NDArray[np.void]]:
-        """ID records in their order, some at a time."""
+        """All ID records in their order, in arrays of `at_once`."""
         with self._path.open("rb") as file:
             while len(chunk := np.fromfile(file, ID, self._at_once)):
                 yield chunk
 
 
 class EventIdAggregator:
-    """Folds what processes hand over of ids, in any order and pieces, into a file at `path`.
+    """Aggregates the columns that workers return, in any order and pieces, into a file at `path`.
 
-    No more than `at_once` ids, and those of one piece, are held in memory.
+    Memory has room for `at_once` ids and those of one piece.
     """
 
     def __init__(self, path: Path, at_once: int = AT_ONCE) -> None:
@@ -50,36 +61,36 @@ class EventIdAggregator:
         self._at_once = at_once
         self._scratch = path.with_name(path.name + ".parts")
         self._parts = [self._scratch / f"{number:02d}" for number in range(len(_BOUNDS))]
-        self._held = np.zeros(0, ID)
+        self._buffer = np.zeros(0, ID)
 
     def add(self, ids: IdColumns) -> None:
-        """Add some ids; one may come again."""
-        self._held = _folded(np.concatenate((self._held, _records(ids))))
-        if len(self._held) <= self._at_once:
+        """Add some ids; an id may be added many times."""
+        self._buffer = _aggregated(np.concatenate((self._buffer, _records(ids))))
+        if len(self._buffer) <= self._at_once:
             return
         self._scratch.mkdir(exist_ok=True)
-        for path, some in zip(self._parts, _cut(self._held), strict=True):
+        for path, some in zip(self._parts, _cut(self._buffer), strict=True):
             with path.open("ab") as file:
                 some.tofile(file)
-        self._held = self._held[:0].copy()
+        self._buffer = self._buffer[:0].copy()
 
     def finish(self) -> EventIds:
-        """All ids. Nothing is added any more."""
+        """Write the table. Nothing is added after this."""
         with self._path.open("wb") as table:
-            for ids in self._folded_parts():
+            for ids in self._aggregated_parts():
                 ids.tofile(table)
         return EventIds(self._path, self._at_once)
 
-    def _folded_parts(self) -> Iterator[NDArray[np.void]]:
+    def _aggregated_parts(self) -> Iterator[NDArray[np.void]]:
         """Each id once, sorted, in bounded arrays."""
-        held, self._held = self._held, np.zeros(0, ID)
+        buffer, self._buffer = self._buffer, np.zeros(0, ID)
         if not self._scratch.exists():
-            yield held
+            yield buffer
             return
-        for path, ids in zip(self._parts, _cut(held), strict=True):
+        for path, ids in zip(self._parts, _cut(buffer), strict=True):
             with path.open("rb") as file:
                 while len(some := np.fromfile(file, ID, self._at_once)):
-                    ids = _folded(np.concatenate((ids, some)))
+                    ids = _aggregated(np.concatenate((ids, some)))
             yield ids
         shutil.rmtree(self._scratch)
 
@@ -98,16 +109,121 @@ def _cut(ids: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
     yield from (ids[start:stop] for start, stop in pairwise(cuts))
 
 
-def _folded(ids: NDArray[np.void]) -> NDArray[np.void]:
-    """Each id once, sorted: the earliest time and place, the events added up, a user's where any is."""
+def _aggregated(ids: NDArray[np.void]) -> NDArray[np.void]:
+    """Each id once, sorted: the least time and place, the sum of the events, a user's id where any record says so."""
     if not len(ids):
         return ids
     person = np.ascontiguousarray(ids["person"])
     order = np.argsort(person)
     person = person[order]
     starts = np.flatnonzero(np.concatenate(([True], person[1:] != person[:-1])))
-    folded = np.empty(len(starts), ID)
-    folded["person"] = person[starts]
-    for name, fold in (("time", np.minimum), ("place", np.minimum), ("events", np.add), ("user", np.maximum)):
-        folded[name] = fold.reduceat(ids[name][order], starts)
-    return folded
+    aggregated = np.empty(len(starts), ID)
+    aggregated["person"] = person[starts]
+    for name, function in (("time", np.minimum), ("place", np.minimum), ("events", np.add), ("user", np.maximum)):
+        aggregated[name] = function.reduceat(ids[name][order], starts)
+    return aggregated
+
+
+class IdActivity(NamedTuple):
+    """By the number of an id: µs UTC of its first event, NEVER where it has none; and whether it is a user's id."""
+
+    earliest: NDArray[np.int64]
+    users: NDArray[np.bool_]
+
+
+def find_activity(
+    hashed: NDArray[np.uint64],
+    order: NDArray[np.int32],
+    chunks: Iterable[NDArray[np.void]],
+) -> IdActivity:
+    """Find the first event of ids, given by their hashes, in one pass over the ids of events. `order` sorts `hashed`.
+
+    `chunks` are arrays with the fields `person`, `time` and `user` (not 0 for a user's id), in any order and number;
+    where windows follow each other, those of earlier plans are among them.
+
+    Two ids that share a 64-bit hash, as happens once in a million plans of five million ids, both get the earlier date,
+    and both count as a user's id where one does. A merge that is dated too early still comes before the events it
+    joins, and a merge is left out rather than made: a collision never merges two persons.
+    """
+    earliest = np.full(len(hashed), NEVER, np.int64)
+    users = np.zeros(len(hashed), bool)
+    for chunk in chunks:
+        if not len(chunk) or not len(hashed):
+            continue
+        by = np.argsort(chunk["person"], kind="stable")  # most chunks are sorted
+        person = chunk["person"][by]
+        starts = np.flatnonzero(np.concatenate(([True], person[1:] != person[:-1])))
+        person = person[starts]
+        where = np.searchsorted(hashed, person, sorter=order)
+        where[where == len(hashed)] = 0
+        number = order[where]
+        hit = hashed[number] == person
+        number = number[hit]
+        earliest[number] = np.minimum(earliest[number], np.minimum.reduceat(chunk["time"][by], starts)[hit])
+        users[number] |= np.bitwise_or.reduceat(chunk["user"][by], starts)[hit] != 0
+    for start in range(0, len(hashed) - 1, _TWINS_AT_ONCE):
+        some = order[start : start + _TWINS_AT_ONCE + 1]
+        ascending = hashed[some]
+        for twin in np.flatnonzero(ascending[1:] == ascending[:-1]).tolist():
+            earliest[some[twin + 1]], users[some[twin + 1]] = earliest[some[twin]], users[some[twin]]
+    return IdActivity(earliest, users)
+
+
+class HotIds(NamedTuple):
+    """How many ids have more than EVENTS_PER_MINUTE events; and of the id with the most: its events, and its first
+    event's block and row in that block, from 0."""
+
+    ids: int
+    events: int
+    block: int
+    row: int
+
+    def rate(self, total: int) -> int:
+        """Events a second of a sending of `total` events at which the largest id stays at EVENTS_PER_MINUTE."""
+        return max(1, EVENTS_PER_MINUTE * total // (60 * self.events))
+
+
+def hot_ids(ids: EventIds) -> HotIds | None:
+    """The ids with more than EVENTS_PER_MINUTE events, None where there are none. Duplicates count, too."""
+    count, most, place = 0, 0, 0
+    for some in ids.chunks():
+        hot = some[some["events"] > EVENTS_PER_MINUTE]
+        if not len(hot):
+            continue
+        count += len(hot)
+        first = hot[np.lexsort((hot["place"], -hot["events"].astype(np.int64)))[0]]
+        found = int(first["events"]), int(first["place"])
+        if (-found[0], found[1]) < (-most, place):
+            most, place = found
+    return HotIds(count, most, place >> PLACE_SHIFT, place & ((1 << PLACE_SHIFT) - 1)) if count else None
+
+
+class ProfileCounts(NamedTuple):
+    """Distinct ids of events, and events, of identified and of anonymous persons. Duplicates count, too."""
+
+    identified_ids: int
+    anonymous_ids: int
+    identified_events: int
+    anonymous_events: int
+
+
+def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> ProfileCounts:
+    """Write the table of identified ids (`pipeline.encoder.identified_ids.IdentifiedIds`), sorted, and count.
+
+    Identified are the ids that an event names as a user's, and `joined`: the hashes of the ids that identity resolution
+    joins to another (`Identities.identified`). `joined` is sorted in place.
+    """
+    joined.sort()
+    if (joined[1:] == joined[:-1]).any():
+        joined = np.unique(joined)
+    totals = np.zeros(4, np.int64)
+    with path.open("wb") as table:
+        for some in ids.chunks():
+            upto = int(np.searchsorted(joined, some["person"][-1], side="right"))
+            near, joined = joined[:upto], joined[upto:]
+            known = (some["user"] != 0) | np.isin(some["person"], near)
+            np.union1d(some["person"][known], near).tofile(table)
+            events = some["events"].astype(np.int64)
+            totals += (int(known.sum()), int((~known).sum()), int(events[known].sum()), int(events[~known].sum()))
+        joined.tofile(table)
+    return ProfileCounts(*totals.tolist())

@@ -10,30 +10,19 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec import Raw
 
-from pipeline.encoder.updates import encode_object, group_distinct_id
+from pipeline.encoder.updates import SealedGroup, encode_object, group_distinct_id
 from pipeline.identity.aggregator import PropertyColumns
 from pipeline.identity.database import Database
-from pipeline.identity.group_types import GroupTypes
 from pipeline.identity.last_values import LastValues, UpdateTable
+from pipeline.identity.settings import GroupTypes
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 MAX_KEY = 400
 """The service keeps so many characters of a type or key (docs/know/service.md#groups)."""
-
-
-class SealedGroup(msgspec.Struct, frozen=True):
-    """One group as it is sent. `time` is µs UTC; `set` is a JSON object, values untouched."""
-
-    type: str
-    key: str
-    time: int
-    uuid: str
-    set: Raw
 
 
 @dataclass(slots=True)

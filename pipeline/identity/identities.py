@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pipeline.encoder.updates import SealedLink
 from pipeline.identity.accumulators import NEVER
 from pipeline.identity.database import numbers, numbers_of, read_batches, release_memory, texts
-from pipeline.identity.links import BEFORE, SealedLink
 from pipeline.identity.numbering import Numbering, counts
 from pipeline.identity.observed_pairs import EARLIER, NAMED_PART, PART_SHIFT, SETTLED, EarlierLink
 from pipeline.identity.rules import Decision, PairArrays, Reason
@@ -33,6 +33,9 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
+MERGE_LEAD = 1_000
+"""A merge is dated this long before the first event that it concerns, in µs: one that arrives after the events it joins
+leaves two persons (docs/know/service.md#merges)."""
 _AT_ONCE = 50_000
 _REASONS = len(Reason)
 
@@ -137,7 +140,7 @@ class Identities:
             times = np.minimum(self._earliest[some], self._earliest[kept])
             dateless = np.flatnonzero(times == NEVER)
             times[dateless] = np.minimum(said[some[dateless]], as_of - WITHOUT_TIME)
-            dated = np.maximum(0, times - BEFORE).tolist()
+            dated = np.maximum(0, times - MERGE_LEAD).tolist()
             kinds = self._users[kept].tolist()
             users, others = self._numbering.texts(kept), self._numbering.texts(some)
             for other, user, time, identify, count in zip(

@@ -21,34 +21,19 @@ from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
-import msgspec
 import xxhash
 from msgspec import Raw
 
-from pipeline.encoder.updates import EMPTY_OBJECT, encode_object
+from pipeline.encoder.updates import EMPTY_OBJECT, SealedInitial, SealedPerson, encode_object
 from pipeline.identity.last_values import LastValues, OwnerLookup, UpdateTable
-from pipeline.identity.profile_policy import ProfilePolicy
 from pipeline.identity.property_updates import ABSENT
+from pipeline.identity.settings import ProfilePolicy
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 _AT_ONCE = 500
 _NULL = b"null"
-
-
-class SealedPerson(msgspec.Struct, frozen=True):
-    """One profile as it is sent. `time` is µs UTC; `set` and `set_once` are JSON objects, values untouched."""
-
-    distinct_id: str
-    time: int
-    uuid: str
-    set: Raw
-    set_once: Raw
-
-
-class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
-    """What is set once for a person before all events. The tag tells its lines from those of groups."""
 
 
 @dataclass(slots=True)

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.identity.accumulators import NEVER
-from pipeline.identity.canonical import canonical_ids
-from pipeline.identity.clusters import components, in_order
+from pipeline.identity.clusters import canonical_ids, components, in_order
 from pipeline.identity.database import ROWS_AT_ONCE, numbers_of, read_batches, release_memory
+from pipeline.identity.event_ids import IdActivity
 from pipeline.identity.identities import Identities
 from pipeline.identity.numbering import NUMBER, Numbering, counts, marked
 from pipeline.identity.observed_pairs import NAMED, ROW, SETTLED, SETTLED_USER, EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.rules import MAX_IDS_PER_PERSON, Decision, PairArrays, Reason, judge
-from pipeline.identity.sightings import IdActivity
 
 
 def resolve(

@@ -15,7 +15,7 @@ from pipeline.extractors.header import asked
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
 from pipeline.models import Part, Source
-from pipeline.plan.filenames import as_name
+from pipeline.plan.manifest import as_name
 
 
 class SeenPart(NamedTuple):
@@ -69,6 +69,6 @@ def _changed(source: Source, seen: Mapping[str, SeenPart], folder: Path) -> list
 
 
 def name_of(file: str, member: str, folder: Path) -> str:
-    """What a job calls a part; `file` and `member` may be as a plan writes them (`plan.filenames`)."""
+    """What a job calls a part; `file` and `member` may be as a plan writes them (`pipeline.plan.manifest.as_text`)."""
     shown = os.path.relpath(as_name(file), folder)
     return os.fsencode(f"{shown}!{as_name(member)}" if member else shown).decode("utf-8", "backslashreplace")

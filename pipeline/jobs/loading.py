@@ -248,10 +248,10 @@ def _whole(text: str, least: int) -> int:
 
 
 def _allowed(text: str) -> str:
-    from pipeline.plan.checks import parse_allowed
+    from pipeline.plan.checks import parse_reject_limit
 
     try:
-        parse_allowed(text)
+        parse_reject_limit(text)
     except UsageError as error:
         raise UsageError(
             error.message, hint="write a number of rows such as 100, or a percentage such as 0.1%"

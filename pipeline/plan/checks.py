@@ -1,32 +1,37 @@
-"""Thresholds that stop a plan. A gate is looked at when everything is counted, and says what it saw.
+"""The checks of a plan. A check finds something that a person has to look at, and may stop the plan.
 
-A plan with a gate at `stop` is written all the same, unsealed: it can be read and rehearsed, never applied.
+Checks run once everything is counted and decided, in the order in which they stand here. To add one, write a function
+with `@check(name, level)`: it looks at `PlanFacts` and returns the sentence that people read, or None where there is
+nothing to report. What the checks found is listed in plan.json under `gates`. A plan with a finding of the level
+`stop` is written all the same: it can be read and rehearsed, but never applied.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal, NamedTuple
 
 from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
+from pipeline.identity.settings import MAX_TYPES
 from pipeline.models import Finding
-from pipeline.plan.manifest import ProfilesSeal
+from pipeline.options import SealedOptions
+from pipeline.plan.manifest import GroupTypeSeal, PeopleSeal, RowCounts
+from pipeline.plan.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
 from pipeline.text import are, pluralize
 from pipeline.timestamps import WITHOUT_OFFSET
 
-KEY_NOT_UNIQUE = "key_not_unique"
-
-_NONE: Mapping[str, int] = {}
+Level = Literal["stop", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
-    """How many of something may be: a number, or a percentage of all rows, kept exactly as it was written."""
+class RejectLimit:
+    """How many rows may be rejected: a number, or a percentage of all rows, exactly as it was written."""
 
     number: int = 0
     percent: Decimal | None = None
@@ -34,138 +39,250 @@ class Allowed:
     def __str__(self) -> str:
         return f"{self.percent}%" if self.percent is not None else str(self.number)
 
-    def permits(self, found: int, of: int) -> bool:
-        return found * 100 <= of * self.percent if self.percent is not None else found <= self.number
+    def permits(self, rejected: int, read: int) -> bool:
+        return rejected * 100 <= read * self.percent if self.percent is not None else rejected <= self.number
 
 
-def parse_allowed(text: str) -> Allowed:
+def parse_reject_limit(text: str) -> RejectLimit:
     """Read `12` or `0.5%`. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,18})|(\d{1,3}(?:\.\d{1,18})?)\s*%", text.strip(), re.ASCII)
     percent = Decimal(match.group(2)) if match is not None and match.group(2) else None
     if match is None or (percent is not None and percent > 100):
         raise UsageError(f"not a number or a percentage: {text!r}", hint="write --max-rejects 100 or 0.5%")
-    return Allowed(percent=percent) if percent is not None else Allowed(int(match.group(1)))
+    return RejectLimit(percent=percent) if percent is not None else RejectLimit(int(match.group(1)))
 
 
-REMEDIES = {
-    WITHOUT_OFFSET: "their times have no offset: name the zone of that clock with --timezone Area/City",
-    "recent_timestamp": "they are under 48 hours old: leave them out with --until, or send them, billed as live ones,"
-    " with --allow-recent",
-}
-"""What helps rows that were rejected for one reason, by its code or its text."""
+class KeyConflicts(NamedTuple):
+    """Rows left out for another row of the same source key that is a different event.
 
-
-def remedy_of(code: str, detail: str) -> str:
-    """What would help a row that was rejected so, "" where nothing is known."""
-    return REMEDIES.get(detail) or REMEDIES.get(code, "")
-
-
-def rejects_gate(rejected: int, read: int, allowed: Allowed, remedies: Mapping[str, int] = _NONE) -> Finding | None:
-    """Rows cannot be sent: more than were allowed, or some that a person should know of.
-
-    `remedies` counts the rows that each remedy would help; one that helps a third of them is named.
+    `examples` are some of them, in words; `accepted` says that a person declared such rows to be one event.
     """
-    if rejected == 0:
-        return None
-    told = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) cannot be sent; {allowed} may be"
-    remedy, rows = max(remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
-    if rows * 3 >= rejected:
-        told += f". Of these {rows:,} can be helped: {remedy}"
-    return (
-        Finding("rejects", "warning", told) if allowed.permits(rejected, read) else Finding("max_rejects", "stop", told)
-    )
+
+    rows: int
+    examples: Sequence[str]
+    accepted: bool
 
 
-def zero_events_gate(events: int) -> Finding | None:
-    """Nothing would be sent: the mapping, the window or the files are the wrong ones."""
-    if events:
-        return None
-    return Finding("zero_events", "stop", "no event would be sent")
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """What checks look at.
 
-
-def zone_gate(verdict: ZoneVerdict, *, named: bool) -> Finding | None:
-    """The declared zone against the receive times in the data; `named` when a person gave the zone."""
-    if verdict.contradictions:
-        worst = max(verdict.contradictions, key=lambda month: month.rows)
-        return Finding(
-            "zone",
-            "stop",
-            f"the data contradict {verdict.zone}: in {worst.month} the clock stands at {offset_name(worst.offset)}"
-            f" in {worst.rows:,} of {pluralize(worst.of, 'row')}; {verdict.zone} is"
-            f" {' or '.join(map(offset_name, worst.expected))} then;"
-            f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
-            " Name the project's zone with --timezone",
-        )
-    if verdict.proved or named:
-        return None
-    return Finding(
-        "zone",
-        "stop",
-        "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC",
-    )
-
-
-def keyless_gate(rows: int) -> Finding | None:
-    """Rows without a key of their own are told apart by counting them, which plans of a series cannot do together."""
-    if not rows:
-        return None
-    return Finding(
-        "keyless",
-        "stop",
-        f"{pluralize(rows, 'event')} without a source key, so windows cannot tell identical ones apart",
-    )
-
-
-def merges_gate(links: int, most: int | None) -> Finding | None:
-    """More merges than were allowed; they cannot be undone."""
-    if most is None or links <= most:
-        return None
-    return Finding("merges", "stop", f"{pluralize(links, 'merge')} would be sent; {most:,} may")
-
-
-def profiles_gate(profiles: ProfilesSeal, *, identified: bool) -> Finding | None:
-    """Under `--persons identified` some ids get no profile, which cannot be made up for afterwards."""
-    if not identified:
-        return None
-    return Finding(
-        "persons",
-        "warning",
-        f"no profile for {pluralize(profiles.anonymous_ids, 'id')}"
-        f" with {pluralize(profiles.anonymous_events, 'event')}, one for {pluralize(profiles.identified_ids, 'id')}"
-        f" with {pluralize(profiles.identified_events, 'event')};"
-        " merges and groups need one",
-    )
-
-
-def duplicates_gate(duplicates: int, events: int) -> Finding | None:
-    """Copies only warn, since every export holds some."""
-    if not duplicates:
-        return None
-    return Finding(
-        "duplicates",
-        "warning",
-        f"{pluralize(duplicates, 'copy')} of events {are(duplicates)} left out; {pluralize(events, 'event')} to send",
-    )
-
-
-def keys_gate(rows: int, pairs: Sequence[str], *, accepted: bool) -> Finding | None:
-    """Rows of one source key whose event name or UTC day differ: only one of them would be sent.
-
-    `pairs` are some of them, in words; `accepted` when a person said that they are one event all the same.
+    `phases` counts the events to send by phase; `skips` counts skipped rows by code; `remedies` counts the rejected
+    rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None where
+    the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
+    `max_merges` is the job's limit, None without one.
     """
-    if not rows:
-        return None
-    return Finding(
-        KEY_NOT_UNIQUE,
-        "warning" if accepted else "stop",
-        f"{pluralize(rows, 'row')} {are(rows)} left out for another of the same key that is a different event:"
-        f" {'; '.join(pairs)}{'; …' if rows > len(pairs) else ''}",
-    )
+
+    rows: RowCounts
+    phases: Mapping[str, int]
+    options: SealedOptions
+    reject_limit: RejectLimit
+    remedies: Mapping[str, int]
+    skips: Counter[str]
+    keyless: int
+    key_conflicts: KeyConflicts
+    references: MissingReferences | None
+    people: PeopleSeal
+    zone: ZoneVerdict | None
+    in_series: bool = False
+    max_merges: int | None = None
 
 
-def verdict_of(gates: Iterable[Finding], warnings: Counter[str]) -> str:
-    """What the gates and warnings come to: `ready`, `warnings` or `not-ready`."""
-    levels = {gate.level for gate in gates}
+class Check(NamedTuple):
+    """A registered check: `find` returns the sentence of its finding, or None."""
+
+    name: str
+    level: Level
+    find: Callable[[PlanFacts], str | None]
+
+
+CHECKS: list[Check] = []
+
+
+def check(name: str, level: Level) -> Callable[[Callable[[PlanFacts], str | None]], Callable[[PlanFacts], str | None]]:
+    """Register a function as a check. Two checks may share a name where one situation has two levels."""
+
+    def register(find: Callable[[PlanFacts], str | None]) -> Callable[[PlanFacts], str | None]:
+        CHECKS.append(Check(name, level, find))
+        return find
+
+    return register
+
+
+def run_checks(facts: PlanFacts) -> list[Finding]:
+    """What all checks find, in their order."""
+    found = [(one, one.find(facts)) for one in CHECKS]
+    return [Finding(one.name, one.level, detail) for one, detail in found if detail is not None]
+
+
+def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
+    """What findings and warnings come to: `ready`, `warnings` or `not-ready`."""
+    levels = {finding.level for finding in findings}
     if "stop" in levels:
         return "not-ready"
     return "warnings" if levels or +warnings else "ready"
+
+
+# -- rows and events -----------------------------------------------------------------------------------
+
+
+REMEDIES = {
+    WITHOUT_OFFSET: "their times have no offset; name the zone of that clock with --timezone Area/City",
+    "recent_timestamp": "they are under 48 hours old; leave them out with --until, or send them, billed as live events,"
+    " with --allow-recent",
+}
+"""What helps rows that were rejected for one reason, by the text of the reject or by its code."""
+
+
+def remedy_of(code: str, detail: str) -> str:
+    """What would help a row that was rejected with this code and text, "" where nothing is known."""
+    return REMEDIES.get(detail) or REMEDIES.get(code, "")
+
+
+@check("rejects", "warning")
+def rejects_within_the_limit(facts: PlanFacts) -> str | None:
+    """Some rows were rejected, and no more than may be."""
+    return _rejects(facts) if facts.reject_limit.permits(facts.rows.rejected, facts.rows.read) else None
+
+
+@check("max_rejects", "stop")
+def too_many_rejects(facts: PlanFacts) -> str | None:
+    """More rows were rejected than --max-rejects allows."""
+    return None if facts.reject_limit.permits(facts.rows.rejected, facts.rows.read) else _rejects(facts)
+
+
+def _rejects(facts: PlanFacts) -> str | None:
+    """How many rows were rejected, and the remedy that helps a third of them or more."""
+    rejected, read = facts.rows.rejected, facts.rows.read
+    if not rejected:
+        return None
+    detail = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) rejected (limit {facts.reject_limit})"
+    remedy, rows = max(facts.remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
+    return f"{detail}. {rows:,} of them can be sent: {remedy}" if rows * 3 >= rejected else detail
+
+
+@check("zero_events", "stop")
+def nothing_to_send(facts: PlanFacts) -> str | None:
+    """No event to send means that the mapping, the window or the files are the wrong ones; in a job it is normal."""
+    return None if facts.in_series or any(facts.phases.values()) else "no event would be sent"
+
+
+@check("keyless", "stop")
+def keyless_rows_in_a_series(facts: PlanFacts) -> str | None:
+    """Identical rows without a source key are numbered, which the windows of a job cannot do together."""
+    if not facts.in_series or not facts.keyless or facts.options.collapse_identical:
+        return None
+    events = pluralize(facts.keyless, "event")
+    return f"{events} without a source key, so identical ones cannot be told apart across windows"
+
+
+@check("merges", "stop")
+def too_many_merges(facts: PlanFacts) -> str | None:
+    """A job sends no more merges than it allows, because merges cannot be undone."""
+    merges, limit = facts.people.identities.links, facts.max_merges
+    return None if limit is None or merges <= limit else f"{pluralize(merges, 'merge')} to send (limit {limit:,})"
+
+
+@check("duplicates", "warning")
+def duplicates_removed(facts: PlanFacts) -> str | None:
+    """Duplicates only warn, because every export has some."""
+    duplicates = facts.skips["duplicate_event"] + facts.skips["superseded"]
+    if not duplicates:
+        return None
+    return f"{pluralize(duplicates, 'duplicate')} removed; {pluralize(facts.phases['events'], 'event')} to send"
+
+
+@check("key_not_unique", "stop")
+def conflicting_keys(facts: PlanFacts) -> str | None:
+    """Rows of one source key that differ in event name or UTC day: only one of them would be sent."""
+    return None if facts.key_conflicts.accepted else _key_conflicts(facts.key_conflicts)
+
+
+@check("key_not_unique", "warning")
+def accepted_conflicting_keys(facts: PlanFacts) -> str | None:
+    """The same where a person declared such rows to be one event."""
+    return _key_conflicts(facts.key_conflicts) if facts.key_conflicts.accepted else None
+
+
+def _key_conflicts(conflicts: KeyConflicts) -> str | None:
+    if not conflicts.rows:
+        return None
+    more = "; …" if conflicts.rows > len(conflicts.examples) else ""
+    return (
+        f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out for another row of the same key that is a"
+        f" different event: {'; '.join(conflicts.examples)}{more}"
+    )
+
+
+@check("unmatched_reference", "stop")
+def missing_required_references(facts: PlanFacts) -> str | None:
+    """The mapping names a field that no row has, and without it no row has an event name, person, time or key."""
+    return facts.references.detail if facts.references is not None and facts.references.required else None
+
+
+@check("unmatched_reference", "warning")
+def missing_references(facts: PlanFacts) -> str | None:
+    """The mapping names a field that no row has."""
+    return facts.references.detail if facts.references is not None and not facts.references.required else None
+
+
+# -- people and groups ---------------------------------------------------------------------------------
+
+
+@check("group_types", "stop")
+def too_many_group_types(facts: PlanFacts) -> str | None:
+    """There are more group types than the service keeps, and --group-types does not choose among them."""
+    sent = [one for one in facts.people.groups.types if one.sent]
+    if len(sent) <= MAX_TYPES:
+        return None
+    return (
+        f"there are {len(sent)} group types and the service keeps {MAX_TYPES}: {_with_rows(sent)}."
+        " Choose them, in their order, with --group-types"
+    )
+
+
+@check("group_types", "warning")
+def group_types_left_out(facts: PlanFacts) -> str | None:
+    """--group-types leaves some types out."""
+    left_out = [one for one in facts.people.groups.types if not one.sent]
+    return f"--group-types leaves out {_with_rows(left_out)}" if left_out else None
+
+
+def _with_rows(types: Sequence[GroupTypeSeal]) -> str:
+    return ", ".join(f"{one.type} ({pluralize(one.rows, 'row')})" for one in types)
+
+
+@check("persons", "warning")
+def persons_without_profile(facts: PlanFacts) -> str | None:
+    """Under `--persons identified` some ids get no profile, which cannot be made up for afterwards."""
+    if facts.options.persons != "identified":
+        return None
+    profiles = facts.people.profiles
+    return (
+        f"no profile for {pluralize(profiles.anonymous_ids, 'id')} with"
+        f" {pluralize(profiles.anonymous_events, 'event')}, one for {pluralize(profiles.identified_ids, 'id')} with"
+        f" {pluralize(profiles.identified_events, 'event')}; merges and groups need one"
+    )
+
+
+# -- the time zone -------------------------------------------------------------------------------------
+
+
+@check("zone", "stop")
+def unproved_zone(facts: PlanFacts) -> str | None:
+    """The data contradict the time zone, or nothing in them proves it and nobody named it."""
+    verdict = facts.zone
+    if verdict is None:
+        return None
+    if verdict.contradictions:
+        worst = max(verdict.contradictions, key=lambda month: month.rows)
+        return (
+            f"the data contradict {verdict.zone}: in {worst.month} timestamps look like {offset_name(worst.offset)}"
+            f" in {worst.rows:,} of {pluralize(worst.of, 'row')}; the expected offset of {verdict.zone} is"
+            f" {' or '.join(map(offset_name, worst.expected))};"
+            f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
+            " Name the project's zone with --timezone"
+        )
+    if verdict.proved or facts.options.zones:
+        return None
+    return "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC"

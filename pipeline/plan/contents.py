@@ -15,8 +15,7 @@ from pipeline.extractors import digest_of
 from pipeline.models import Block, Part
 from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory, digest_file, read_lines
-from pipeline.plan.filenames import as_name
-from pipeline.plan.manifest import Plan, SealedBlock
+from pipeline.plan.manifest import Plan, SealedBlock, as_name
 from pipeline.text import printable
 from pipeline.transform.block import DuplicateDecision, Task, TransformConfig
 from pipeline.transform.events import Mapper

@@ -7,8 +7,8 @@ from itertools import chain
 
 import msgspec
 
+from pipeline.encoder.updates import SealedLink
 from pipeline.errors import UsageError
-from pipeline.identity.links import SealedLink
 from pipeline.identity.observed_pairs import EarlierLink
 from pipeline.ledger import BatchKey, read_batches, was_ever_applied
 from pipeline.plan.directory import Directory

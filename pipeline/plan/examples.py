@@ -1,4 +1,4 @@
-"""Places in the source, found again once everything was read: which file and row a block's row is."""
+"""Examples for warnings and checks: the file and row in which a row of a block lies, found again after the walk."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pipeline.plan.manifest import Example, SealedBlock
 from pipeline.text import printable
 from pipeline.timestamps import DAY
 
-NAME_CHARACTERS = 60
+_NAME_CHARACTERS = 60
 
 
-class Examples:
-    """Examples from the blocks that were written; `paths` are those of the parts."""
+class SourceExamples:
+    """Rows of the source as examples, found through blocks.jsonl. `paths` are those of the parts."""
 
     def __init__(self, directory: Directory, paths: Sequence[str]) -> None:
         self._directory = directory
         self._paths = paths
 
     def at(self, number: int, row: int, detail: str) -> Example:
-        """A row of a block, from 0, as an example; the offset is its block's."""
+        """A row of a block, both counted from 0, as an example. Its offset is that of the block."""
         with self._directory.blocks.open("rb") as lines:
             block = next(
                 one for one in (msgspec.json.decode(line, type=SealedBlock) for line in lines) if one.number == number
@@ -32,11 +32,11 @@ class Examples:
         return Example(self._paths[block.part], block.first_row + row, block.offset, detail)
 
     def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:
-        """Two rows with one key each, in words: where both stand, what and when they are."""
+        """Each clash in words: where the two rows with one key lie, their event names and their UTC days."""
 
         def row(place: tuple[int, int], name: int, time: int) -> str:
             found = self.at(*place, "")
-            what = printable(names[name], NAME_CHARACTERS)
+            what = printable(names[name], _NAME_CHARACTERS)
             return f"row {found.row:,} of {found.part} ({what}, {day_name(time // DAY)})"
 
         return [

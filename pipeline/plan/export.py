@@ -86,12 +86,11 @@ def plan_export(
     `ready` are processes that may have been started already (`pipeline.plan.prestart`), as many as `workers` asks for.
     Raises UsageError, MappingError, UnreadableExport, and Busy where the directory holds a run's ledger.
     """
-    from pipeline.identity.group_types import choose_types
-    from pipeline.identity.profile_policy import parse_policy
+    from pipeline.identity.settings import choose_types, parse_policy
     from pipeline.plan.commit import staged_plan
 
     directory = Directory(request.directory)
-    allowed = gate_rules.parse_allowed(request.max_rejects)
+    allowed = gate_rules.parse_reject_limit(request.max_rejects)
     choose_types(Counter(), request.group_types)
     parse_policy(request.profile_policy or SealedOptions(0).profile_policy)
     _check_times(request)
@@ -103,7 +102,7 @@ def _plan(
     request: PlanRequest,
     directory: Directory,
     work: Directory,
-    allowed: gate_rules.Allowed,
+    allowed: gate_rules.RejectLimit,
     ready: Workers,
     progress: Progress,
 ) -> Plan:
@@ -119,12 +118,12 @@ def _plan_source(
     source: Source,
     directory: Directory,
     work: Directory,
-    allowed: gate_rules.Allowed,
+    allowed: gate_rules.RejectLimit,
     workers: Workers,
     progress: Progress,
 ) -> Plan:
     """The same once the source is open and processes are starting."""
-    from pipeline.identity.profile_policy import parse_policy
+    from pipeline.identity.settings import parse_policy
     from pipeline.transform.block import TransformConfig
 
     name = request.mapping or guess_mapping(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -16,16 +17,33 @@ from pipeline.models import Dialect, Finding, Format, Limits, Part
 from pipeline.options import SealedOptions
 from pipeline.plan.commit import finish_commit
 from pipeline.plan.directory import Directory
-from pipeline.plan.filenames import as_name
 from pipeline.text import pluralize
 
 FORMAT = "backcast.plan/1"
+_NUL = "\0"
+_LONE = re.compile("[\udc80-\udcff]")
+_ESCAPE = re.compile(f"{_NUL}([89a-f][0-9a-f])")
+
+
+def as_text(name: str) -> str:
+    """A file name as text that JSON can hold; a name that is UTF-8 stays as it is.
+
+    A file name is bytes. Python reads a byte that is not UTF-8 as U+DC00 and the byte (PEP 383); it is written as
+    U+0000, which no file name contains, and two hexadecimal digits. (Names that people read have `\\xff` instead:
+    `pipeline.extractors.discovery`.)
+    """
+    return _LONE.sub(lambda found: f"{_NUL}{ord(found[0]) - 0xDC00:02x}", name)
+
+
+def as_name(text: str) -> str:
+    """The file name that `as_text` wrote."""
+    return _ESCAPE.sub(lambda found: chr(0xDC00 + int(found[1], 16)), text)
 
 
 class PartSeal(msgspec.Struct, frozen=True):
     """One part as it was read: enough to find it again and to know that it did not change.
 
-    `file` and `member` are names as `plan.filenames` writes them.
+    `file` and `member` are names as `as_text` writes them.
     """
 
     path: str

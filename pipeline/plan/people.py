@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,25 +22,20 @@ from numpy.typing import NDArray
 
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
-from pipeline.encoder.updates import encode_group, encode_profile
+from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.identity.aggregator import IdentityColumns
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import EventIds
-from pipeline.identity.group_types import GroupTypes, choose_types, group_types_gate
-from pipeline.identity.groups import GroupCounts, Groups, SealedGroup
+from pipeline.identity.event_ids import EventIds, IdActivity, find_activity, write_identified
+from pipeline.identity.groups import GroupCounts, Groups
 from pipeline.identity.identities import Identities
 from pipeline.identity.last_values import UpdateTable
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
-from pipeline.identity.person_counts import seal_identified
-from pipeline.identity.persons import PersonCounts, SealedPerson, Wanted, final_persons, initial_persons
-from pipeline.identity.profile_policy import parse_policy
+from pipeline.identity.persons import PersonCounts, Wanted, final_persons, initial_persons
 from pipeline.identity.promoted_values import PromotedValues
 from pipeline.identity.promotion import PromotedUpdate
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import IdActivity, find_activity
-from pipeline.models import Finding, Limits
-from pipeline.options import SealedOptions
+from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
 from pipeline.plan.manifest import (
     ClusterSeal,
@@ -56,7 +51,7 @@ from pipeline.plan.manifest import (
 )
 from pipeline.plan.series import Series, new_links, unsettled
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
-from pipeline.transform.block import BlockStats
+from pipeline.transform.block import BlockStats, TransformConfig
 from pipeline.transform.events import Mapper
 from pipeline.validator.rules import ValidationContext, event_too_large
 
@@ -83,17 +78,15 @@ class PeopleBuilder:
         self,
         directory: Directory,
         mapper: Mapper,
-        options: SealedOptions,
-        limits: Limits,
-        parts: Sequence[str],
+        config: TransformConfig,
         identity_inputs: IdentityInputs,
         series: Series | None,
     ) -> None:
         self._directory = directory
         self._mapper = mapper
-        self._options = options
-        self._rules = ValidationContext.of(options, limits)
-        self._parts = parts
+        self._options = config.options
+        self._rules = ValidationContext.of(config.options, config.limits)
+        self._parts = [part.path for part in config.parts]
         self._inputs = identity_inputs
         self._series = series
         self._database = Database(directory.scratch)
@@ -102,23 +95,22 @@ class PeopleBuilder:
         self._groups = Groups(self._database)
         self._promoted: Counter[str] = Counter()
         self._promotes: PromotedValues | None = None
-        self._types = GroupTypes((), ())
 
     def close(self) -> None:
         """Give memory and disk back."""
         self._database.close()
 
-    def take(self, number: int, part: int, first_row: int, notes: BlockStats) -> None:
-        """Add what a block says. Blocks come by their numbers; `first_row` counts the rows of the part, from 1."""
+    def add_block(self, number: int, part: int, first_row: int, stats: BlockStats) -> None:
+        """Add a block, in order. `first_row` is the number of its first row in the part, from 1."""
         self._observed.block(number, part, first_row)
-        self._groups.types.update(notes.group_types)
-        self._promoted.update(notes.promoted)
+        self._groups.types.update(stats.group_types)
+        self._promoted.update(stats.promoted)
 
-    def gather(self, gathered: IdentityColumns) -> None:
-        """Add what the rows of blocks that were taken say beside their events."""
-        self._observed.add_columns(gathered.pairs)
-        self._persons.add(gathered.persons)
-        self._groups.add(gathered.groups)
+    def add_identities(self, identities: IdentityColumns) -> None:
+        """Add what the rows of added blocks contain about ids, persons and groups."""
+        self._observed.add_columns(identities.pairs)
+        self._persons.add(identities.persons)
+        self._groups.add(identities.groups)
 
     def seal(
         self,
@@ -165,10 +157,6 @@ class PeopleBuilder:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
         return PeopleSeal(identities, groups, persons, profiles)
 
-    def types_gate(self) -> Finding | None:
-        """More group types than the service keeps. To be asked after `seal`."""
-        return group_types_gate(self._types, self._groups.types, named=bool(self._options.group_types))
-
     # -- one by one ----------------------------------------------------------------------------------
 
     def _seal_identities(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> IdentitiesSeal:
@@ -207,10 +195,10 @@ class PeopleBuilder:
         """The groups, and after them `initials`, which are counted."""
         options, counts = self._options, GroupCounts()
         found = self._groups.types
-        self._types = choose_types(found, options.group_types)
+        types = choose_types(found, options.group_types)
         encoder = Encoder(self._mapper.tool, options)
         with LinesWriter(self._directory.groups) as writer:
-            groups = self._groups.last_values(self._types, self._mapper.hasher, counts)
+            groups = self._groups.last_values(types, self._mapper.hasher, counts)
             writer.write_all(
                 self._new(
                     (
@@ -226,16 +214,16 @@ class PeopleBuilder:
             made = writer.count
             writer.write_all(initials or ())
             files["groups.jsonl"] = writer.close()
-        types = [GroupTypeSeal(one, found[one], True) for one in self._types.chosen]
-        types += [GroupTypeSeal(one, found[one], False) for one in self._types.left_out]
-        sealed = GroupsSeal(made, counts.properties, types, dict(sorted(counts.left_out.items())))
+        shown = [GroupTypeSeal(one, found[one], True) for one in types.chosen]
+        shown += [GroupTypeSeal(one, found[one], False) for one in types.left_out]
+        sealed = GroupsSeal(made, counts.properties, shown, dict(sorted(counts.left_out.items())))
         return sealed, writer.count - made
 
     def _seal_profiles(self, found: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
         """Who has a profile; the table of them is only kept where others get none."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
-        counts = seal_identified(path, ids, found.identified())
+        counts = write_identified(path, ids, found.identified())
         if chosen:
             files["identified.bin"] = digest_file(path)
         looked_at = self._promoted.pop("", 0)

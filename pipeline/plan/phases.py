@@ -14,8 +14,15 @@ from pathlib import Path
 import msgspec
 
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.updates import encode_group, encode_merge, encode_profile
-from pipeline.identity.links import SealedLink
+from pipeline.encoder.updates import (
+    SealedGroup,
+    SealedInitial,
+    SealedLink,
+    SealedPerson,
+    encode_group,
+    encode_merge,
+    encode_profile,
+)
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS
 from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory
@@ -54,21 +61,17 @@ def event_encoder(phase: str, mapper: Mapper, options: SealedOptions) -> Callabl
     if phase == "identities":
         link = msgspec.json.Decoder(SealedLink).decode
         return lambda line: encode_merge(link(line), encoder)
-    from pipeline.identity.persons import SealedInitial, SealedPerson
-
-    if phase == "groups":
-        from pipeline.identity.groups import SealedGroup
-
-        kind = msgspec.json.Decoder(_Kind).decode
-        group = msgspec.json.Decoder(SealedGroup).decode
-        initial = msgspec.json.Decoder(SealedInitial).decode
-        return lambda line: (
-            encode_profile(initial(line), encoder, dialect)
-            if kind(line).kind
-            else encode_group(group(line), encoder, dialect)
-        )
-    person = msgspec.json.Decoder(SealedPerson).decode
-    return lambda line: encode_profile(person(line), encoder, dialect)
+    if phase == "persons":
+        person = msgspec.json.Decoder(SealedPerson).decode
+        return lambda line: encode_profile(person(line), encoder, dialect)
+    kind = msgspec.json.Decoder(_Kind).decode
+    group = msgspec.json.Decoder(SealedGroup).decode
+    initial = msgspec.json.Decoder(SealedInitial).decode
+    return lambda line: (
+        encode_profile(initial(line), encoder, dialect)
+        if kind(line).kind
+        else encode_group(group(line), encoder, dialect)
+    )
 
 
 def line_blocks(path: Path) -> Iterator[list[bytes]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipeline.models import Source
-from pipeline.plan.checks import Allowed
+from pipeline.plan.checks import RejectLimit
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import IdentityInputs
@@ -29,7 +29,7 @@ class Request:
     directory: Directory
     workers: Workers
     target: str = ""
-    allowed: Allowed = field(default_factory=Allowed)
+    allowed: RejectLimit = field(default_factory=RejectLimit)
     key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
     series: Series | None = None

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import numpy as np
 
-from pipeline.identity.links import SealedLink
+from pipeline.encoder.updates import SealedLink
 from pipeline.plan.duplicates import Settled
 from pipeline.plan.window_index import IdentityIndex
 

@@ -1,6 +1,6 @@
-"""References of a mapping that no row of the source has: what a person should look at before anything is sent.
+"""References of a mapping that no row of the source matches, which a person should look at before anything is sent.
 
-A misspelt column costs a property of every event, or the key that tells events apart, though every row is good.
+A misspelt column name costs a property of every event, or the key that identifies events, although every row is valid.
 """
 
 from __future__ import annotations
@@ -8,19 +8,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
+from typing import NamedTuple
 
 from pipeline.mapper.required_fields import Level, Reference, Wanted
-from pipeline.models import Finding
 from pipeline.text import are, pluralize, printable
 from pipeline.transform.field_names import MOST_NAMES, ROW, Names, path_of
 
-NAME = "unmatched_reference"
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 _CHARACTERS = 80
 
 
+class MissingReferences(NamedTuple):
+    """The sentence about references that no row matches. `required`: without them no row has an event name, a person,
+    a time or its key."""
+
+    detail: str
+    required: bool
+
+
 class ReferenceUsage:
-    """What is looked for, and what the blocks of a source had of it."""
+    """The references of a mapping, and the names that the rows of a source have."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self._references = () if wanted is None else wanted.references
@@ -30,7 +37,7 @@ class ReferenceUsage:
         self._rows = 0
 
     def add(self, names: Names, good_rows: int) -> None:
-        """Take the names of one block's rows, block by block."""
+        """Add the names that one block's rows have, and how many rows of it were read."""
         self._rows += good_rows
         for level, counts in names.items():
             seen = self._seen.setdefault(level, {})
@@ -40,39 +47,36 @@ class ReferenceUsage:
                 if name in seen or name in self._named or len(seen) < MOST_NAMES:
                     seen[name] = seen.get(name, 0) + rows
 
-    def gate(self) -> Finding | None:
-        """A stop where rows could have no event's name, person, time or key for it; a warning for any other."""
+    def missing(self) -> MissingReferences | None:
+        """The references that no row matches; None where there are none, or no row could be read."""
         if not self._rows:
             return None
         missing = {one: where for one in self._references if (where := self._missing(one)) is not None}
         if not missing:
             return None
         slots = {one.slot for one in self._references if one.slot}
-        met = {one.slot for one in self._references if one not in missing}
-        needed = slots - met
+        needed = slots - {one.slot for one in self._references if one not in missing}
         ordered = sorted(missing, key=lambda one: one.slot not in needed)
-        by_text = {(one.level, one.name): one for one in reversed(ordered)}  # the first of those that say the same
+        by_text = {(one.level, one.name): one for one in reversed(ordered)}  # the first of those with the same text
         shown = sorted(by_text.values(), key=ordered.index)
-        told = [self._told(one, *missing[one], needed=one.slot in needed) for one in shown[:MOST_SHOWN]]
-        more = f"; and {len(shown) - MOST_SHOWN:,} more" if len(shown) > MOST_SHOWN else ""
-        return Finding(
-            NAME,
-            "stop" if needed else "warning",
-            f"{pluralize(len(shown), 'reference')} of the mapping {are(len(shown))} in no row: {'; '.join(told)}{more}",
-        )
+        details = [self._detail(one, *missing[one], needed=one.slot in needed) for one in shown[:MAX_SHOWN]]
+        more = f"; and {len(shown) - MAX_SHOWN:,} more" if len(shown) > MAX_SHOWN else ""
+        count = pluralize(len(shown), "reference")
+        text = f"{count} of the mapping {are(len(shown))} in no row: {'; '.join(details)}{more}"
+        return MissingReferences(text, bool(needed))
 
     def _missing(self, reference: Reference) -> tuple[Level, str] | None:
         """The first name on the way to a reference's that no row has, and the object that lacks it; None for none."""
         for level, name in path_of(reference.level, reference.name):
             if name not in self._seen.get(level, {}):
-                return None if self._is_met(reference) else (level, name)
+                return None if self._is_matched(reference) else (level, name)
         return None
 
-    def _is_met(self, reference: Reference) -> bool:
+    def _is_matched(self, reference: Reference) -> bool:
         """Whether rows have the name itself. What lies on the way is not counted any more once all of it was there."""
         return reference.name in self._seen.get(reference.level, {})
 
-    def _told(self, reference: Reference, level: Level, name: str, *, needed: bool) -> str:
+    def _detail(self, reference: Reference, level: Level, name: str, *, needed: bool) -> str:
         place = reference.place
         where = [f"{PurePath(place.file).name}:{place.line}:{place.column}"] if place is not None else []
         role = reference.slot.partition(" ")[0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.config import Secret
+from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT
 from pipeline.errors import UnsafePlan
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.freshness import check_applicable, dialect_of
@@ -192,7 +193,7 @@ class _Link(msgspec.Struct):
 
 def planned_of(plan: Plan, directory: Directory) -> Planned:
     """What the checks have to know of a plan. Raises StalePlan for files of it that are not as they were sealed."""
-    from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT, merge_event
+    from pipeline.encoder.updates import merge_event
     from pipeline.plan.contents import check_tables
     from pipeline.preflight.planned import Planned
 

@@ -117,7 +117,7 @@ def groups_sentence(plan: Plan) -> str:
 
 def group_types(plan: Plan) -> list[TypeShown]:
     """The types in their order, and the place that each has at the service."""
-    from pipeline.identity.group_types import MAX_TYPES
+    from pipeline.identity.settings import MAX_TYPES
 
     shown = []
     for place, one in enumerate(plan.people.groups.types, 1):

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.identity.aggregator import PLACE_SHIFT
-from pipeline.identity.event_ids import AT_ONCE, EventIdAggregator
-from pipeline.identity.hot_ids import EVENTS_PER_MINUTE, HotIds, hot_ids
+from pipeline.identity.event_ids import AT_ONCE, EVENTS_PER_MINUTE, EventIdAggregator, HotIds, hot_ids
 from tests.support.identity_pairs import SeenId, id_columns
 
 

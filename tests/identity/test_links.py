@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.updates import encode_merge
-from pipeline.identity.links import SealedLink
+from pipeline.encoder.updates import SealedLink, encode_merge
 from pipeline.options import SealedOptions
 from pipeline.plan.directory import read_lines
 from pipeline.plan.phases import phase_blocks

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
-from pipeline.encoder.updates import encode_group, encode_profile
+from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
 from pipeline.identity.aggregator import (
@@ -30,19 +30,20 @@ from pipeline.identity.aggregator import (
     TextColumn,
 )
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import EventIdAggregator
-from pipeline.identity.group_types import choose_types, group_types_gate
-from pipeline.identity.groups import GroupCounts, Groups, SealedGroup
+from pipeline.identity.event_ids import EventIdAggregator, ProfileCounts, write_identified
+from pipeline.identity.groups import GroupCounts, Groups
 from pipeline.identity.last_values import UpdateTable, last_values_of
-from pipeline.identity.person_counts import ProfileCounts, seal_identified
-from pipeline.identity.persons import PersonCounts, SealedPerson, final_persons
-from pipeline.identity.profile_policy import parse_policy
+from pipeline.identity.persons import PersonCounts, final_persons
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
+from pipeline.identity.settings import GroupTypes, choose_types, parse_policy
 from pipeline.models import GroupUpdate, Note
 from pipeline.options import SealedOptions
+from pipeline.plan.checks import run_checks
+from pipeline.plan.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
 from pipeline.uuids import SEPARATOR, Hasher, namespace
 from pipeline.validator.rules import WITHOUT_TIME
 from tests.support.identity_pairs import AS_OF, SeenId, id_columns
+from tests.support.plan_facts import facts
 
 pytestmark = pytest.mark.slow
 
@@ -381,26 +382,30 @@ def test_a_group_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> N
     assert b'"$group_set":{"mrr":1.10}' in event
 
 
+def with_types(types: GroupTypes, found: Counter[str]) -> PeopleSeal:
+    """What a plan seals of these group types."""
+    sealed = [GroupTypeSeal(one, found[one], one in types.chosen) for one in (*types.chosen, *types.left_out)]
+    return PeopleSeal(groups=GroupsSeal(types=sealed))
+
+
 def test_five_types_are_taken_by_frequency_then_name() -> None:
     """The order is shown in the plan."""
     found = Counter({"b": 2, "a": 2, "c": 9, "d": 1, "e": 1})
     types = choose_types(found)
     assert types == (("c", "a", "b", "d", "e"), ())
-    assert group_types_gate(types, found, named=False) is None
+    assert run_checks(facts(people=with_types(types, found))) == []
 
 
 def test_six_types_stop_the_plan_until_they_are_chosen() -> None:
     """The sixth would vanish without a word."""
     found = Counter(dict.fromkeys("abcdef", 1))
-    gate = group_types_gate(choose_types(found), found, named=False)
-    assert gate is not None
+    (gate,) = run_checks(facts(people=with_types(choose_types(found), found)))
     assert (gate.name, gate.level) == ("group_types", "stop")
     assert "6 group types" in gate.detail
     assert "--group-types" in gate.detail
     types = choose_types(found, ["f", "a", "new"])
     assert types == (("f", "a", "new"), ("b", "c", "d", "e"))
-    gate = group_types_gate(types, found, named=True)
-    assert gate is not None
+    (gate,) = run_checks(facts(people=with_types(types, found)))
     assert (gate.level, gate.detail) == (
         "warning",
         "--group-types leaves out b (1 row), c (1 row), d (1 row), e (1 row)",
@@ -434,7 +439,7 @@ def identified(
     for some in (seen[:2], seen[2:]):
         ids.add(id_columns(some))
     hashed = np.array([hash_id(one) for one in joined], np.uint64)
-    counts = seal_identified(place / "identified", ids.finish(), hashed)
+    counts = write_identified(place / "identified", ids.finish(), hashed)
     return IdentifiedIds(place / "identified"), counts
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.identity.links import SealedLink
+from pipeline.encoder.updates import SealedLink
 from pipeline.jobs import load_job, read_history, state_file
 from pipeline.local_service import LocalService
 from pipeline.plan.directory import Directory, read_lines

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.identity.persons import SealedPerson
+from pipeline.encoder.updates import SealedPerson
 from pipeline.local_service import LocalService
 from pipeline.plan.directory import Directory, read_lines
 from tests.support.jobs import KEYS, code, outcomes, put, run, write_job

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.encoder.updates import SealedLink
 from pipeline.errors import BrokenLedger, UsageError
-from pipeline.identity.links import SealedLink
 from pipeline.jobs.state import State, read_history
 from pipeline.ledger import BatchKey
 from pipeline.plan import event_uuids

@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.models import Finding
-from pipeline.plan.checks import parse_allowed, rejects_gate, zero_events_gate
+from pipeline.plan.checks import CHECKS, PlanFacts, check, parse_reject_limit, run_checks
+from tests.support.plan_facts import facts
 from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
 
 
@@ -31,36 +32,35 @@ from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
 )
 def test_so_many_rejects_are_allowed_and_no_more(text: str, rejected: int, read: int, stops: bool) -> None:
     """A number, or a percentage of all rows that is exact at its border."""
-    gate = rejects_gate(rejected, read, parse_allowed(text))
-    assert (gate is not None and gate.level == "stop") == stops
-    assert (gate is None) == (rejected == 0)
+    found = run_checks(facts(rejected=rejected, read=read, limit=text))
+    assert ("max_rejects" in {finding.name for finding in found if finding.level == "stop"}) == stops
+    assert (found == []) == (rejected == 0)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "%", "1e3", "101%", "5 rows", "١٢", "1,5%"])
 def test_an_allowance_that_is_no_number_is_a_usage_error(text: str) -> None:
     """With an example of how to write it."""
     with pytest.raises(UsageError) as caught:
-        parse_allowed(text)
+        parse_reject_limit(text)
     assert "--max-rejects" in caught.value.hint
 
 
 def test_the_gate_says_how_many_how_much_and_what_may_be() -> None:
     """So that a person can decide without looking further."""
-    gate = rejects_gate(2, 400, parse_allowed("0.25%"))
-    assert gate is not None
-    assert (gate.level, gate.detail) == ("stop", "2 of 400 rows (0.50%) cannot be sent; 0.25% may be")
+    (finding,) = run_checks(facts(rejected=2, read=400, limit="0.25%"))
+    assert (finding.level, finding.detail) == ("stop", "2 of 400 rows (0.50%) rejected (limit 0.25%)")
 
 
 def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
     """None are allowed unless somebody says so."""
     file = write(tmp_path / "a.jsonl", [row(key="k"), row(id=""), "{"])
-    strict = make_plan(tmp_path / "strict", [file], allowed=parse_allowed("1"))
+    strict = make_plan(tmp_path / "strict", [file], allowed=parse_reject_limit("1"))
     assert [(gate.name, gate.level) for gate in strict.plan.gates] == [("max_rejects", "stop")]
     assert (strict.plan.verdict, strict.plan.ready) == ("not-ready", False)
-    lax = make_plan(tmp_path / "lax", [file], allowed=parse_allowed("2"))
+    lax = make_plan(tmp_path / "lax", [file], allowed=parse_reject_limit("2"))
     assert (lax.plan.verdict, lax.plan.rejects) == ("warnings", {"bad_json": 1, "missing_distinct_id": 1})
     assert [(gate.name, gate.level, gate.detail) for gate in lax.plan.gates] == [
-        ("rejects", "warning", "2 of 3 rows (66.67%) cannot be sent; 2 may be")
+        ("rejects", "warning", "2 of 3 rows (66.67%) rejected (limit 2)")
     ]
 
 
@@ -121,7 +121,24 @@ def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
 
 def test_some_event_passes_the_gate() -> None:
     """One is enough."""
-    assert zero_events_gate(1) is None
+    assert run_checks(facts(events=1)) == []
+    assert [finding.name for finding in run_checks(facts(events=0))] == ["zero_events"]
+
+
+def test_a_check_is_one_function(tmp_path: Path) -> None:
+    """A function with the decorator is run with the others, and stops a plan by its level."""
+    try:
+
+        @check("too_quiet", "stop")
+        def too_quiet(facts: PlanFacts) -> str | None:
+            """A plan of one event is worth a look."""
+            return "one event is not much" if facts.phases["events"] == 1 else None
+
+        made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
+    finally:
+        CHECKS.pop()
+    assert made.plan.gates == [Finding("too_quiet", "stop", "one event is not much")]
+    assert made.plan.verdict == "not-ready"
 
 
 def test_copies_only_warn(tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.encoder.updates import SealedLink
 from pipeline.identity.aggregator import KINDS
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import EventIdAggregator
-from pipeline.identity.links import SealedLink
+from pipeline.identity.event_ids import EventIdAggregator, IdActivity, find_activity
 from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import IdActivity, find_activity
 from pipeline.jobs.state import State
 from pipeline.plan.directory import Directory
 from pipeline.plan.window_index import WindowIndex, earlier_pairs, write_window_index

@@ -98,7 +98,7 @@ def test_the_plan_object_is_the_documented_one() -> None:
         "skips": {"duplicate_event": 1, "campaign_event": 1},
         "rejects": {"bad_json": 1, "missing_timestamp": 1},
         "warnings": {"unsafe_integer": 3},
-        "gates": [{"name": "max_rejects", "level": "stop", "detail": "2 of 14 rows (14.29%) cannot be sent; 0 may be"}],
+        "gates": [{"name": "max_rejects", "level": "stop", "detail": "2 of 14 rows (14.29%) rejected (limit 0)"}],
     }
 
 
@@ -239,7 +239,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     [
         "Not ready: apply refuses this plan",
         "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 parts; 2 skipped, 2 rejected.",
-        "stop: max_rejects 2 of 14 rows (14.29%) cannot be sent; 0 may be What to do: look at them with",
+        "stop: max_rejects 2 of 14 rows (14.29%) rejected (limit 0) What to do: look at them with",
         "identities merges of two ids into one person; they cannot be undone 2",
         "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
         "b.csv CSV, 4 columns 200 2 1 0 1",
@@ -362,7 +362,7 @@ def test_a_plan_ends_in_its_sentence() -> None:
 def test_gates_say_what_to_do() -> None:
     """A gate stands on the terminal with its level and the way out."""
     shown = printed(terminal.show_plan, small_plan(), width=200)
-    assert "STOP max_rejects: 2 of 14 rows (14.29%) cannot be sent; 0 may be\n  What to do: look at them" in shown
+    assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: look at them" in shown
 
 
 def test_warnings_have_a_count_and_a_place() -> None:

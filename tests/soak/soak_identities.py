@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from pipeline.identity.database import Database
+from pipeline.identity.event_ids import find_activity
 from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import ALIAS, ROW, ObservedPair, ObservedPairs
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import find_activity
 from pipeline.plan.window_index import SIGHTING
 from pipeline.uuids import Hasher, namespace
 

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pipeline.encoder.updates import SealedLink
 from pipeline.identity.aggregator import KINDS, IdColumns
 from pipeline.identity.database import Database
+from pipeline.identity.event_ids import find_activity
 from pipeline.identity.identities import BlastRadius
-from pipeline.identity.links import SealedLink
 from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
 from pipeline.identity.resolve import resolve
-from pipeline.identity.sightings import find_activity
 from pipeline.plan.window_index import SIGHTING
 from pipeline.uuids import Hasher, namespace
 

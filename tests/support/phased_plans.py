@@ -12,8 +12,7 @@ import msgspec
 
 from pipeline import api
 from pipeline.batcher import unpack
-from pipeline.identity.groups import SealedGroup
-from pipeline.identity.persons import SealedPerson
+from pipeline.encoder.updates import SealedGroup, SealedPerson
 from pipeline.plan.directory import LinesWriter
 from pipeline.plan.manifest import EventCounts, save, seal
 from pipeline.plan.phases import PHASES, sealed_file

@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from pipeline.batcher import unpack
+from pipeline.encoder.updates import SealedLink
 from pipeline.extractors import open_source
-from pipeline.identity.links import SealedLink
 from pipeline.models import Limits, Link, MapperResult, RejectReason, Skip, UnvalidatedEvent
 from pipeline.options import SealedOptions
 from pipeline.plan.build import build
-from pipeline.plan.checks import Allowed
+from pipeline.plan.checks import RejectLimit
 from pipeline.plan.commit import staged_plan
 from pipeline.plan.contents import PlannedBlock, config_of, find_parts, task_of, tasks
 from pipeline.plan.directory import Directory, read_lines
@@ -159,7 +159,7 @@ def make_plan(
     sources: Sequence[Path],
     *,
     workers: int = 0,
-    allowed: Allowed = Allowed(10**9),  # noqa: B008 - frozen
+    allowed: RejectLimit = RejectLimit(10**9),  # noqa: B008 - frozen
     limits: Limits = Limits(),  # noqa: B008 - frozen
     excluded: Iterable[str] = (),
     key_conflicts: bool = False,

@@ -101,7 +101,7 @@ def small_plan(**changes: Any) -> Plan:
         "rejects": {"bad_json": 1, "missing_timestamp": 1},
         "warnings": {"unsafe_integer": 3},
         "examples": {"unsafe_integer": Example("a.jsonl", 5, 512, "9007199254740993 is beyond 2^53")},
-        "gates": [Finding("max_rejects", "stop", "2 of 14 rows (14.29%) cannot be sent; 0 may be")],
+        "gates": [Finding("max_rejects", "stop", "2 of 14 rows (14.29%) rejected (limit 0)")],
         "names": {"Order Placed": 6, "Signup": 4},
         "zone_evidence": [
             {"month": "2021-11", "offset": -18000, "rows": 5, "of": 6, "expected": [-18000, -14400], "agrees": True}

@@ -1,7 +1,7 @@
-"""The types of groups, in an order that the plan fixes and shows.
+"""What a person chooses about profiles and groups: `--profile-policy` and `--group-types`, read and checked.
 
-The service knows five types, numbers them in the order in which they first arrive, for good, and ignores a sixth
-without a word (docs/know/service.md#groups).
+The service knows five group types. It numbers them for good in the order in which they first arrive, and ignores a
+sixth without an error (docs/know/service.md#groups), so the plan fixes and shows their order.
 """
 
 from __future__ import annotations
@@ -11,10 +11,25 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipeline.errors import UsageError
-from pipeline.models import Finding
-from pipeline.text import pluralize
 
 MAX_TYPES = 5
+
+
+class ProfilePolicy(NamedTuple):
+    """How final properties meet those of a live profile."""
+
+    name: str
+    prefix: str = ""
+
+
+def parse_policy(text: str) -> ProfilePolicy:
+    """Read `fill-only`, `overwrite` or `prefix=TEXT`. Raises UsageError."""
+    name, separator, prefix = text.partition("=")
+    if name == "prefix" and prefix.strip():
+        return ProfilePolicy(name, prefix)
+    if name in ("fill-only", "overwrite") and not separator:
+        return ProfilePolicy(name)
+    raise UsageError(f"not a profile policy: {text!r}", hint="write fill-only, overwrite or prefix=TEXT")
 
 
 class GroupTypes(NamedTuple):
@@ -37,19 +52,3 @@ def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> GroupTypes:
     ordered = sorted(found, key=lambda one: (-found[one], one))
     chosen = tuple(wanted) if wanted else tuple(ordered)
     return GroupTypes(chosen, tuple(one for one in ordered if one not in chosen))
-
-
-def group_types_gate(types: GroupTypes, found: Counter[str], *, named: bool) -> Finding | None:
-    """More types than the service keeps stop a plan until `--group-types` chooses; what a choice leaves out warns."""
-    if len(types.chosen) > MAX_TYPES:
-        shown = ", ".join(f"{one} ({pluralize(found[one], 'row')})" for one in types.chosen)
-        return Finding(
-            "group_types",
-            "stop",
-            f"there are {len(types.chosen)} group types and the service keeps {MAX_TYPES}: {shown}."
-            " Choose them, in their order, with --group-types",
-        )
-    if named and types.left_out:
-        shown = ", ".join(f"{one} ({pluralize(found[one], 'row')})" for one in types.left_out)
-        return Finding("group_types", "warning", f"--group-types leaves out {shown}")
-    return None

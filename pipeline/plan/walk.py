@@ -1,0 +1,175 @@
+"""The one pass over a source that a plan makes: workers transform every block, and their statistics are added up.
+
+Nothing is kept of an event but its key record. Key records, ids, daily counts and rejected rows go to disk as they
+come, so memory does not grow with the input (docs/know/promises.md#constant-memory).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+
+from pipeline.errors import BackcastError
+from pipeline.extractors import blocks as read_blocks
+from pipeline.identity.aggregator import IdentityColumns
+from pipeline.identity.event_ids import EventIdAggregator
+from pipeline.models import Part
+from pipeline.plan.checks import remedy_of
+from pipeline.plan.daily_counts import DailyCounts
+from pipeline.plan.directory import LinesWriter
+from pipeline.plan.key_records import KeyRecords
+from pipeline.plan.manifest import Example, PartSeal, SealedBlock, as_text
+from pipeline.plan.people import PeopleBuilder
+from pipeline.plan.request import Request
+from pipeline.plan.unmatched import ReferenceUsage
+from pipeline.transform.block import KEY, KEYLESS, NAME, BlockStats, Task, observe_block, take_aggregate
+
+SAME_FILE = "same_file"
+"""The one notice of the extractors that is a warning, too: the same bytes were given twice."""
+
+Progress = Callable[[int, int], None]
+"""Called with the rows and the bytes read so far."""
+
+
+class PartCounts:
+    """What became of the rows of one part. Each row is counted once, or nothing is sealed
+    (docs/know/promises.md#balance)."""
+
+    __slots__ = ("mapped", "rejected", "rows", "skipped")
+
+    def __init__(self) -> None:
+        self.rows = self.mapped = self.skipped = self.rejected = 0
+
+    def seal(self, part: Part, digest: str) -> PartSeal:
+        """The part as a plan seals it; `digest` is the sha256 of its bytes.
+
+        Raises BackcastError where the counts do not add up to the rows read.
+        """
+        if self.rows != self.mapped + self.skipped + self.rejected:
+            raise BackcastError(
+                f"{part.path} does not balance: {self.rows} rows read, {self.mapped} mapped,"
+                f" {self.skipped} skipped, {self.rejected} rejected",
+                hint="this is a bug in backcast; please report it with the mapping",
+            )
+        return PartSeal(
+            part.path, part.bytes, digest, self.rows, self.mapped, self.skipped, self.rejected, part.format,
+            part.codecs, part.dialect, as_text(part.file), as_text(part.member), part.mtime_ns, part.table,
+        )  # fmt: skip
+
+
+class Walk:
+    """Reads a source and adds up what its blocks contain.
+
+    `parts` are the counts by part, `block_parts` the part of each block. `names` numbers the event names that key
+    records refer to. `zone` counts offsets of the clock by month (`pipeline.clock_offsets`), `remedies` the rejected
+    rows that each remedy would help, `keyless` the events without a source key.
+    """
+
+    def __init__(self, request: Request, people: PeopleBuilder, progress: Progress) -> None:
+        self._request = request
+        self._people = people
+        self._progress = progress
+        self._directory = request.directory
+        scratch = request.directory.scratch
+        self.parts = [PartCounts() for _ in request.config.parts]
+        self.block_parts: list[int] = []
+        self.skips: Counter[str] = Counter()
+        self.rejects: Counter[str] = Counter()
+        self.remedies: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter(note.code for note in request.source.notes if note.code == SAME_FILE)
+        self.examples: dict[str, Example] = {}
+        self.zone: Counter[tuple[int, int]] = Counter()
+        self.names: dict[str, int] = {}
+        self.events = 0
+        self.event_bytes = 0
+        self.keyless = 0
+        self.references = ReferenceUsage(request.config.wanted)
+        self.keys = KeyRecords(scratch / "keys")
+        self.ids = EventIdAggregator(scratch / "ids-of-events")
+        self.cells = DailyCounts(scratch)
+        self._bytes_read = 0
+
+    def run(self, files: dict[str, str]) -> None:
+        """Read the source, or as many of its rows as --limit asks for. `files` receives the digests of the tables."""
+        limit = self._request.config.options.limit
+        with (
+            LinesWriter(self._directory.blocks) as blocks,
+            LinesWriter(self._directory.rejects) as rejects,
+            self._request.workers as workers,
+        ):
+            if limit is None:
+                for task, stats in workers.walk(observe_block, self.tasks()):
+                    self._add(task, stats, blocks, rejects)
+            else:
+                for task in self.tasks():
+                    left = limit - sum(counts.rows for counts in self.parts)
+                    if left <= 0:
+                        break
+                    for _, stats in workers.walk(observe_block, [task._replace(limit=left)]):
+                        self._add(task, stats, blocks, rejects)
+            for identities in workers.ask_each(take_aggregate):
+                self._add_identities(identities)
+            files["blocks.jsonl"] = blocks.close()
+            files["rejects.jsonl"] = rejects.close()
+
+    def tasks(self) -> Iterator[Task]:
+        """Every block of the source, numbered from 0."""
+        number = 0
+        for part in self._request.config.parts:
+            for block in read_blocks(part):
+                yield Task(number, block)
+                number += 1
+
+    def _add(self, task: Task, stats: BlockStats, blocks: LinesWriter, rejects: LinesWriter) -> None:
+        block = task.block
+        counts = self.parts[block.part]
+        path = self._request.config.parts[block.part].path
+        first_row = counts.rows + 1
+        blocks.write(
+            SealedBlock(
+                task.number, block.part, block.index, block.offset, block.length, first_row,
+                stats.rows, stats.events, stats.digest,
+            )
+        )  # fmt: skip
+        for reject in stats.rejects:
+            rejects.write(msgspec.structs.replace(reject, row=first_row + reject.row - 1))
+            self.rejects[reject.code] += 1
+            if remedy := remedy_of(reject.code, reject.detail):
+                self.remedies[remedy] += 1
+        for code, (row, offset, detail) in stats.examples.items():
+            self.examples.setdefault(code, Example(path, first_row + row, offset, detail))
+        counts.rows += stats.rows
+        counts.mapped += stats.mapped
+        counts.skipped += stats.skips.total()
+        counts.rejected += len(stats.rejects)
+        self.skips.update(stats.skips)
+        self.warnings.update(stats.warnings)
+        self.zone.update(stats.zone)
+        self.cells.add(stats.cells)
+        self.references.add(stats.found, stats.good_rows)
+        self._people.add_block(task.number, block.part, first_row, stats)
+        if stats.identities is not None:
+            self._add_identities(stats.identities)
+        self._add_keys(stats)
+        self.block_parts.append(block.part)
+        self.events += stats.events
+        self.event_bytes += stats.event_bytes
+        self._bytes_read += block.length
+        self._progress(sum(one.rows for one in self.parts), self._bytes_read)
+
+    def _add_identities(self, identities: IdentityColumns) -> None:
+        self.ids.add(identities.ids)
+        self._people.add_identities(identities)
+
+    def _add_keys(self, stats: BlockStats) -> None:
+        """Add a block's key records, their names numbered for the whole source."""
+        keys = np.frombuffer(bytearray(stats.keys), KEY)
+        if not len(keys):
+            return
+        table = np.array([self.names.setdefault(name, len(self.names)) for name in stats.names], np.uint32)
+        self.keyless += int(np.count_nonzero(keys["name"] & KEYLESS))
+        keys["name"] = table[keys["name"] & NAME] | (keys["name"] & ~NAME)
+        self.keys.add(keys)

@@ -1,0 +1,35 @@
+"""Facts for the checks of a plan: a plan that is good, but for what a test changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pipeline.options import SealedOptions
+from pipeline.plan.checks import KeyConflicts, PlanFacts, parse_reject_limit
+from pipeline.plan.manifest import PeopleSeal, RowCounts
+from pipeline.plan.zone import ZoneVerdict
+
+
+def facts(
+    *,
+    events: int = 1,
+    rejected: int = 0,
+    read: int = 1,
+    limit: str = "0",
+    people: PeopleSeal | None = None,
+    zone: ZoneVerdict | None = None,
+) -> PlanFacts:
+    """A plan of so many events, rows read and rows rejected."""
+    return PlanFacts(
+        rows=RowCounts(read, read - rejected, 0, rejected),
+        phases={"events": events},
+        options=SealedOptions(as_of=0),
+        reject_limit=parse_reject_limit(limit),
+        remedies={},
+        skips=Counter(),
+        keyless=0,
+        key_conflicts=KeyConflicts(0, (), accepted=False),
+        references=None,
+        people=PeopleSeal() if people is None else people,
+        zone=zone,
+    )
