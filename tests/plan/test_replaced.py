@@ -18,7 +18,7 @@ from pipeline.api import PlanRequest, plan_export
 from pipeline.errors import Busy, UnreadableExport, UsageError
 from pipeline.extractors import open_source
 from pipeline.extractors.plan_detection import FINISHED, UNFINISHED
-from pipeline.ledger.opening import hold, release
+from pipeline.ledger.opening import lock_file, unlock
 from pipeline.models import BLOCK_BYTES
 from pipeline.plan.commit import LOCK, staged_plan
 from pipeline.plan.directory import Directory
@@ -285,12 +285,12 @@ def test_a_plan_that_nobody_may_finish_says_what_to_do(tmp_path: Path) -> None:
     """While another process finishes it, reading it is refused, not wrong."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
     (made.directory.path / FINISHED).mkdir()
-    lock = hold(made.directory.path / "plan", "it")
+    lock = lock_file(made.directory.path / "plan", "it")
     try:
         with pytest.raises(Busy):
             load(made.directory)
     finally:
-        release(lock)
+        unlock(lock)
     assert load(made.directory) == made.plan
 
 
