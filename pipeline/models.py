@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Map
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,14 +17,6 @@ BLOCK_BYTES = 4 * 1024 * 1024
 """A block ends at the first record end after each 4 MiB of decompressed bytes."""
 BLOCK_ROWS = 5_000
 """A block of a columnar part (Parquet) holds this many rows."""
-
-
-class Format(StrEnum):
-    """How rows stand in a part once its containers are off."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +42,8 @@ class Part:
 
     `path` is what people see: relative to the source's root, members after `!` (`jan.zip!1/1_2024-01-01_0#1.json.gz`).
     `file` is where it lies on this machine; `member` the name inside the archive or "".
-    `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`).
+    `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`); `format` is the name of a
+    format inside them (`pipeline.extractors.format`).
     `bytes` and `mtime_ns` are the file's own (the archive's, for a member); `digest` is the sha256 of the part's
     stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its end.
     `table` is the table that its rows are of, where its path told that and the mapping asks (`table_from_path`).
@@ -62,7 +54,7 @@ class Part:
     file: str
     member: str
     codecs: tuple[str, ...]
-    format: Format
+    format: str
     dialect: Dialect
     bytes: int
     mtime_ns: int

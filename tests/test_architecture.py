@@ -30,10 +30,9 @@ LIBRARIES = {
     "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
     "yaml": {"mapper.loader"},
     "pyarrow": {
-        "extractors.parquet",
+        "extractors.parquet_reader",
         "extractors.parquet_footer",
         "extractors.parquet_values",
-        "extractors.sniffing",
         "identity.database",
         "identity.observed_pairs",
         "identity.identities",

@@ -6,7 +6,7 @@
 
 Nothing is read whole: a part streams through its containers, and a block is what a worker holds. A broken
 *row* is a `BrokenRow` with a code; a broken *file* is `UnreadableExport` (exit 3) with what to do about it.
-A format is one file in this room and one row in `formats.py`; a codec is one row in `containers.py`.
+A format is one file in `formats/` (see `pipeline.extractors.format`); a codec is one row in `containers.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from pathlib import Path
 from pipeline.extractors.rows import Rows
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Block, Part, Source
 
-__all__ = ["Rows", "blocks", "describe", "digest_of", "open_source", "refuse_changed", "refuse_unnamed", "rows"]
+__all__ = [
+    "Rows", "blocks", "describe", "digest_of", "has_fixed_columns", "open_source", "refuse_changed", "refuse_unnamed",
+    "rows",
+]  # fmt: skip
 
 
 def open_source(paths: Sequence[str], *, spool: Path | None = None, header: str = "") -> Source:
@@ -54,9 +57,9 @@ def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOC
     content, Parquet at `block_rows` rows of each row group. Raises UnreadableExport, also halfway, for a part
     that is truncated or damaged.
     """
-    from pipeline.extractors import formats
+    from pipeline.extractors.formats import format_of
 
-    return formats.blocks(part, block_bytes, block_rows)
+    return format_of(part).blocks(part, block_bytes, block_rows)
 
 
 def rows(
@@ -71,13 +74,16 @@ def rows(
     """The rows of one block, read in the calling process.
 
     A block without content is read from the file itself. Without `observe` no warnings are gathered.
-    `opens` names members of JSON lines that hold an object to be opened with the row (`pipeline.extractors.jsonl`).
+    `opens` names members of JSON lines that hold an object to be opened with the row
+    (`pipeline.extractors.jsonl_rows`).
     With `members`, rows may come as `pipeline.native` Members instead of dicts. A blank cell of delimited text is
     missing from its record, or with `blanks` the empty text.
     """
-    from pipeline.extractors import formats
+    from pipeline.extractors.format import RowOptions
+    from pipeline.extractors.formats import format_of
+    from pipeline.extractors.stream import content_of
 
-    return formats.rows(part, block, observe=observe, opens=opens, members=members, blanks=blanks)
+    return format_of(part).rows(part, block, content_of(part, block), RowOptions(observe, opens, members, blanks))
 
 
 def digest_of(part: Part, given_up: Callable[[], bool] = lambda: False) -> str:
@@ -95,6 +101,13 @@ def refuse_changed(part: Part) -> None:
     from pipeline.extractors import stream
 
     stream.refuse_changed(part)
+
+
+def has_fixed_columns(part: Part) -> bool:
+    """Whether every row of a part has the same columns."""
+    from pipeline.extractors.formats import format_of
+
+    return format_of(part).fixed_columns
 
 
 def describe(part: Part) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pipeline.extractors import csv_records
 from pipeline.extractors.csv_records import records
-from pipeline.extractors.lines import BOM
+from pipeline.extractors.line_blocks import BOM
 from pipeline.extractors.stream import MAX_RECORD_BYTES, is_plain, opened, too_long
 from pipeline.models import Block, Dialect, Part
 

@@ -7,6 +7,7 @@ first MiB, or more when that holds no newline.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -94,9 +95,11 @@ def unique(header: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def renamed(raw: tuple[str, ...]) -> list[tuple[str, str]]:
-    """(what the header says, the column's name) for each column whose name had to be made."""
-    return [(old, new) for old, new in zip(raw, unique(list(raw)), strict=True) if old != new]
+def name_notices(raw: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """A notice for each column of a header that is read under another name."""
+    for old, new in zip(raw, unique(list(raw)), strict=True):
+        if old != new:
+            yield "duplicate_column" if old.strip() else "blank_column", f"the column {old!r} is read as {new!r}"
 
 
 def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading | None:

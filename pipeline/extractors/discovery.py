@@ -14,22 +14,18 @@ from pathlib import Path
 from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import archives
 from pipeline.extractors.containers import broken
-from pipeline.extractors.dialect import renamed
-from pipeline.extractors.formats import unusual
-from pipeline.extractors.header import SETTING
+from pipeline.extractors.formats import format_of
+from pipeline.extractors.header import NO_HEADER, SETTING
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.extractors.sniffing import Found, NoRows, sniff
 from pipeline.extractors.stream import digest_of
-from pipeline.models import Dialect, Format, Notice, Part, Source
+from pipeline.models import Dialect, Notice, Part, Source
 
 MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
 """Names of what writers leave beside an export: never rows of their own."""
 SMALL_MARKERS = re.compile(r".*_complete|.*\.crc")
 SMALL_BYTES = 64 * 1024
 """Names that an export could also have: a marker when no larger than this, else looked at like any file."""
-
-
-NO_HEADER = "no_header"
 
 
 @dataclass(slots=True)
@@ -205,7 +201,7 @@ def _look(item: _File, shown: str, search: _Search) -> None:
             found = sniff(stream, shown, header=search.header)
     except OSError as error:
         raise broken(error, shown, 0) from error
-    template = Part(0, shown, item.file, "", (), Format.JSONL, Dialect(), status.st_size, status.st_mtime_ns)
+    template = Part(0, shown, item.file, "", (), "", Dialect(), status.st_size, status.st_mtime_ns)
     if isinstance(found, Found) and found.archive:
         _look_inside(template, (*found.codecs, found.archive), search)
     else:
@@ -265,29 +261,11 @@ def _take(found: Found | NoRows, part: Part, size: int, search: _Search, *, name
         else:
             search.note("ignored_file", part.path, found.why)
         return
-    assert found.format is not None
-    dialect = found.dialect
-    part = replace(part, codecs=(*part.codecs, *found.codecs), format=found.format, dialect=dialect)
-    if found.format is Format.CSV:
-        if words := unusual(dialect):
-            search.note("dialect", part.path, "read with " + ", ".join(words))
-        if found.values:
-            search.note(NO_HEADER, part.path, f"{found.values}, so {_without_header(dialect)}")
-    elif dialect.encoding != "utf-8":
-        search.note("encoding", part.path, f"read as {dialect.encoding}")
-    if found.format is Format.CSV and not dialect.encoding.startswith("utf"):
-        search.note("encoding", part.path, f"not UTF-8: read as {dialect.encoding}; check a name with an accent")
-    _tell_names(renamed(found.raw_header), part, search)
-    if part.format is Format.PARQUET and not part.codecs:
-        from pipeline.extractors.parquet import check
-
-        _tell_names(renamed(check(part)), part, search)
+    part = replace(part, codecs=(*part.codecs, *found.codecs), format=found.format, dialect=found.recognized.dialect)
+    for code, detail in format_of(part).notices(part, found.recognized):
+        search.note(code, part.path, detail)
     search.parts.append(part)
     search.sizes.append(size)
-
-
-def _without_header(dialect: Dialect) -> str:
-    return f"that row is read as a row, and the columns are called column_1 to {dialect.header[-1]}"
 
 
 def refuse_unnamed(source: Source) -> None:
@@ -302,12 +280,6 @@ def refuse_unnamed(source: Source) -> None:
             hint=f"--set {SETTING}=no reads that row as a row and calls the columns column_1, column_2 and so on;"
             f" --set {SETTING}=yes takes it for their names",
         )
-
-
-def _tell_names(changed: list[tuple[str, str]], part: Part, search: _Search) -> None:
-    for old, new in changed:
-        code = "duplicate_column" if old.strip() else "blank_column"
-        search.note(code, part.path, f"the column {old!r} is read as {new!r}")
 
 
 def _without_copies(search: _Search) -> list[tuple[Part, int]]:

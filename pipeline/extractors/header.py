@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.errors import UsageError
 
+NO_HEADER = "no_header"
+"""The notice that a first row was taken for a row."""
 SETTING = "header"
 """The setting by which people say it: no or yes."""
 _VALUES = (

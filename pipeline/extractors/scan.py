@@ -3,7 +3,7 @@
 Checking each value of each row costs more than mapping it; a handful of vector passes over some hundred rows costs
 0.4 µs an event (docs/know/performance.md#parsing). A pass that only says whether there is anything costs a third of one
 that says where, so nearly every question is asked that way. A place found here is only a suspect:
-`pipeline.extractors.jsonl` looks at its row properly.
+`pipeline.extractors.jsonl_rows` looks at its row properly.
 """
 
 from __future__ import annotations

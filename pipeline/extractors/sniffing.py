@@ -1,6 +1,6 @@
-"""What a stream holds, told by its first bytes: its codecs, then a format, or why it is no part of an export.
+"""Recognises a stream by its first bytes: its codecs, then its format, or why it is no part of an export.
 
-Three answers: rows (`Found`), nothing that rows could be in (`NoRows`: a picture, a text; a Notice when it
+Three results: rows (`Found`), nothing that rows could be in (`NoRows`: a picture, a text; a Notice when it
 lies in a folder), or something that may hold rows but cannot be read (UnreadableExport, with what to do).
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from codecs import getincrementaldecoder
 from contextlib import ExitStack
 from typing import IO, NamedTuple
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, Rewound, codec_of, decompressed
-from pipeline.extractors.dialect import BOMS, delimited
-from pipeline.models import Dialect, Format
+from pipeline.extractors.dialect import BOMS
+from pipeline.extractors.format import Recognized, Sample
+from pipeline.extractors.formats import binary_format, text_format
+from pipeline.models import Dialect
 
 HEAD_BYTES = 64 * 1024
 TABLE_HEAD_BYTES = 1024 * 1024
@@ -27,18 +28,15 @@ _ROWS_HINT = "convert it to JSON lines, CSV or Parquet first"
 
 
 class Found(NamedTuple):
-    """Rows, the codecs around them (outermost first), and the dialect of a delimited or UTF-16 text.
+    """Rows of a format (by its name), and the codecs around them, outermost first.
 
-    `archive` is "zip" or "tar" instead of a format when members are to be looked at. `values` says what shows that the
-    first row of a delimited text is no header.
+    `archive` is "zip" or "tar", instead of a format, when the members have to be sniffed.
     """
 
     codecs: tuple[str, ...]
-    format: Format | None
-    dialect: Dialect
+    format: str
+    recognized: Recognized
     archive: str = ""
-    raw_header: tuple[str, ...] = ()
-    values: str = ""
 
 
 class NoRows(NamedTuple):
@@ -112,8 +110,8 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -
                     path=path,
                     hint="unpack the outer one first",
                 )
-            return Found(tuple(codecs), None, Dialect(), archive)
-        if len(head) == HEAD_BYTES and not head.startswith((b"{", b"PAR1")):
+            return Found(tuple(codecs), "", Recognized(Dialect()), archive)
+        if len(head) == HEAD_BYTES and not (head.startswith(b"{") or binary_format(head)):
             head += checked.read(TABLE_HEAD_BYTES)
         if len(head) >= HEAD_BYTES and b"\n" not in head:
             head += checked.read(LONG_HEAD_BYTES)
@@ -144,8 +142,8 @@ def _archive_of(head: bytes, path: str) -> str:
 
 
 def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], header: str) -> Found | NoRows:
-    if head.startswith(b"PAR1"):
-        return Found(codecs, Format.PARQUET, Dialect())
+    if binary := binary_format(head):
+        return Found(codecs, binary, Recognized(Dialect()))
     for foreign in _FOREIGN:
         if head.startswith(foreign.magic):
             raise UnreadableExport(f"{path} is {foreign.name}", path=path, hint=foreign.hint)
@@ -173,22 +171,8 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], heade
             path=path,
             hint="look into it, fetch the export again, and move the page out of the folder",
         )
-    if start[:1] in b"{[" and _is_document(start, whole):
-        raise UnreadableExport(
-            f"{path} is one JSON document over several lines, or a JSON list, not one record a line",
-            path=path,
-            hint="write one record a line first: jq -c '.[]' FILE > FILE.jsonl (jq -c . for one record)",
-        )
-    if start[:1] == b"{" or _mostly_objects(start, whole):
-        return Found(codecs, Format.JSONL, Dialect(encoding=encoding, bom=bool(mark)))
-    if _is_binary(text):
-        raise UnreadableExport(f"{path} is a binary file of an unknown kind", path=path, hint=_ROWS_HINT)
-    if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
-        raise UnreadableExport(
-            f"{path} ends its lines in carriage returns only", path=path, hint="mend it first: tr '\\r' '\\n'"
-        )
-    table = delimited(text, whole, encoding, bool(mark), header)
-    if table is None:
+    recognized = text_format(Sample(path, text, whole, encoding, bool(mark), header))
+    if recognized is None:
         why = "a text, neither JSON lines nor a table of at least two columns"
         if _CLAIMS_ROWS.search(path):
             raise UnreadableExport(
@@ -197,7 +181,7 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], heade
                 hint=f"look into it: {FETCH_AGAIN}, or move it out of the folder",
             )
         return NoRows(why)
-    return Found(codecs, Format.CSV, table.dialect, raw_header=table.raw_header, values=table.values)
+    return Found(codecs, *recognized)
 
 
 def _utf8(head: bytes, encoding: str, path: str) -> bytes:
@@ -212,41 +196,3 @@ def _is_bare_utf16(head: bytes) -> bool:
     if pairs < 4:
         return False
     return any(sample[at::2].count(0) >= 0.9 * pairs and sample[1 - at :: 2].count(0) == 0 for at in (0, 1))
-
-
-def _sample_lines(text: bytes, whole: bool) -> list[bytes]:
-    lines = text.split(b"\n")
-    if not whole and len(lines) > 1:
-        lines.pop()
-    return [line.strip() for line in lines if line.strip()][:200]
-
-
-def _mostly_objects(text: bytes, whole: bool) -> bool:
-    lines = _sample_lines(text, whole)
-    objects = sum(line.startswith(b"{") and line.endswith(b"}") for line in lines)
-    return objects * 2 >= len(lines) and objects > 0
-
-
-def _is_document(text: bytes, whole: bool) -> bool:
-    """Whether JSON text is one document: a list, or an object whose lines are not objects."""
-    if text[:1] == b"[":
-        return not _mostly_objects(text, whole)
-    lines = _sample_lines(text, whole)
-    return len(lines) > 1 and sum(line.startswith(b"{") for line in lines) * 2 < len(lines)
-
-
-def _is_binary(text: bytes) -> bool:
-    """Whether more than a tenth is control characters that no text has (NUL aside); of what is no UTF-8, a fiftieth.
-
-    Of compressed or encrypted bytes they are a tenth, by chance more or less; a text in an older encoding has no such
-    characters.
-    """
-    odd = bytes(set(range(1, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
-    share = (len(text) - len(text.translate(None, odd))) / len(text)
-    if share > 1 / 10 or share <= 1 / 50:
-        return share > 1 / 10
-    try:
-        getincrementaldecoder("utf-8")().decode(text)
-    except UnicodeDecodeError:
-        return True
-    return False

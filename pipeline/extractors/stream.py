@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, broken, decompressed
-from pipeline.models import Part
+from pipeline.models import Block, Part
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -119,6 +119,14 @@ def too_long(part: Part, offset: int) -> UnreadableExport:
         path=part.path,
         hint=f"mend the file at that byte, or {FETCH_AGAIN}",
     )
+
+
+def content_of(part: Part, block: Block) -> bytes:
+    """The bytes of a block, which a plain file's block does not carry with it. Raises UnreadableExport."""
+    if block.content is not None:
+        return block.content if isinstance(block.content, bytes) else bytes(block.content)
+    assert is_plain(part)
+    return read_range(part, block.offset, block.length)
 
 
 class _Narrowed(io.RawIOBase):

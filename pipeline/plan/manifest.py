@@ -13,7 +13,7 @@ import msgspec
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
-from pipeline.models import Dialect, Finding, Format, Limits, Part
+from pipeline.models import Dialect, Finding, Limits, Part
 from pipeline.options import SealedOptions
 from pipeline.plan.commit import finish_commit
 from pipeline.plan.directory import Directory
@@ -53,7 +53,7 @@ class PartSeal(msgspec.Struct, frozen=True):
     mapped: int
     skipped: int
     rejected: int
-    format: Format
+    format: str
     codecs: tuple[str, ...]
     dialect: Dialect
     file: str

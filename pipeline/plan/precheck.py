@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from pipeline.errors import UnfitExport
 from pipeline.extractors import blocks as read_blocks
+from pipeline.extractors import has_fixed_columns
 from pipeline.extractors import rows as read_rows
 from pipeline.mapper import Mapping
 from pipeline.mapper.references import find
 from pipeline.mapper.setting_columns import NamedColumns, has_column, named_columns
 from pipeline.mapper.table_names import SETTING, names_in, table_of
-from pipeline.models import Format, Part
+from pipeline.models import Part
 from pipeline.options import SealedOptions
 from pipeline.values import Record
 
@@ -122,12 +123,12 @@ def _check_columns(parts: Sequence[Part], mapping: Mapping, named: NamedColumns)
 
 def _rows_that_differ(part: Part, mapping: Mapping) -> Iterator[Record]:
     """Rows whose columns may be others than those of the row before: of a table, its header or first row alone."""
-    if part.format is Format.CSV and part.dialect.header:
+    if part.dialect.header:
         yield dict.fromkeys(part.dialect.header)
         return
     for record in _records(part, mapping):
         yield record
-        if part.format is not Format.JSONL:
+        if has_fixed_columns(part):
             return
 
 

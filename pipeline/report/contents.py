@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.errors import UnsafePlan
-from pipeline.models import Format, Reject
+from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import Plan
 from pipeline.report.mask import masked
@@ -152,7 +152,7 @@ def first_rejects(directory: Directory, plan: Plan) -> dict[str, Reject]:
 def _rejects(directory: Directory, plan: Plan) -> list[Counted]:
     """One line for each code, with the first row of each."""
     first = first_rejects(directory, plan)
-    dialects = {part.path: part.dialect for part in plan.parts if part.format is Format.CSV}
+    dialects = {part.path: part.dialect for part in plan.parts if part.dialect.header}
     found = []
     for code, count in plan.rejects.items():
         example = first.get(code)

@@ -15,7 +15,7 @@ from pipeline.extractors import open_source
 from pipeline.extractors import rows as read_rows
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper import recognise
-from pipeline.models import Format, Part, Source
+from pipeline.models import Part, Source
 from pipeline.values import Record, raw, text
 
 LOOKED_AT = 20
@@ -99,7 +99,7 @@ def starting_mapping(sources: Sequence[str], spool: Path) -> str:
         if one.path in record
     )
     row = b",".join(msgspec.json.encode(name) + b":" + bytes(raw(value)) for name, value in record.items())
-    form = "csv" if part.format is Format.CSV else "json"
+    form = "csv" if part.dialect.header else "json"
     return scaffolded(Surveyed("", fields, f"{{{row.decode()}}}", form))
 
 

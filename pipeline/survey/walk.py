@@ -92,7 +92,7 @@ class _Walk:
         every.close()
         read = self.rows - before
         self.count_roles(roles, read)
-        form, storage = part.format.value, describe(part)
+        form, storage = part.format, describe(part)
         self.parts.append(
             PartSurvey(part.path, form, storage, part.codecs, self.source.sizes[part.index], read, whole, problem)
         )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.batcher import ENVELOPE_ROOM, Envelope, pack, pack_runs, unpack
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, SECONDS, EventBuffer, split_events
 from pipeline.encoder.event import Encoder
-from pipeline.extractors.jsonl import JsonlRows
+from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.extractors.line_index import LinePlaces, pieces
 from pipeline.extractors.scan import is_utf8
 from pipeline.models import Limits

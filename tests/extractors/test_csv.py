@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
-from pipeline.extractors import csv_blocks, csv_records, delimited
+from pipeline.extractors import csv_blocks, csv_records, csv_rows
 from pipeline.models import BrokenRow, Dialect, Part
 from pipeline.values import canonical
 
@@ -103,7 +103,7 @@ def test_boundaries_do_not_depend_on_the_pieces(
     def located(size: int) -> list[tuple[int, object, str]]:
         found = []
         for block in extractors.blocks(part, block_bytes=size):
-            rows = delimited.DelimitedRows(path.read_bytes()[block.offset :][: block.length], block.offset, dialect)
+            rows = csv_rows.DelimitedRows(path.read_bytes()[block.offset :][: block.length], block.offset, dialect)
             read = list(rows)
             assert len(read) == len(rows._places())
             found += [(rows.offset(at), row, rows.text(at)) for at, row in enumerate(read)]

@@ -16,8 +16,8 @@ from msgspec import Raw
 
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
-from pipeline.extractors import lines
-from pipeline.extractors.jsonl import JsonlRows
+from pipeline.extractors import line_blocks
+from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.models import Block, BrokenRow, Part
 
 GOOD = b'{"event":"a","n":1}'
@@ -221,7 +221,7 @@ def test_only_rows_that_are_read_are_warned_of(members: bool) -> None:
 
 def test_a_line_that_never_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line beyond the limit is not gathered in memory: the file is named with the byte."""
-    monkeypatch.setattr(lines, "MAX_RECORD_BYTES", 10_000)
+    monkeypatch.setattr(line_blocks, "MAX_RECORD_BYTES", 10_000)
     for pack in (bytes, gzip.compress):
         part = part_of(tmp_path / "a", pack(GOOD + b"\n" + b'{"x":"' + b"y" * 20_000))
         with pytest.raises(UnreadableExport, match="at byte"):

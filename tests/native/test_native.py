@@ -21,7 +21,7 @@ from msgspec import Raw
 from pipeline import mapper as language
 from pipeline.encoder.buffer import ENDING, _fill
 from pipeline.encoder.event import Encoder
-from pipeline.extractors.jsonl import JsonlRows
+from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.loader import parse
 from pipeline.models import BrokenRow, Limits
@@ -362,7 +362,7 @@ def test_a_key_of_any_length_gives_its_uuid(length: int) -> None:
 def test_without_the_c_part_all_is_python() -> None:
     """BACKCAST_NATIVE=0 leaves it out, and rows are dicts."""
     script = (
-        "from pipeline.native import AVAILABLE; from pipeline.extractors.jsonl import JsonlRows;"
+        "from pipeline.native import AVAILABLE; from pipeline.extractors.jsonl_rows import JsonlRows;"
         "print(AVAILABLE, [type(row).__name__ for row in JsonlRows(b'{}', members=True)])"
     )
     ran = subprocess.run(

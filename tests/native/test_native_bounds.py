@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from pipeline.extractors.jsonl import JsonlRows
+from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.identity.property_updates import ABSENT, json_of
 from pipeline.models import Note, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native

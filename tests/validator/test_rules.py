@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline import mapper as language
 from pipeline.encoder.event import Encoder
 from pipeline.extractors import blocks, open_source, rows
-from pipeline.extractors.jsonl import JsonlRows
+from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.mapper.loader import parse
 from pipeline.models import BrokenRow, GroupUpdate, Limits, PersonUpdate, RejectReason, UnvalidatedEvent
 from pipeline.options import SealedOptions

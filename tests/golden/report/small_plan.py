@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.models import Dialect, Finding, Format, Limits, Reject
+from pipeline.models import Dialect, Finding, Limits, Reject
 from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.manifest import (
@@ -72,7 +72,7 @@ PEOPLE = PeopleSeal(
 )  # fmt: skip
 
 
-def part(path: str, rows: tuple[int, int, int, int], form: Format = Format.JSONL, **more: Any) -> PartSeal:
+def part(path: str, rows: tuple[int, int, int, int], form: str = "jsonl", **more: Any) -> PartSeal:
     """One part of the plan; `rows` are read, mapped, skipped, rejected."""
     given = {
         "path": path, "bytes": 100 * rows[0], "digest": path[0] * 64, "rows": rows[0], "mapped": rows[1],
@@ -95,7 +95,7 @@ def small_plan(**changes: Any) -> Plan:
         "events": EventCounts(12, {"identities": 2, "groups": 0, "events": 10, "persons": 0}),
         "parts": [
             part("a.jsonl", (12, 9, 2, 1), codecs=("gzip",)),
-            part("b.csv", (2, 1, 0, 1), Format.CSV, dialect=Dialect(header=header)),
+            part("b.csv", (2, 1, 0, 1), "csv", dialect=Dialect(header=header)),
         ],
         "skips": {"duplicate_event": 1, "campaign_event": 1},
         "rejects": {"bad_json": 1, "missing_timestamp": 1},

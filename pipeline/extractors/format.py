@@ -1,0 +1,80 @@
+"""What a format declares: how it is recognised, how its parts are cut into blocks, and how a block's rows are read.
+
+Each module of `pipeline.extractors.formats` declares one format as FORMAT and is found by itself, so a new format is
+one file there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pipeline.extractors.rows import Rows
+from pipeline.models import Block, Dialect, Part
+
+
+class Sample(NamedTuple):
+    """The beginning of a text, uncompressed, for formats to recognise.
+
+    `text` is UTF-8 without byte order mark when `encoding` is a UTF-16, else the stored bytes. `whole`: there is no
+    more. `header` is `yes` or `no` where a person said whether delimited text begins with a header, else "".
+    """
+
+    path: str
+    text: bytes
+    whole: bool
+    encoding: str
+    bom: bool
+    header: str
+
+
+class Recognized(NamedTuple):
+    """A stream of a format. `raw_header` are column names as written; `values` says why the first row is no header."""
+
+    dialect: Dialect
+    raw_header: tuple[str, ...] = ()
+    values: str = ""
+
+
+class RowOptions(NamedTuple):
+    """How rows are read; see `pipeline.extractors.rows`. A format ignores what does not apply to it."""
+
+    observe: bool = True
+    opens: Sequence[str] = ()
+    members: bool = False
+    blanks: bool = False
+
+
+def _no_traits(dialect: Dialect) -> list[str]:
+    return []
+
+
+def _no_notices(part: Part, found: Recognized) -> Iterator[tuple[str, str]]:
+    return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format. `name` is written into plans and never changes; `title` is for people.
+
+    A binary format has a `magic`, the bytes that every file begins with. A text format has `recognize`, which gets a
+    sample and returns None where the text is of another format; text formats are asked by `priority`, lowest first.
+    It may raise UnreadableExport for a text that is nearly of the format, and says what to do.
+
+    `blocks(part, block_bytes, block_rows)` and `rows(part, block, content, options)` are those of
+    `pipeline.extractors`; they import what they need when called, since most exports have one format. `traits` are the
+    words of a dialect that a report shows. `notices` are (code, detail) pairs about a part that was found; it may raise
+    UnreadableExport. With `fixed_columns` every row of a part has the same columns.
+    """
+
+    name: str
+    title: str
+    blocks: Callable[[Part, int, int], Iterator[Block]]
+    rows: Callable[[Part, Block, bytes, RowOptions], Rows]
+    magic: bytes = b""
+    recognize: Callable[[Sample], Recognized | None] | None = None
+    priority: int = 0
+    traits: Callable[[Dialect], list[str]] = _no_traits
+    notices: Callable[[Part, Recognized], Iterator[tuple[str, str]]] = _no_notices
+    fixed_columns: bool = False

@@ -1,0 +1,97 @@
+"""Delimited text: CSV and its relatives, with a comma, tab, semicolon or bar between cells."""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.dialect import delimited, name_notices
+from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
+from pipeline.extractors.header import NO_HEADER
+from pipeline.extractors.rows import Rows
+from pipeline.models import Block, Dialect, Part
+from pipeline.text import pluralize
+
+_DELIMITERS = {"\t": "tab"}
+
+
+def _recognize(sample: Sample) -> Recognized | None:
+    """Any text may be delimited, so this comes after all other formats."""
+    path, text = sample.path, sample.text
+    if _is_binary(text):
+        hint = "convert it to JSON lines, CSV or Parquet first"
+        raise UnreadableExport(f"{path} is a binary file of an unknown kind", path=path, hint=hint)
+    start = text.lstrip(b" \t\r\n")
+    if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
+        raise UnreadableExport(
+            f"{path} ends its lines in carriage returns only", path=path, hint="convert it first: tr '\\r' '\\n'"
+        )
+    table = delimited(text, sample.whole, sample.encoding, sample.bom, sample.header)
+    return None if table is None else Recognized(table.dialect, table.raw_header, table.values)
+
+
+def _is_binary(text: bytes) -> bool:
+    """Whether more than a tenth is control characters that no text has (NUL aside); of what is no UTF-8, a fiftieth.
+
+    In compressed or encrypted bytes about a tenth of them are; a text in an older encoding has none.
+    """
+    odd = bytes(set(range(1, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
+    share = (len(text) - len(text.translate(None, odd))) / len(text)
+    if share > 1 / 10 or share <= 1 / 50:
+        return share > 1 / 10
+    try:
+        getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
+    from pipeline.extractors import csv_blocks
+
+    return csv_blocks.blocks(part, block_bytes)
+
+
+def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
+    from pipeline.extractors.csv_rows import DelimitedRows
+
+    return DelimitedRows(content, block.offset, part.dialect, blanks=options.blanks)
+
+
+def _traits(dialect: Dialect) -> list[str]:
+    return [pluralize(len(dialect.header), "column"), *_unusual(dialect)]
+
+
+def _unusual(dialect: Dialect) -> list[str]:
+    """What a person may not expect; nothing for comma, double quote and UTF-8."""
+    words = []
+    if dialect.delimiter != ",":
+        words.append("delimiter " + _DELIMITERS.get(dialect.delimiter, f'"{dialect.delimiter}"'))
+    if dialect.escape:
+        words.append(f'escape "{dialect.escape}"')
+    if dialect.encoding != "utf-8":
+        words.append(dialect.encoding)
+    if dialect.headless:
+        words.append("no header")
+    if dialect.bom:
+        words.append("byte order mark")
+    return words
+
+
+def _notices(part: Part, found: Recognized) -> Iterator[tuple[str, str]]:
+    dialect = part.dialect
+    if words := _unusual(dialect):
+        yield "dialect", "read with " + ", ".join(words)
+    if found.values:
+        columns = f"the columns are called column_1 to {dialect.header[-1]}"
+        yield NO_HEADER, f"{found.values}, so that row is read as a row, and {columns}"
+    if not dialect.encoding.startswith("utf"):
+        yield "encoding", f"not UTF-8: read as {dialect.encoding}; check a name with an accent"
+    yield from name_notices(found.raw_header)
+
+
+FORMAT = Format(
+    "csv", "CSV", _blocks, _rows,
+    recognize=_recognize, priority=100, traits=_traits, notices=_notices, fixed_columns=True,
+)  # fmt: skip
