@@ -1,9 +1,6 @@
-"""Is the target ready for an import? One function a check; none of them sends an event or changes anything.
+"""Is the target ready for an import? None of the checks sends an event or changes anything.
 
-address, capture_key        what can be told without asking anybody
-reach, clock                the capture host, asked with a batch that holds no event
-project, capture_key_project, paid_plan, dropped_events, functions      the management API, asked by a personal key
-recent_events, size         the plan against the service's rules
-
-What cannot be told is `unknown`, with the reason, and never taken for granted.
+`run.check_target` runs every function in `checks` that is registered with `@check` (`check`), over facts that are asked
+for once (`target`): the capture host's response to a batch without events, and what the management API shows to a
+personal key. What cannot be checked is `unknown`, with the reason, and never taken for granted.
 """

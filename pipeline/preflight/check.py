@@ -1,20 +1,36 @@
-"""What a check says."""
+"""What a check finds, and the registry of checks.
+
+A check is one function in a module of `checks`, found by itself:
+
+    @check(170, "teapot")
+    def check_teapot(target: Target) -> Check | None:
+        return Check("teapot", "ok", "it would not")
+
+It gets the facts of the target and returns one `Check`, several, or None where there is nothing to check.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from pipeline.management.problems import Forbidden, ServiceProblem, Unauthenticated
+
+if TYPE_CHECKING:
+    from pipeline.preflight.target import Target
 
 Level = Literal["ok", "warning", "stop", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question about the target: its name, what came of it, and why. `hint` says what to do, where that is known.
+    """The result of one check: its name, its level and why. `hint` says what to do, where that is known.
 
-    `ok`: proved. `warning`: it may harm, decide. `stop`: it would harm. `unknown`: it could not be told.
+    `ok`: proved. `warning`: it may do harm, a person decides. `stop`: it would do harm. `unknown`: it could not be
+    checked.
     """
 
     name: str
@@ -23,10 +39,62 @@ class Check:
     hint: str = field(default="", compare=False)
 
 
-def untold(name: str, error: ServiceProblem) -> Check:
-    """What an answer that is no success leaves of a check: `unknown`, naming the scope where one is missing.
+Needs = Literal["nothing", "personal key", "project"]
+"""What a check needs to ask the service; without it the check is `unknown`."""
 
-    It is a `stop` where the personal key is refused altogether, or nobody vouches for the host that it would go to.
+
+Function = TypeVar("Function", bound="Callable[[Target], Check | Iterable[Check] | None]")
+
+
+class RegisteredCheck(NamedTuple):
+    """A check function, its place in the report, the name of its result, and what it needs."""
+
+    order: int
+    name: str
+    needs: Needs
+    function: Callable[[Target], Check | Iterable[Check] | None]
+
+    def results(self, target: Target) -> Iterator[Check]:
+        """Run the check; where it lacks what it needs, the result is `unknown`."""
+        if self.needs != "nothing" and target.client is None:
+            hint = "set BACKCAST_PERSONAL_KEY, or give --personal-key-file FILE; it begins with phx_"
+            yield Check(self.name, "unknown", "no personal key was given to ask with", hint)
+        elif self.needs == "project" and not target.found.known:
+            yield Check(self.name, "unknown", "no project could be looked at", target.found.check.hint)
+        else:
+            result = self.function(target)
+            if isinstance(result, Check):
+                yield result
+            elif result is not None:
+                yield from result
+
+
+_REGISTERED: list[RegisteredCheck] = []
+
+
+def check(order: int, name: str, *, needs: Needs = "nothing") -> Callable[[Function], Function]:
+    """Register a check function. Results are reported by ascending `order`."""
+
+    def register(function: Function) -> Function:
+        _REGISTERED.append(RegisteredCheck(order, name, needs, function))
+        return function
+
+    return register
+
+
+def registered_checks() -> list[RegisteredCheck]:
+    """Every check of the modules of `checks`, in the order of the report."""
+    from pipeline.preflight import checks
+
+    for module in iter_modules(checks.__path__, f"{checks.__name__}."):
+        import_module(module.name)
+    return sorted(_REGISTERED, key=lambda one: one.order)
+
+
+def could_not_ask(name: str, error: ServiceProblem) -> Check:
+    """The result where the service answered with an error: `unknown`, naming the scope where one is missing.
+
+    It is a `stop` where the personal key is refused altogether, or the certificate of the host is not trusted.
     """
     if isinstance(error, Forbidden) and "scope" in error.detail:
         return Check(name, "unknown", f"the personal key lacks the scope {error.scope}", error.hint)

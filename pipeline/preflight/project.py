@@ -6,6 +6,7 @@ below it.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,19 +15,18 @@ from typing import TYPE_CHECKING, Any
 from pipeline.config import Secret
 from pipeline.management.operations import RETRIEVE_PROJECT
 from pipeline.management.problems import Forbidden, NotFound, ServiceProblem
-from pipeline.preflight.capture_key import is_key_of, named
-from pipeline.preflight.check import Check, untold
+from pipeline.preflight.check import Check, could_not_ask
 
 if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient
 
-NAME = "project"
+PROJECT = "project"
 _MOST = 500
-_NAMED = 10
+_PROJECTD = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundProject:
     """The check; what the project shows of itself, None where it may not be looked at; the projects that were listed;
     the `Date` of an answer. `known`: the client speaks for a project, of which more can be asked."""
 
@@ -37,7 +37,7 @@ class Found:
     known: bool = True
 
 
-def find_project(client: ManagementClient, key: Secret | None) -> Found:
+def find_project(client: ManagementClient, key: Secret | None) -> FoundProject:
     """The client's project; without one, the project of the capture key, or the only one that the key reaches.
 
     Afterwards the client speaks for it.
@@ -47,11 +47,11 @@ def find_project(client: ManagementClient, key: Secret | None) -> Found:
         others = [one.plain() for one in islice(client.projects.list(), _MOST)]
     except ServiceProblem as error:
         if client.project_id is None or not isinstance(error, Forbidden | NotFound):
-            return Found(untold(NAME, error), known=False)
+            return FoundProject(could_not_ask(PROJECT, error), known=False)
     if client.project_id is None:
         chosen = _chosen(others, key)
         if isinstance(chosen, Check):
-            return Found(chosen, others=others, known=False)
+            return FoundProject(chosen, others=others, known=False)
         client.project_id = str(chosen.get("id"))
     listed = next((one for one in others if str(one.get("id")) == client.project_id), None)
     try:
@@ -59,20 +59,24 @@ def find_project(client: ManagementClient, key: Secret | None) -> Found:
         shown = answer.json()
     except NotFound:
         if listed is not None:
-            return Found(_exists(listed), listed, others)
+            return FoundProject(_exists(listed), listed, others)
         hint = "check the id of the project and the region"
-        return Found(Check(NAME, "stop", f"there is no project {client.project_id}", hint), others=others, known=False)
+        return FoundProject(
+            Check(PROJECT, "stop", f"there is no project {client.project_id}", hint), others=others, known=False
+        )
     except ServiceProblem as error:
         if listed is not None:
-            return Found(_exists(listed), listed, others)
-        return Found(untold(NAME, error), others=others, known=isinstance(error, Forbidden))
+            return FoundProject(_exists(listed), listed, others)
+        return FoundProject(could_not_ask(PROJECT, error), others=others, known=isinstance(error, Forbidden))
     if not isinstance(shown, dict):
-        return Found(Check(NAME, "unknown", "what the service shows is no project"), listed, others, answer.date)
-    return Found(_exists(shown), shown, others, answer.date)
+        return FoundProject(
+            Check(PROJECT, "unknown", "what the service shows is no project"), listed, others, answer.date
+        )
+    return FoundProject(_exists(shown), shown, others, answer.date)
 
 
 def _exists(project: Mapping[str, Any]) -> Check:
-    return Check(NAME, "ok", named(project))
+    return Check(PROJECT, "ok", named(project))
 
 
 def _chosen(listed: Sequence[Mapping[str, Any]], key: Secret | None) -> Mapping[str, Any] | Check:
@@ -82,7 +86,20 @@ def _chosen(listed: Sequence[Mapping[str, Any]], key: Secret | None) -> Mapping[
     if len(listed) == 1:
         return listed[0]
     if not listed:
-        return Check(NAME, "stop", "the personal key reaches no project", "make a personal key for the project")
-    names = ", ".join(named(one) for one in listed[:_NAMED]) + (", …" if len(listed) > _NAMED else "")
+        return Check(PROJECT, "stop", "the personal key reaches no project", "make a personal key for the project")
+    names = ", ".join(named(one) for one in listed[:_PROJECTD]) + (", …" if len(listed) > _PROJECTD else "")
     detail = f"the personal key reaches more than one project, and none shows this capture key: {names}"
-    return Check(NAME, "unknown", detail, "give --project ID")
+    return Check(PROJECT, "unknown", detail, "give --project ID")
+
+
+def is_key_of(key: Secret | None, project: Mapping[str, Any]) -> bool | None:
+    """Whether a key is a project's own; None where the project does not show its key."""
+    token = project.get("api_token")
+    if key is None or not isinstance(token, str) or not token:
+        return None
+    return hmac.compare_digest(*(text.encode("utf-8", "surrogatepass") for text in (token, key.reveal())))
+
+
+def named(project: Mapping[str, Any]) -> str:
+    """A project as people know it."""
+    return f"{project.get('name') or 'without a name'} ({project.get('id')})"

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import Secret
 from pipeline.local_service import Settings
-from pipeline.preflight.history import check_size
-from pipeline.preflight.planned import Planned
+from pipeline.preflight.checks.events import check_size
+from pipeline.preflight.run import PreflightRequest
+from pipeline.preflight.target import PlannedEvents, Target
 from tests.support.management_service import asking
 from tests.support.preflight import look, planned_rows, thirty_events
 from tests.support.scripted_api import answering
@@ -103,4 +105,6 @@ def test_a_paid_plan_is_never_assumed(billing: Said, organization: str, level: s
 )
 def test_the_size_has_a_unit_that_says_something(length: int, told: str) -> None:
     """A small plan is no 0.0 GB."""
-    assert check_size(Planned({"e": 3}, {}, length)).detail == f"3 events, {told}"
+    target = Target(PreflightRequest("us", None, Secret("")))
+    target.planned = PlannedEvents({"e": 3}, {}, length)
+    assert check_size(target).detail == f"3 events, {told}"

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.preflight.addresses import check_address
-from pipeline.preflight.clock import check_clock
+from pipeline.config import Secret
+from pipeline.preflight.checks.hosts import check_address, compare_clocks
+from pipeline.preflight.run import PreflightRequest
+from pipeline.preflight.target import ServiceClock, Target
 from tests.support.deliveries import Reply, planned, serving
 from tests.support.management_service import Asking, asking
 from tests.support.preflight import look
@@ -49,7 +51,7 @@ def ask() -> Iterator[Asking]:
 )
 def test_capture_and_management_belong_together(to: str, api: str | None, level: str) -> None:
     """The wrong region and the application's host are stops; a host of one's own proves nothing."""
-    assert check_address(to, api).level == level
+    assert check_address(Target(PreflightRequest(to, None, Secret(""), api=api))).level == level
 
 
 def closed_port() -> int:
@@ -129,7 +131,7 @@ def test_what_answers_is_judged_by_the_dialect_of_the_plan(tmp_path: Path) -> No
 )
 def test_a_clock_that_is_wrong(ahead: int, level: str) -> None:
     """By how much, in both directions; beyond the window for history it is a stop."""
-    check = check_clock(format_datetime(NOW, usegmt=True), NOW + timedelta(seconds=ahead))
+    check = compare_clocks(ServiceClock(format_datetime(NOW, usegmt=True), NOW + timedelta(seconds=ahead)))
     assert check.level == level
     if ahead:
         assert level == "ok" or ("ahead of" if ahead > 0 else "behind") in check.detail
@@ -138,7 +140,7 @@ def test_a_clock_that_is_wrong(ahead: int, level: str) -> None:
 @pytest.mark.parametrize("date", ["", "yesterday", "Sat, 31 Foo 2026"])
 def test_no_time_is_unknown(date: str) -> None:
     """An answer without a readable Date proves nothing."""
-    assert check_clock(date, NOW).level == "unknown"
+    assert compare_clocks(ServiceClock(date, NOW)).level == "unknown"
 
 
 def test_a_service_with_another_clock() -> None:

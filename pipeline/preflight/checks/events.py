@@ -1,4 +1,4 @@
-"""Rules of age and size: what is dropped after the 200, and what may cost money.
+"""The plan against the target: its state and dialect, and the rules of age and size.
 
 A project's `drop_events_older_than_seconds` drops older events without a word to the sender, historical ones too; an
 event younger than 48 hours may be billed whatever its flag (docs/know/service.md#historical-migration).
@@ -6,14 +6,17 @@ event younger than 48 hours may be billed whatever its flag (docs/know/service.m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from datetime import date, timedelta
 
-from pipeline.preflight.check import Check
-from pipeline.preflight.planned import Planned
+from pipeline.errors import UnsafePlan
+from pipeline.plan.freshness import check_applicable, dialect_of
+from pipeline.preflight.check import Check, check
+from pipeline.preflight.target import PlannedEvents, Target
+from pipeline.targets import address_of
 from pipeline.text import are, pluralize
 
+PLAN = "plan"
+DIALECT = "dialect"
 DROPPED = "dropped_events"
 RECENT = "recent_events"
 SIZE = "size"
@@ -24,8 +27,10 @@ MOST_BYTES = 100_000_000_000
 """Above these the service asks to be told first (docs/know/service.md#before-an-import)."""
 
 
-def check_dropped(project: Mapping[str, Any], planned: Planned | None, now: datetime) -> Check:
-    """Would the project drop events of the plan for their age? `now` is the service's clock."""
+@check(70, DROPPED, needs="project")
+def check_dropped(target: Target) -> Check:
+    """Would the project drop events of the plan for their age?"""
+    project, planned = target.found.project or {}, target.planned
     if SETTING not in project:
         hint = "look in the project's settings whether old events are dropped"
         return Check(DROPPED, "unknown", f"the project does not show its setting {SETTING}", hint)
@@ -39,7 +44,7 @@ def check_dropped(project: Mapping[str, Any], planned: Planned | None, now: date
     if planned is None:
         return Check(DROPPED, "warning", f"the project drops events older than {setting}", hint)
     try:
-        edge = now - timedelta(seconds=seconds)
+        edge = target.clock.now - timedelta(seconds=seconds)
     except OverflowError:
         return Check(DROPPED, "ok", f"the project drops events older than {setting}; the plan has none")
     older = _until(planned, edge.date())
@@ -50,9 +55,13 @@ def check_dropped(project: Mapping[str, Any], planned: Planned | None, now: date
     return Check(DROPPED, "stop", detail, hint)
 
 
-def check_recent(planned: Planned, now: datetime) -> Check:
-    """Are there events that are too young to be history? `now` is the service's clock."""
-    edge = (now - HISTORICAL).date()
+@check(120, RECENT)
+def check_recent(target: Target) -> Check | None:
+    """Are there events that are too young to be historical?"""
+    planned = target.planned
+    if planned is None:
+        return None
+    edge = (target.clock.now - HISTORICAL).date()
     young = sum(count for day, count in planned.days.items() if date.fromisoformat(day) >= edge)
     exact = sum(count for day, count in planned.days.items() if date.fromisoformat(day) > edge)
     if not young:
@@ -66,8 +75,12 @@ def check_recent(planned: Planned, now: datetime) -> Check:
     return Check(RECENT, "warning", detail, "plan without --allow-recent, or with an earlier --until")
 
 
-def check_size(planned: Planned) -> Check:
-    """Is it so much that the service wants to know first?"""
+@check(130, SIZE)
+def check_size(target: Target) -> Check | None:
+    """Is it so much that the service wants to be asked first?"""
+    planned = target.planned
+    if planned is None:
+        return None
     amount = f"{pluralize(planned.events, 'event')}, {_size(planned.bytes)}"
     if planned.events > MOST_EVENTS or planned.bytes > MOST_BYTES:
         detail = f"{amount}: above 200 million events or 100 GB the service asks to be told first"
@@ -83,11 +96,37 @@ def _size(length: int) -> str:
     return pluralize(length, "byte")
 
 
-def _until(planned: Planned, edge: date) -> int:
+def _until(planned: PlannedEvents, edge: date) -> int:
     """Events of days up to and with this one."""
     return sum(count for day, count in planned.days.items() if date.fromisoformat(day) <= edge)
 
 
-def service_now(now: datetime, there: datetime | None) -> datetime:
-    """The service's clock where it was told, else ours."""
-    return (there or now).astimezone(UTC)
+@check(100, PLAN)
+def check_plan(target: Target) -> Check | None:
+    """Is the plan ready, and made for this target?"""
+    plan = target.plan
+    if plan is None:
+        return None
+    if not plan.ready:
+        stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
+        return Check(PLAN, "stop", f"the plan is not ready: {stops}", "mend that and plan again")
+    if plan.target and address_of(plan.target) != address_of(target.request.to):
+        return Check(
+            PLAN, "warning", f"the plan was made for {plan.target}", f"plan again with --for {target.request.to}"
+        )
+    return Check(PLAN, "ok", plan.sentence)
+
+
+@check(110, DIALECT)
+def check_dialect(target: Target) -> Check | None:
+    """Does the plan spell events as the target reads them?"""
+    plan, to = target.plan, target.request.to
+    if plan is None:
+        return None
+    try:
+        if plan.ready:
+            check_applicable(plan, to)
+    except UnsafePlan as error:
+        return Check(DIALECT, "stop", error.message, error.hint)
+    speaks = f"the plan speaks {plan.options.dialect!r}"
+    return Check(DIALECT, "ok", f"{speaks}, as the target does" if plan.options.dialect == dialect_of(to) else speaks)

@@ -8,19 +8,20 @@ not rule out is retrieved. One that somebody changed in between is judged as it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline.management.operations import RETRIEVE_FUNCTION
 from pipeline.management.problems import NotFound, ServiceProblem
-from pipeline.preflight.check import Check, Level, untold
+from pipeline.preflight.check import Check, Level, check, could_not_ask
 from pipeline.preflight.firing import Matched, matched
-from pipeline.preflight.planned import Planned
+from pipeline.preflight.target import PlannedEvents, Target
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient
 
-NAME = "functions"
+FUNCTIONS = "functions"
 DESTINATION = "destination"
 TRANSFORMATION = "transformation"
 GEOIP = "template-geoip"
@@ -28,15 +29,24 @@ _SHOWN = 5
 _WIDE = 60
 
 
-def check_workflows() -> Check:
+@check(90, "workflows")
+def check_workflows(target: Target) -> Check | None:
     """Workflows match imported events, too (docs/know/service.md#historical-migration), and no operation of the
     contract lists them."""
+    if target.client is None or not target.found.known:
+        return None
     detail = "workflows fire on imported events as functions do, and the management API does not show them"
     return Check("workflows", "unknown", detail, "look at the project's workflows, and turn off those that would fire")
 
 
-def check_functions(client: ManagementClient, planned: Planned | None) -> list[Check]:
-    """One check for each function that would or may fire, else one that says that none would."""
+@check(80, FUNCTIONS, needs="project")
+def check_functions(target: Target) -> list[Check]:
+    """One result for each function that would or may fire, else one that says that none would.
+
+    With `allow_firing` those that would are a warning.
+    """
+    client, planned = target.client, target.planned
+    assert client is not None
     names = None if planned is None else planned.names.keys()
     found: list[Check] = []
     enabled = 0
@@ -45,21 +55,21 @@ def check_functions(client: ManagementClient, planned: Planned | None) -> list[C
             enabled += 1
             listed = item.plain()
             if matched(listed, names).verdict != "no":
-                found.extend(_judged(client, listed, planned))
+                found.extend(_allowed(one, target) for one in _judged(client, listed, planned))
     except ServiceProblem as error:
-        return [*found, untold(NAME, error)]
+        return [*found, could_not_ask(FUNCTIONS, error)]
     if any(check.level != "ok" for check in found):
         return found
     on = "an imported event" if planned is None else "an event of this plan"
-    return [*found, Check(NAME, "ok", f"none of {enabled:,} enabled hog functions would tell others of {on}")]
+    return [*found, Check(FUNCTIONS, "ok", f"none of {enabled:,} enabled hog functions would tell others of {on}")]
 
 
-def _judged(client: ManagementClient, listed: Mapping[str, Any], planned: Planned | None) -> Iterator[Check]:
+def _judged(client: ManagementClient, listed: Mapping[str, Any], planned: PlannedEvents | None) -> Iterator[Check]:
     who = _named(listed)
     try:
         record = client.call(RETRIEVE_FUNCTION, str(listed.get("id"))).json()
     except NotFound:
-        yield Check(NAME, "ok", f"{who} was deleted while this was looked at, and is left out")
+        yield Check(FUNCTIONS, "ok", f"{who} was deleted while this was looked at, and is left out")
         return
     if not isinstance(record, dict):
         record = dict(listed)
@@ -69,7 +79,7 @@ def _judged(client: ManagementClient, listed: Mapping[str, Any], planned: Planne
     note = "; it was changed while this was looked at" if changed else ""
     if on.verdict == "no":
         if changed:
-            yield Check(NAME, "ok", f"{who} was changed while this was looked at, and would not fire now")
+            yield Check(FUNCTIONS, "ok", f"{who} was changed while this was looked at, and would not fire now")
         return
     if record.get("type") == TRANSFORMATION:
         yield _transformation(who, record, on, planned, note)
@@ -82,7 +92,9 @@ def _judged(client: ManagementClient, listed: Mapping[str, Any], planned: Planne
     yield Check(DESTINATION, level, detail, f"{hint}; or accept that with --allow-firing" if level == "stop" else hint)
 
 
-def _transformation(who: str, record: Mapping[str, Any], on: Matched, planned: Planned | None, note: str) -> Check:
+def _transformation(
+    who: str, record: Mapping[str, Any], on: Matched, planned: PlannedEvents | None, note: str
+) -> Check:
     hint = f"turn it off unless history is to go through it: backcast hog-functions update {record.get('id')}"
     template = record.get("template")
     template = template if isinstance(template, Mapping) else {}
@@ -98,7 +110,7 @@ def _transformation(who: str, record: Mapping[str, Any], on: Matched, planned: P
     return Check(TRANSFORMATION, "warning", detail, f"{hint} --enabled false --to …")
 
 
-def _on(on: Matched, planned: Planned | None) -> str:
+def _on(on: Matched, planned: PlannedEvents | None) -> str:
     """`12 events (a, b)`: those that would set it off, else those that may."""
     names = [name for name in (on.would or on.may) if name is not None]
     if planned is None:
@@ -124,3 +136,9 @@ def _named(function: Mapping[str, Any]) -> str:
     kind = printable(str(function.get("type") or "function"), _WIDE)
     name = printable(str(function.get("name") or "without a name"), _WIDE)
     return f"{kind} {name!r} ({function.get('id')})"
+
+
+def _allowed(found: Check, target: Target) -> Check:
+    if not target.request.allow_firing or (found.name, found.level) != (DESTINATION, "stop"):
+        return found
+    return replace(found, level="warning", detail=f"{found.detail}; --allow-firing says that it may")

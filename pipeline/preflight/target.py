@@ -1,0 +1,175 @@
+"""The facts that checks share: what was asked for, the plan, and what the services answered.
+
+Each fact is asked for once, when the first check needs it.
+"""
+
+from __future__ import annotations
+
+import email.utils
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from pipeline.batcher import Batch, Envelope, gzip_body
+from pipeline.delivery.capture import CaptureDestination
+from pipeline.delivery.destination import Response
+from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT, merge_event
+from pipeline.errors import UnsafePlan
+from pipeline.management import ManagementClient
+from pipeline.management.client import management_address
+from pipeline.management.retry import RetryPolicy
+from pipeline.plan.contents import check_tables
+from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.freshness import dialect_of
+from pipeline.plan.manifest import Plan
+from pipeline.preflight.project import FoundProject, find_project
+from pipeline.preflight.run import PreflightRequest
+
+_NO_EVENT = gzip_body(Envelope("").seal([]))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEvents:
+    """What a plan would send: events by name, and by UTC day (`2023-01-31`); `bytes` of them all, as JSON.
+
+    Merges, groups and profiles are among the names, not among the days. `sets_geoip`: the mapping itself decides on
+    `$geoip_disable`.
+    """
+
+    names: Mapping[str, int] = field(default_factory=dict)
+    days: Mapping[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    sets_geoip: bool = False
+
+    @property
+    def events(self) -> int:
+        return sum(self.names.values())
+
+
+class CaptureHost(NamedTuple):
+    """The response of a capture host to a batch without events, its address, and the `Date` header ("" without)."""
+
+    response: Response
+    address: str
+    date: str
+
+
+class ServiceClock(NamedTuple):
+    """The `Date` header of a response ("" where there is none), and this machine's time when it came."""
+
+    date: str
+    asked: datetime
+
+    @property
+    def there(self) -> datetime | None:
+        """The time in the header; None where it has none that can be read."""
+        try:
+            moment = email.utils.parsedate_to_datetime(self.date)
+        except (TypeError, ValueError):
+            return None
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+    @property
+    def now(self) -> datetime:
+        """The service's time where it is known, else this machine's."""
+        return (self.there or self.asked).astimezone(UTC)
+
+
+class Target:
+    """Where a plan would go. Use as a context manager. `planned` is None without a plan.
+
+    Raises StalePlan for files of the plan that are not as they were sealed.
+    """
+
+    def __init__(self, request: PreflightRequest, plan: Plan | None = None, directory: Directory | None = None) -> None:
+        self.request = request
+        self.plan = plan
+        self.planned = planned_events(plan, directory) if plan is not None and directory is not None else None
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if client := self.__dict__.get("client"):
+            client.close()
+
+    @cached_property
+    def capture_host(self) -> CaptureHost | None:
+        """The capture host, asked as `apply` would send; None where it is not to be asked. Raises UsageError.
+
+        The batch has no event and no key. It is refused before its key is looked at (docs/know/service.md#answers),
+        and whoever takes it has taken nothing.
+        """
+        request = self.request
+        if not request.reach:
+            return None
+        host = CaptureDestination(
+            request.to, dialect=dialect_of(request.to) if self.plan is None else self.plan.options.dialect,
+            timeout=request.timeout, ca_file=request.ca_file, redirect_hosts=request.redirect_hosts,
+        )  # fmt: skip
+        try:
+            return CaptureHost(host.send(Batch(0, -1, len(_NO_EVENT), _NO_EVENT)), host.address, host.date)
+        finally:
+            host.close()
+
+    @cached_property
+    def client(self) -> ManagementClient | None:
+        """A client of the management API; None without a personal key. Raises UsageError."""
+        request = self.request
+        if not request.personal_key:
+            return None
+        return ManagementClient(
+            management_address(request.to, request.api), request.personal_key, request.project_id,
+            timeout=request.timeout, retry=RetryPolicy(tries=1, most=5.0), ca_file=request.ca_file,
+        )  # fmt: skip
+
+    @cached_property
+    def found(self) -> FoundProject:
+        """The project; `client` is there."""
+        assert self.client is not None
+        return find_project(self.client, self.request.project_key)
+
+    @cached_property
+    def clock(self) -> ServiceClock:
+        """The capture host's clock, else that of the management API."""
+        date = self.capture_host.date if self.capture_host is not None else ""
+        if not date and self.client is not None:
+            date = self.found.date
+        return ServiceClock(date, datetime.now(UTC))
+
+
+class _DailyCount(msgspec.Struct):
+    event: str
+    day: str
+    outcome: str
+    count: int
+
+
+class _Link(msgspec.Struct):
+    kind: str
+
+
+def planned_events(plan: Plan, directory: Directory) -> PlannedEvents:
+    """What a plan would send. Raises StalePlan for files of it that are not as they were sealed."""
+    check_tables(plan, directory, (directory.cells.name, directory.identities.name))
+    days: Counter[str] = Counter()
+    names = Counter(plan.names)
+    try:
+        for cell in read_lines(directory.cells, _DailyCount):
+            if cell.outcome == "mapped":
+                days[cell.day] += cell.count
+        if plan.events.phases.get("identities"):
+            names.update(merge_event(link.kind) for link in read_lines(directory.identities, _Link))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnsafePlan(f"a file of the plan cannot be read: {error}", hint="plan again") from None
+    phases, dialect = plan.events.phases, plan.options.dialect
+    if grouped := phases.get("groups", 0) - plan.people.initials:
+        names[GROUP_EVENT[dialect]] += grouped
+    if written := phases.get("persons", 0) + plan.people.initials:
+        names[PROFILE_EVENT[dialect]] += written
+    return PlannedEvents(dict(names), dict(days), plan.event_bytes, "$geoip_disable" in plan.mapping.text)
