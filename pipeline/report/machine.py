@@ -11,8 +11,8 @@ from pipeline.files import private, write_atomically
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report, Results, earlier_results, gather, phases_of
-from pipeline.report.people import merges
 from pipeline.report.results import ApplyResult, VerifyResult, status_result
+from pipeline.report.sections.people import merges
 from pipeline.report.state import plan_status
 
 FORMAT = "backcast.report/1"

@@ -1,6 +1,6 @@
 """What people read on a terminal: rich tables on a Console that the command made.
 
-Text of an export goes through `_text`, never through rich's markup: a name such as `[red]` stays a name, and an
+Text of an export goes through `text`, never through rich's markup: a name such as `[red]` stays a name, and an
 escape sequence is shown, not obeyed. Tables fold on a narrow terminal and lose nothing.
 """
 
@@ -8,29 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.models import Finding, Reject
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Example, Plan
-from pipeline.report.contents import first_rejects, phases_of
-from pipeline.report.people_view import show_people
+from pipeline.models import Reject
+from pipeline.plan.manifest import Plan
+from pipeline.report.registry import terminal_sections
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
-from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
-from pipeline.report.wording import COLLAPSE, VERDICTS, advice, mapping_of, phase_meaning, state_in_words
-from pipeline.text import are, pluralize, printable
-from pipeline.validator.codes import meaning
+from pipeline.report.tables import heading, number, table, text
+from pipeline.report.wording import COLLAPSE, VERDICTS, mapping_of, state_in_words
+from pipeline.text import are, pluralize
 from pipeline.verify.reconcile import Difference
 
-MOST_PARTS = 20
-MOST_EVENTS = 20
 MOST_REJECTS = 50
 MOST_DIFFERENCES = 20
 MOST_DOUBTS = 10
-_LEVELS = {"stop": "bold red", "warning": "yellow"}
 _VERDICTS = {"ready": "bold green", "warnings": "bold yellow", "not-ready": "bold red"}
 _STATES = {
     "not-ready": "bold red",
@@ -42,75 +35,18 @@ _STATES = {
 
 
 def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
-    """A plan: counts, codes with one example each, gates with what to do, and its one counted line last.
+    """A plan: its sections, then the verdict, and its sentence last.
 
     `directory` is where the plan lies, for the commands that follow.
     """
-    heading(
-        console, "Plan", f"{mapping_of(plan)}, times in {plan.zone}" + (f", for {plan.target}" if plan.target else "")
-    )
+    target = f", for {plan.target}" if plan.target else ""
+    heading(console, "Plan", f"{mapping_of(plan)}, times in {plan.zone}{target}")
     if plan.first:
         console.print(Text(f"{plan.first} to {plan.last}"))
-    _parts(console, plan)
-    phases = table("phase", "#events", "")
-    for name, count in phases_of(plan).items():
-        phases.add_row(name, number(count), Text(phase_meaning(name, plan), style="dim"))
-    console.print(phases)
-    show_counts(console, "event", "events", plan.names, MOST_EVENTS)
-    show_people(console, plan, directory=directory)
-    _codes(console, "Skipped", plan.skips, {})
-    _codes(console, "Rejected", plan.rejects, first_rejects(Directory(Path(directory)), plan) if directory else {})
-    if plan.rejects:
-        console.print(Text(f"The rows: backcast rejects {directory or 'DIR'}", style="dim"))
-    _codes(console, "Warnings", plan.warnings, plan.examples)
-    show_notices(console, plan.notices)
-    _gates(console, plan.gates)
+    for section in terminal_sections():
+        section.show(console, plan, directory)
     console.print(Text(VERDICTS.get(plan.verdict, plan.verdict), style=_VERDICTS.get(plan.verdict, "")))
     console.print(Text(plan.sentence, style="bold"))
-
-
-def _parts(console: Console, plan: Plan) -> None:
-    tables = any(part.table for part in plan.parts)
-    made = table("part", *(["table"] if tables else []), "#rows", "#mapped", "#skipped", "#rejected")
-    for part in plan.parts[:MOST_PARTS]:
-        counts = map(number, (part.rows, part.mapped, part.skipped, part.rejected))
-        made.add_row(text(part.path, 200), *([text(part.table, 60)] if tables else []), *counts)
-    if len(plan.parts) > MOST_PARTS:
-        rest = plan.parts[MOST_PARTS:]
-        more = (sum(getattr(part, name) for part in rest) for name in ("rows", "mapped", "skipped", "rejected"))
-        made.add_row(
-            Text(pluralize(len(rest), "more part"), style="dim"), *([""] if tables else []), *map(number, more)
-        )
-    rows = plan.rows
-    sums = map(number, (rows.read, rows.mapped, rows.skipped, rows.rejected))
-    made.add_row("all", *([""] if tables else []), *sums, style="bold")
-    console.print(made)
-
-
-def _codes(
-    console: Console, title: str, counts: Mapping[str, int], examples: Mapping[str, Example] | Mapping[str, Reject]
-) -> None:
-    """Codes with their counts, and the places where they first arose if any is known."""
-    if not counts:
-        return
-    made = table(title, "#count", "what it means", *(["example"] if examples else []))
-    for code, count in counts.items():
-        example = examples.get(code)
-        place = text(f"{example.part}, row {example.row:,}: {example.detail}", 240) if example is not None else Text("")
-        made.add_row(text(code, 80), number(count), Text(meaning(code), style="dim"), *([place] if examples else []))
-    console.print(made)
-
-
-def _gates(console: Console, gates: Sequence[Finding]) -> None:
-    for gate in gates:
-        console.print(
-            Text.assemble(
-                (f"{gate.level.upper()} {printable(gate.name, 80)}: ", _LEVELS.get(gate.level, "")),
-                printable(gate.detail, 1_000),
-            )
-        )
-        if advice(gate.name):
-            console.print(Text(f"  What to do: {advice(gate.name)}.", style="dim"))
 
 
 def show_state(console: Console, state: str, refused: int) -> None:
@@ -162,14 +98,14 @@ def show_status(console: Console, result: StatusResult) -> None:
         console.print(Text("Not verified yet: backcast verify", style="dim"))
     _sent(console, result.events, result.batches, result.phases)
     if result.doubts:
-        made = table("in doubt", "#events", "#tries", "since", "last answer")
+        shown = table("in doubt", "#events", "#tries", "since", "last answer")
         for doubt in result.doubts[:MOST_DOUBTS]:
             place = f"{doubt.phase}, block {doubt.block}, events {doubt.first} to {doubt.last}"
-            made.add_row(
+            shown.add_row(
                 text(place, 80), number(doubt.events), number(doubt.tries), text(doubt.begun, 30),
                 _answer(doubt.status, doubt.detail),
             )  # fmt: skip
-        console.print(made)
+        console.print(shown)
     if result.events.in_doubt:
         if result.state == "sending":
             what = "in flight or in doubt: the run settles them, or the next one does."
@@ -178,15 +114,15 @@ def show_status(console: Console, result: StatusResult) -> None:
         in_doubt = result.events.in_doubt
         console.print(Text(f"{pluralize(in_doubt, 'event')} {are(in_doubt)} {what}"))
     if result.refusals:
-        made = table("refused event", "answer")
+        shown = table("refused event", "answer")
         for refusal in result.refusals[:MOST_DOUBTS]:
-            made.add_row(text(refusal.uuid, 40), _answer(refusal.status, refusal.detail))
-        console.print(made)
+            shown.add_row(text(refusal.uuid, 40), _answer(refusal.status, refusal.detail))
+        console.print(shown)
     if result.failures:
-        made = table("requests that settled nothing", "#count", "last")
+        shown = table("failed requests", "#count", "last")
         for failure in result.failures:
-            made.add_row(_answer(failure.status, failure.detail), number(failure.tries), text(failure.last, 30))
-        console.print(made)
+            shown.add_row(_answer(failure.status, failure.detail), number(failure.tries), text(failure.last, 30))
+        console.print(shown)
     if max(len(result.doubts), len(result.refusals)) > MOST_DOUBTS:
         what = "More of them: --json, or the table batches of ledger.sqlite; refused events: backcast rejects"
         console.print(Text(what, style="dim"))
@@ -207,12 +143,12 @@ def _counts(console: Console, events: SentCounts, phases: Mapping[str, SentCount
     """The counts by name and words, with a column for each phase that has any where there are several."""
     some = {name: one for name, one in phases.items() if one.made or one.unsent}
     columns = [events, *(some.values() if len(some) > 1 else [])]
-    made = table("events", "#count", *(f"#{name}" for name in list(some)[: len(columns) - 1]))
+    shown = table("events", "#count", *(f"#{name}" for name in list(some)[: len(columns) - 1]))
     for name, words in rows.items():
         count = getattr(events, name)
         style = "red" if count and name == "refused" else "yellow" if count and name == "in_doubt" else ""
-        made.add_row(words, *(number(getattr(one, name)) for one in columns), style=style)
-    console.print(made)
+        shown.add_row(words, *(number(getattr(one, name)) for one in columns), style=style)
+    console.print(shown)
 
 
 def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Mapping[str, SentCounts]) -> None:
@@ -229,7 +165,7 @@ def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Ma
 
 def show_verification(console: Console, result: VerifyResult) -> None:
     """What landed against what was settled."""
-    made = table("", "#cells", "#events")
+    shown = table("", "#cells", "#events")
     found = result.events
     rows = (
         ("expected", None, found.expected),
@@ -242,13 +178,13 @@ def show_verification(console: Console, result: VerifyResult) -> None:
     )
     for name, cells, events in rows:
         bad = name in ("missing", "extra", "duplicated", "different") and bool(cells or events)
-        made.add_row(
+        shown.add_row(
             name,
             "" if cells is None else number(cells),
             "" if events is None else number(events),
             style="red" if bad else "",
         )
-    console.print(made)
+    console.print(shown)
     _differences(console, result.differences)
     _extras(console, result)
     if found.copies:
@@ -261,17 +197,17 @@ def show_verification(console: Console, result: VerifyResult) -> None:
             Text(f"Not proved: {pluralize(found.missing, 'event')} {are(found.missing)} missing.", style="bold red")
         )
     else:
-        console.print(Text("Not proved: what landed is not what was settled.", style="bold red"))
+        console.print(Text("Not proved: the service has other events than were settled.", style="bold red"))
 
 
 def _differences(console: Console, differences: Sequence[Difference]) -> None:
     if not differences:
         return
-    made = table("difference", "uuid", "landed as (event, person, time)")
+    shown = table("difference", "uuid", "landed as (event, person, time)")
     for one in differences[:MOST_DIFFERENCES]:
         landed = "; ".join(", ".join(copy) for copy in one.landed)
-        made.add_row(text(one.kind, 40), text(one.uuid, 40), text(landed, 240))
-    console.print(made)
+        shown.add_row(text(one.kind, 40), text(one.uuid, 40), text(landed, 240))
+    console.print(shown)
     if len(differences) > MOST_DIFFERENCES:
         console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more; all of them: --json", style="dim"))
 
@@ -280,13 +216,13 @@ def _extras(console: Console, result: VerifyResult) -> None:
     """What is there and not of the plan: its names and days, whose it may be, and what was looked at."""
     if not result.extras:
         return
-    made = table("not of this plan", "UTC day", "#count")
+    shown = table("not of this plan", "UTC day", "#count")
     for one in result.extras:
-        made.add_row(text(one.event, 120), text(one.day, 20), number(one.count))
-    console.print(made)
+        shown.add_row(text(one.event, 120), text(one.day, 20), number(one.count))
+    console.print(shown)
     others = result.events.others
     if not others:
-        console.print(Text("Nobody else sends here, so they are differences."))
+        console.print(Text("These events are unexpected, so they count as differences."))
         return
     told = f"{pluralize(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
     if result.scope:
@@ -305,15 +241,15 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
 
     Gives their number.
     """
-    made = table("code", "place", "why", "row")
+    shown = table("code", "place", "why", "row")
     count = 0
     iterator = iter(rejects)
     for reject in islice(iterator, most):
         count += 1
         place = text(f"{reject.part}, row {reject.row:,}, byte {reject.offset:,}" if reject.row else reject.part, 240)
-        made.add_row(text(reject.code, 80), place, text(reject.detail, 240), text(reject.record, 200))
+        shown.add_row(text(reject.code, 80), place, text(reject.detail, 240), text(reject.record, 200))
     if count:
-        console.print(made)
+        console.print(shown)
     more = sum(1 for _ in iterator)
     if more:
         console.print(Text(f"{pluralize(more, 'more row')}; all of them in full: --format jsonl", style="dim"))

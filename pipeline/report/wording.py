@@ -14,39 +14,39 @@ DECISIONS = {
 """What became of pairs of ids, in the order in which a report tells it."""
 
 REASONS = {
-    "same_row": "rows bear both ids",
-    "stated": "a record of the tool says that they are one person",
-    "named": "the file given with --identities names the pair",
-    "settled": "an earlier plan merged them",
+    "same_row": "both ids in one row",
+    "stated": "merged in the source tool",
+    "named": "named in the file of --identities",
+    "settled": "merged by an earlier plan",
     "first_user": "the id has several users (a shared device), and this one came first",
     "self_pair": "an id paired with itself",
     "junk_id": "one of the ids is a placeholder such as null or anonymous",
     "long_id": "one of the ids is longer than the service keeps",
-    "email_as_device": "an e-mail address stands where a device's id belongs",
-    "user_as_device": "a user's id stands where a device's id belongs",
-    "never_alone": "no event bears the anonymous id alone, so there is nothing to join (a server's id that changes with"
-    " every call)",
+    "email_as_device": "an e-mail address in place of a device id",
+    "user_as_device": "a user id in place of a device id",
+    "never_alone": "anonymous id never used without its user, so there is nothing to merge (a server's id that changes"
+    " with every call)",
     "too_many_users": "the id has more than {most} users: a shared machine or a placeholder",
     "too_many_ids": "the person would have more than {most} anonymous ids (--max-ids-per-person)",
     "other_user": "the id belongs to another user, who came first",
-    "settled_apart": "earlier plans made two persons of them, whom the service does not merge any more",
+    "settled_apart": "two persons since earlier plans, which the service no longer merges",
 }
 
 POLICIES = {
-    "fill-only": "written as $set_once, so that what a live profile says stays as it is",
-    "overwrite": "written as $set: what a live profile says is overwritten, however old the history is",
-    "prefix": "written as $set under names that begin with {prefix}, beside what a live profile says",
+    "fill-only": "written as $set_once: existing values are kept",
+    "overwrite": "written as $set: existing values are overwritten, however old the history is",
+    "prefix": "written as $set under names that begin with {prefix}, beside the existing values",
 }
 
 ADVICE = {
-    "max_rejects": "look at them with `backcast rejects DIR`; mend the export or the mapping, or allow so many with"
+    "max_rejects": "list them with `backcast rejects DIR`; fix the export or the mapping, or allow so many with"
     " --max-rejects, and plan again",
-    "rejects": "look at them with `backcast rejects DIR` before anything is sent",
-    "zero_events": "check the mapping, --since and --until, and the files that were named",
-    "zone": "name the zone that the project was set to in the tool: --timezone Area/City, also when it is UTC",
-    "duplicates": "nothing to do: every export holds copies, and they are left out",
-    "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; what only some exports"
-    " have may stay as it is",
+    "rejects": "list them with `backcast rejects DIR` before anything is sent",
+    "zero_events": "check the mapping, --since and --until, and the files on the command line",
+    "zone": "name the zone that the project has in the tool: --timezone Area/City, also when it is UTC",
+    "duplicates": "nothing to do: duplicates are removed",
+    "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; a column that only"
+    " some exports have may stay",
     "key_not_unique": "add what tells them apart to the mapping's `key` (with `generic`, name another column or none"
     " with --set uuid), or say with --allow-key-conflicts that rows of one key are one event all the same",
     "keyless": "say `collapse: identical` in the job file, so that identical rows become one event",
@@ -55,9 +55,9 @@ ADVICE = {
 }
 
 VERDICTS = {
-    "ready": "Ready: nothing was found that a person has to look at.",
+    "ready": "Ready: no check found anything.",
     "warnings": "Ready, with warnings: read them before applying.",
-    "not-ready": "Not ready: apply refuses this plan until what the gates say is mended. It can be rehearsed.",
+    "not-ready": "Not ready: fix the failed checks. Until then apply refuses this plan; it can be rehearsed.",
 }
 
 STATES = {
@@ -69,7 +69,7 @@ STATES = {
 
 COLLAPSE = (
     "equal to another in uuid, name, person and UTC day: requests whose answer was lost were sent again, and the"
-    " service collapses what came twice"
+    " service collapses the duplicates"
 )
 """What the copies of a verification are."""
 
@@ -77,7 +77,7 @@ PHASES = {
     "identities": "merges of two ids into one person; they cannot be undone",
     "groups": "groups and their properties",
     "events": "events",
-    "persons": "final properties of persons",
+    "persons": "profile updates",
 }
 
 
@@ -119,13 +119,15 @@ def unproved(plan: Plan) -> list[str]:
     """What this report cannot prove, each as a sentence; a person signs these off by other means."""
     sentences = [
         "That the export is complete: only rows in the files that were named are counted here.",
-        "That what the service accepts is stored: its answer comes before it stores anything. `backcast verify` reads"
-        " back what landed.",
-        "That a copy at the service disappears: it collapses copies of one uuid, event, distinct_id and UTC day, but"
+        "That accepted events are stored: the service answers before it stores anything. `backcast verify` reads back"
+        " what landed.",
+        "That duplicates at the service disappear: it collapses events of one uuid, name, distinct_id and UTC day, but"
         " eventually, and without a guarantee.",
     ]
     if plan.options.zones and not plan.zone_evidence:
-        sentences.append(f"That the times are in {plan.zone}: a person named the zone, and no receive times prove it.")
+        sentences.append(
+            f"That the times are in {plan.zone}: the zone comes from an option, and no receive times prove it."
+        )
     elif plan.zone_evidence:
         sentences.append(
             "That the zone holds in months not listed under zone evidence: they have too few rows with a receive time."

@@ -20,11 +20,13 @@ from pipeline.models import Dialect, Finding, Reject
 from pipeline.options import SealedOptions
 from pipeline.plan.manifest import Example, MappingSeal, Plan
 from pipeline.report import terminal
-from pipeline.report.contents import Results, gather
-from pipeline.report.html import render, years
+from pipeline.report.contents import Report, Results, gather
+from pipeline.report.html import render
 from pipeline.report.machine import plan_object, write_report
 from pipeline.report.mask import masked
+from pipeline.report.registry import PAGE, TERMINAL, Values, on_page, on_terminal
 from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.sections.events import years
 from pipeline.report.survey_view import histogram, show_survey
 from pipeline.survey import BrokenSurvey, FieldSurvey, PartSurvey, Survey, ZoneSurvey
 from pipeline.verify.reconcile import Difference
@@ -237,9 +239,9 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "Not ready: apply refuses this plan",
+        "Not ready: fix the failed checks",
         "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 parts; 2 skipped, 2 rejected.",
-        "stop: max_rejects 2 of 14 rows (14.29%) rejected (limit 0) What to do: look at them with",
+        "stop: max_rejects 2 of 14 rows (14.29%) rejected (limit 0) What to do: list them with",
         "identities merges of two ids into one person; they cannot be undone 2",
         "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
         "b.csv CSV, 4 columns 200 2 1 0 1",
@@ -362,7 +364,7 @@ def test_a_plan_ends_in_its_sentence() -> None:
 def test_gates_say_what_to_do() -> None:
     """A gate stands on the terminal with its level and the way out."""
     shown = printed(terminal.show_plan, small_plan(), width=200)
-    assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: look at them" in shown
+    assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: list them" in shown
 
 
 def test_warnings_have_a_count_and_a_place() -> None:
@@ -483,3 +485,24 @@ def test_a_survey_folds_examples_before_names() -> None:
     shown = printed(show_survey, found, width=80)
     assert name in shown
     assert shown.splitlines()[shown.splitlines().index("00 3 " + "█" * 40) - 1].strip() == "hour of day, rows"
+
+
+def test_a_new_section_is_one_function(tmp_path: Path) -> None:
+    """A function of its own is shown on the terminal and on the page, at its place between the others."""
+
+    @on_terminal(15)
+    def show_owner(console: Console, plan: Plan, directory: str) -> None:
+        console.print(f"Owner: {plan.target}")
+
+    @on_page(15, "sentences")
+    def owner(report: Report) -> Values:
+        return {"title": "Owner", "sentences": [report.plan.target]}
+
+    try:
+        page = Page(page_of(tmp_path / "plan", small_plan())).text
+        shown = printed(terminal.show_plan, small_plan())
+    finally:
+        TERMINAL[:] = [one for one in TERMINAL if one.show is not show_owner]
+        PAGE[:] = [one for one in PAGE if one.values is not owner]
+    assert page.index("Checks") < page.index("Owner us") < page.index("What will be sent")
+    assert shown.index("rejected") < shown.index("Owner: us") < shown.index("phase")

@@ -183,7 +183,7 @@ def test_decisions_stand_with_their_reason_and_count_merges_first(everything: Se
     rows = everything.rows("Identities")
     assert rows == [
         ["merged", "3", "a record of the tool says that they are one person"],
-        ["merged", "1", "rows bear both ids"],
+        ["merged", "1", "both ids in one row"],
         ["merged with the first user", "1", "the id has several users (a shared device), and this one came first"],
         ["not merged: conflict", "1", "the id belongs to another user, who came first"],
         ["not merged: refused", "1", "one of the ids is a placeholder such as null or anonymous"],
@@ -194,7 +194,7 @@ def test_decisions_stand_with_their_reason_and_count_merges_first(everything: Se
 
 def test_a_shared_device_is_shown_with_its_users(everything: Seen) -> None:
     """The device stands in the table of ids of several users with its rows."""
-    assert everything.rows("Ids of several users (shared devices)") == [["tablet", "2", "3"]]
+    assert everything.rows("Shared devices (ids of several users)") == [["tablet", "2", "3"]]
     assert ["tablet", "2", "3"] in everything.lines()
 
 
@@ -207,7 +207,7 @@ def test_a_chain_is_shown_as_one_person(everything: Seen) -> None:
 
 def test_a_pair_is_shown_with_the_row_that_states_it(everything: Seen) -> None:
     """Each merge, conflict and refusal can be looked up in the export."""
-    rows = {tuple(row[:2]): row[2:] for row in everything.rows("What is merged because of which row")}
+    rows = {tuple(row[:2]): row[2:] for row in everything.rows("Merge evidence")}
     assert rows["tablet", "ann"] == [
         "merged with the first user", "first_user", "1", "calls.jsonl:2", "2023-04-20T00:01:00Z",
     ]  # fmt: skip
@@ -226,17 +226,17 @@ def test_many_pairs_are_a_bounded_sample(tmp_path: Path) -> None:
     """Of 25 pairs of one reason ten are shown, those of most rows first, and the page counts the others."""
     calls = [one for device in range(25) for one in (track(None, f"d-{device}"), track(f"u-{device}", f"d-{device}"))]
     seen = planned(tmp_path, [*calls, track("u-24", "d-24")])
-    rows = seen.rows("What is merged because of which row")
+    rows = seen.rows("Merge evidence")
     assert (len(rows), rows[0][:2]) == (10, ["d-24", "u-24"])
-    assert "and 15 more in identities.parquet" in seen.text("What is merged because of which row")
+    assert "and 15 more in identities.parquet" in seen.text("Merge evidence")
 
 
 def test_tables_of_ids_are_bounded(tmp_path: Path) -> None:
     """Of 30 shared devices the page lists 20 and the terminal 5, and both say that there are more."""
     calls = [track(who, f"d-{one:02d}") for one in range(30) for who in (None, f"a-{one}", f"b-{one}")]
     seen = planned(tmp_path, calls)
-    assert len(seen.rows("Ids of several users (shared devices)")) == 20
-    assert "The 20 with most; all pairs are in" in seen.text("Ids of several users (shared devices)")
+    assert len(seen.rows("Shared devices (ids of several users)")) == 20
+    assert "The 20 with most; all pairs are in" in seen.text("Shared devices (ids of several users)")
     assert sum(line[0].startswith("d-") for line in seen.lines()) == 5
     assert "and 15 more in the report" in seen.terminal()
 
@@ -336,10 +336,10 @@ def test_a_choice_of_group_types_shows_what_it_leaves_out(tmp_path: Path) -> Non
     ],
 )
 def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) -> None:
-    """Whoever signs reads what happens to live profiles, and how many are touched."""
+    """Whoever signs reads what happens to live profiles, and how many are updated."""
     seen = planned(tmp_path, STRANGERS, profile_policy=policy)
     for said in (seen.text("Persons"), " ".join(seen.terminal().split())):
-        assert "1 person and 2 properties of theirs are touched" in said
+        assert "2 profile properties of 1 person are updated" in said
         assert f"{printable(policy)}: " in said
         assert words in said
 
@@ -373,7 +373,7 @@ def test_the_switch_for_anonymous_events_is_shown_with_its_counts(tmp_path: Path
     """Events and ids with and without identity are counted, and the page warns of what needs a profile."""
     seen = planned(tmp_path, [*SHARED, track(None, "nobody"), track(None, "nobody")], persons=switch)
     for said in (seen.text("With and without identity"), " ".join(seen.terminal().split())):
-        assert "4 events of 3 ids with identity, 2 events of 1 id without (copies included)." in said
+        assert "4 events of 3 identified ids, 2 events of 1 anonymous id (duplicates included)." in said
         assert words in said
         assert "merges and groups need profiles" in said
 
@@ -396,7 +396,7 @@ def test_hostile_ids_and_names_stay_text(everything: Seen) -> None:
     assert not page.tags & {"script", "img"}
     assert not {name for name in page.attributes if name.startswith("on")}
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202e]", everything.page)
-    ids = [row[0] for row in everything.rows("What is merged because of which row")]
+    ids = [row[0] for row in everything.rows("Merge evidence")]
     assert {SHOWN, LONG} <= set(ids)
     assert [SHOWN, "1"] in everything.rows("Persons")
     assert not re.search("[\x1b\u202e]", everything.terminal(60))
@@ -406,7 +406,7 @@ def test_hostile_ids_and_names_stay_text(everything: Seen) -> None:
 def test_an_id_that_the_service_would_cut_is_cut_on_the_page(tmp_path: Path) -> None:
     """An id of 5,000 characters takes 200 of the page; report.json has it whole."""
     seen = planned(tmp_path, [track("u", "d" * 5_000)])
-    rows = seen.rows("What is merged because of which row")
+    rows = seen.rows("Merge evidence")
     assert [row[:4] for row in rows] == [["d" * 199 + "…", "u", "not merged: refused", "long_id"]]
     assert [one["anonymous_id"] for one in seen.people["some_pairs"]] == ["d" * 5_000]
 

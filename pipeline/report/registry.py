@@ -1,0 +1,90 @@
+"""How a section of a plan's report is declared, on the terminal and on the page report.html.
+
+A section is one function in a module of `pipeline.report.sections`, where it is found by itself. Numbers give the
+order; they are far apart, so that a new section can stand between two others:
+
+    @on_terminal(45)
+    def show_owners(console: Console, plan: Plan, directory: str) -> None:
+        console.print(Text(f"Owner: {plan.target}"))
+
+    @on_page(45, "owners")                       # templates/sections/owners.html.j2
+    def owners(report: Report) -> Values:
+        return {"owner": report.plan.target}     # None leaves the section out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipeline.plan.manifest import Plan
+    from pipeline.report.contents import Report
+
+Values = Mapping[str, object] | None
+"""What a template is rendered with, beside `report` and `plan`; None leaves the section out."""
+Show = Callable[["Console", "Plan", str], None]
+"""Prints a section of a plan that lies in a directory ("" where none is known)."""
+
+
+class TerminalSection(NamedTuple):
+    """A section of `backcast plan` on the terminal."""
+
+    order: int
+    show: Show
+
+
+class PageSection(NamedTuple):
+    """A section of report.html: its template, and the function that gives the template's values."""
+
+    order: int
+    template: str
+    values: Callable[[Report], Values]
+
+
+TERMINAL: list[TerminalSection] = []
+PAGE: list[PageSection] = []
+
+
+def on_terminal(order: int) -> Callable[[Show], Show]:
+    """Make a function a section of the terminal."""
+
+    def register(show: Show) -> Show:
+        TERMINAL.append(TerminalSection(order, show))
+        return show
+
+    return register
+
+
+def on_page(order: int, template: str) -> Callable[[Callable[[Report], Values]], Callable[[Report], Values]]:
+    """Make a function a section of the page, with the template templates/sections/TEMPLATE.html.j2."""
+
+    def register(values: Callable[[Report], Values]) -> Callable[[Report], Values]:
+        PAGE.append(PageSection(order, f"sections/{template}.html.j2", values))
+        return values
+
+    return register
+
+
+def terminal_sections() -> list[TerminalSection]:
+    """The sections of the terminal in their order."""
+    _find()
+    return sorted(TERMINAL, key=lambda one: one.order)
+
+
+def page_sections() -> list[PageSection]:
+    """The sections of the page in their order."""
+    _find()
+    return sorted(PAGE, key=lambda one: one.order)
+
+
+def _find() -> None:
+    """Import every module of sections; each registers what it declares."""
+    from pipeline.report import sections
+
+    for module in iter_modules(sections.__path__, f"{sections.__name__}."):
+        import_module(module.name)

@@ -1,0 +1,31 @@
+"""The checks of a plan that found something (`gates` in JSON), with what to do about each."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.plan.manifest import Plan
+from pipeline.report.contents import Report
+from pipeline.report.registry import Values, on_page, on_terminal
+from pipeline.report.wording import advice
+from pipeline.text import printable
+
+_STYLES = {"stop": "bold red", "warning": "yellow"}
+
+
+@on_terminal(60)
+def show_checks(console: Console, plan: Plan, directory: str) -> None:
+    """A line for each check, and one for what to do."""
+    for check in plan.gates:
+        level = f"{check.level.upper()} {printable(check.name, 80)}: "
+        console.print(Text.assemble((level, _STYLES.get(check.level, "")), printable(check.detail, 1_000)))
+        if advice(check.name):
+            console.print(Text(f"  What to do: {advice(check.name)}.", style="dim"))
+
+
+@on_page(10, "checks")
+def checks(report: Report) -> Values:
+    """Each check with its level."""
+    found = [(check, advice(check.name)) for check in report.plan.gates]
+    return {"checks": found} if found else None

@@ -1,0 +1,74 @@
+"""What will be sent: events by phase, by name and by month."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.plan.manifest import Plan
+from pipeline.report.contents import OTHERS, Report, phases_of
+from pipeline.report.registry import Values, on_page, on_terminal
+from pipeline.report.tables import number, show_counts, table
+from pipeline.report.wording import phase_meaning
+from pipeline.text import printable
+
+MOST_NAMES = 20
+NAME_CHARACTERS = 200
+
+
+class YearTable(NamedTuple):
+    """Events to send in one UTC year: (name, twelve counts, their sum) in the order of the plan, then the sums."""
+
+    year: str
+    events: list[tuple[str, list[int], int]]
+    sums: list[int]
+    total: int
+
+
+@on_terminal(20)
+def show_phases(console: Console, plan: Plan, directory: str) -> None:
+    """Each phase in the order of sending."""
+    phases = table("phase", "#events", "")
+    for name, count in phases_of(plan).items():
+        phases.add_row(name, number(count), Text(phase_meaning(name, plan), style="dim"))
+    console.print(phases)
+
+
+@on_terminal(30)
+def show_names(console: Console, plan: Plan, directory: str) -> None:
+    """The most frequent event names."""
+    show_counts(console, "event", "events", plan.names, MOST_NAMES)
+
+
+@on_page(20, "phases")
+def phases(report: Report) -> Values:
+    """Each phase in the order of sending."""
+    plan = report.plan
+    return {"phases": [(name, phase_meaning(name, plan), count) for name, count in phases_of(plan).items()]}
+
+
+@on_page(40, "months")
+def months(report: Report) -> Values:
+    """Events by name and month, a table a year."""
+    return {"years": years(report)}
+
+
+def years(report: Report) -> list[YearTable]:
+    """The months of a report as one table a year."""
+    by_year: dict[str, dict[str, list[int]]] = {}
+    for one in report.months:
+        year, month = one.month.rsplit("-", 1)
+        counts = by_year.setdefault(year, {}).setdefault(one.event, [0] * 12)
+        counts[int(month) - 1] += one.count
+    tables = []
+    for year, events in sorted(by_year.items()):
+        sums = [sum(column) for column in zip(*events.values(), strict=True)]
+        rows = [(_event_name(name), counts, sum(counts)) for name, counts in events.items()]
+        tables.append(YearTable(year, rows, sums, sum(sums)))
+    return tables
+
+
+def _event_name(name: str) -> str:
+    return "all other events" if name == OTHERS else printable(name, NAME_CHARACTERS)

@@ -1,0 +1,46 @@
+"""What the report cannot prove, and what the plan was built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pipeline.plan.manifest import Plan
+from pipeline.report.contents import Report
+from pipeline.report.registry import Values, on_page
+from pipeline.report.sections.rows import MOST_ON_PAGE
+from pipeline.timestamps import format_utc
+
+
+@on_page(110, "sentences")
+def unproved(report: Report) -> Values:
+    """What a person has to sign off by other means."""
+    return {"title": "What cannot be proved", "sentences": report.unproved}
+
+
+@on_page(120, "provenance")
+def provenance(report: Report) -> Values:
+    """Digests, options, versions, and the mapping."""
+    return {"options": options_shown(report.plan), "parts": report.plan.parts[:MOST_ON_PAGE]}
+
+
+def options_shown(plan: Plan) -> list[tuple[str, str]]:
+    """Each option that was given and each limit, by name; times as ISO 8601."""
+    options = msgspec.to_builtins(plan.options).items()
+    shown = [(name, _option(name, value)) for name, value in options if value not in (None, "", (), [], {})]
+    return shown + [(name, f"{value:,}") for name, value in msgspec.to_builtins(plan.limits).items()]
+
+
+def _option(name: str, value: object) -> str:
+    if name in ("as_of", "since", "until") and isinstance(value, int):
+        return format_utc(value)
+    if name == "zones" and isinstance(value, list | tuple):
+        return ", ".join(f"{zone} from {since}" if since else str(zone) for zone, since in value)
+    if name == "group_types" and isinstance(value, list | tuple):
+        return ", ".join(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
