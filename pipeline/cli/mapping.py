@@ -34,19 +34,24 @@ def list_(as_json: bool) -> int:
 
 @mapping.command(epilog="Example: backcast mapping show mixpanel > mine.yaml")
 @click.argument("name", metavar="NAME|FILE", shell_complete=completing.mappings)
-@click.option("--compiled", is_flag=True, help="Show what it compiles to instead.")
+@click.option("--program", "as_program", is_flag=True, help="Print the operations that it compiles to instead.")
+@click.option("--compiled", is_flag=True, help="Print the Python source that runs instead.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the mapping.")
-def show(name: str, compiled: bool, settings: tuple[str, ...]) -> int:
-    """Print a mapping file."""
+def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...]) -> int:
+    """Print a mapping file, or what it compiles to."""
     from pipeline.mapper import compile as compile_mapping
     from pipeline.mapper import load
+    from pipeline.mapper.printer import printed
     from pipeline.options import SealedOptions
 
+    if as_program and compiled:
+        raise UsageError("--program and --compiled exclude each other", hint="give one of the two")
     found = load(name)
-    if compiled:
-        click.echo(compile_mapping(found, SealedOptions(as_of=0, settings=options.settings(settings))).source)
-    else:
+    if not as_program and not compiled:
         click.echo(found.text, nl=False)
+        return 0
+    mapper = compile_mapping(found, SealedOptions(as_of=0, settings=options.settings(settings)))
+    click.echo(printed(mapper.program) if as_program else mapper.source, nl=compiled)
     return 0
 
 

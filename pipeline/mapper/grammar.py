@@ -2,7 +2,7 @@
 
 One declaration drives three readers: the loader (pipeline.mapper.loader), the JSON Schema for editors
 (pipeline.mapper.editor_schema) and the starting file (pipeline.mapper.scaffold). Verbs declare their own
-arguments with the same kinds, in pipeline.mapper.verbs and pipeline.mapper.conditions.
+arguments with the same kinds, in the modules of pipeline.mapper.verbs.
 """
 
 from __future__ import annotations

@@ -185,8 +185,12 @@ class StepEmitter(Emitter):
     # --- what does not
 
     def _set_registers(self) -> None:
-        self.line("more = uuid = key = note = late = None")
-        self.line("rule = 0")
+        """Set the registers that no later step sets for every row."""
+        later = {program.SetUuid: "uuid", program.SetKey: "key"}
+        kinds = set(map(type, self.program.steps))
+        names = ["more", "note", *(name for kind, name in later.items() if kind not in kinds)]
+        names += ["late"] * (program.ApplyOverrides in kinds)
+        self.line(f"{' = '.join(names)} = None")
         if self._observes_groups:
             self.line("of_groups = ()")
 
@@ -203,6 +207,7 @@ class StepEmitter(Emitter):
         with self.block("if case is None:"):
             if step.reject_others:
                 self.line("if event is not None: return RejectReason('unmapped_event', event)")
+            self.line("rule = 0")
         with self.block("else:"):
             if any(one.skip for one in step.cases):
                 self.line("if case.__class__ is Skip: return case")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from tests.golden import people, samples
+from tests.golden import people, programs, samples
 from tests.golden.report import small_plan
 
 samples.regenerate()
 people.regenerate()
+programs.regenerate()
 small_plan.regenerate()
