@@ -19,7 +19,7 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 4
 root_doc = "index"
 smartquotes = False  # it would make one dash of the two before an option
-exclude_patterns = ["**/README.md"]
+exclude_patterns = ["README.md"]
 
 html_theme = "furo"
 html_static_path = ["_static"]
