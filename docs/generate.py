@@ -147,15 +147,12 @@ def _takes(field: dict[str, Any]) -> str:
 
 
 def verbs(family: str) -> str:
-    """Every verb of a family: what it does, its arguments, and a runnable example."""
+    """Every verb of a family, in the order of its examples: what it does, its arguments, and the example."""
     from pipeline.mapper.editor_schema import editor_schema
 
-    shown = examples()
-    return "\n".join(
-        _verb(name.removeprefix(f"{family}-"), verb, shown[name.replace("-", " ", 1)])
-        for name, verb in editor_schema()["$defs"].items()
-        if name.startswith(f"{family}-")
-    )
+    declared = editor_schema()["$defs"]
+    shown = (name.split() for name in examples() if name.startswith(f"{family} "))
+    return "\n".join(_verb(name, declared[f"{of}-{name}"], examples()[f"{of} {name}"]) for of, name in shown)
 
 
 def _verb(name: str, verb: dict[str, Any], example: str) -> str:
