@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipeline.management import ManagementClient
-    from pipeline.management.listing import Listing
+    from pipeline.management.resources import Listing
 
 NAMES = {"token_normalize_func": lambda token: token.replace("_", "-")}
 """Context settings: `--created_by`, as the contract spells it, is `--created-by`."""

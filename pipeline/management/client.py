@@ -18,30 +18,37 @@ import httpx
 
 from pipeline.config import Secret
 from pipeline.delivery.capture import retry_after, trusted
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management.operations import Operation
-from pipeline.management.problems import ServiceProblem, no_answer, problem, told, unexpected, untrusted
-from pipeline.management.retry import Attempt, RequestResult, RetryPolicy, request_with_retries
+from pipeline.management.problems import (
+    ServiceProblem,
+    error_for,
+    no_answer,
+    read_error_body,
+    unexpected_answer,
+    untrusted,
+)
+from pipeline.management.retry import RequestAttempt, RequestResult, request_with_retries
 from pipeline.targets import address_of, is_loopback, region_of
 
 if TYPE_CHECKING:
-    from pipeline.management.hog_functions import HogFunctions
     from pipeline.management.models import ServiceObject
-    from pipeline.management.projects import Projects
-    from pipeline.management.session_recordings import SessionRecordings
+    from pipeline.management.resources import HogFunctions, Projects, SessionRecordings
 
+DEFAULT_TRIES = 4
 REGIONS = {"us": "https://us.posthog.com", "eu": "https://eu.posthog.com"}
 """Hosts of the private API (docs/know/service.md#routes-and-hosts)."""
 _SHOWN = 300
-_BLOTTED = 4
-"""Characters of the shortest input value that is blotted out; shorter ones would blot out half of a sentence."""
+_SHORTEST_SECRET = 4
+"""Characters of the shortest input value that is blotted out; shorter ones would mask out half of a sentence."""
 Query = Mapping[str, str | int | bool | None]
 
 
 def management_address(target: str, api: str | None = None) -> str:
     """Where the management API of a target is: `us`, `eu`, a URL, or a capture host, which stands for its region.
 
-    `api` is its address where that cannot be told from the target. Raises UsageError.
+    `api` is its address where that cannot be read_error_body from the target. Raises UsageError.
     """
     chosen = api or target
     return REGIONS.get(region_of(chosen)) or address_of(chosen)
@@ -56,7 +63,7 @@ class QueryAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceResponse:
     """A success: its status, its body and the media type of that. `gone`: nothing was there any more (404).
 
     `date` is the `Date` header, empty where there is none.
@@ -77,7 +84,7 @@ class Answer:
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
-            raise unexpected(self.operation, self.url, self.status, "its body is no JSON") from None
+            raise unexpected_answer(self.operation, self.url, self.status, "its body is no JSON") from None
 
 
 class ManagementClient:
@@ -108,7 +115,7 @@ class ManagementClient:
         self.base_url = management_address(base_url)
         self.project_id = project_id
         self._key = personal_key
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or RetryPolicy(tries=DEFAULT_TRIES)
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
             headers={"Authorization": f"Bearer {key}", "User-Agent": "backcast", "Accept": "application/json, */*"},
@@ -132,21 +139,21 @@ class ManagementClient:
     @cached_property
     def hog_functions(self) -> HogFunctions:
         """Hog functions of the project (docs/know/service.md#hog-functions)."""
-        from pipeline.management.hog_functions import HogFunctions
+        from pipeline.management.resources import HogFunctions
 
         return HogFunctions(self)
 
     @cached_property
     def session_recordings(self) -> SessionRecordings:
         """Session recordings of the project (docs/know/service.md#session-recordings)."""
-        from pipeline.management.session_recordings import SessionRecordings
+        from pipeline.management.resources import SessionRecordings
 
         return SessionRecordings(self)
 
     @cached_property
     def projects(self) -> Projects:
         """Projects that the key reaches (docs/know/service.md#management-api)."""
-        from pipeline.management.projects import Projects
+        from pipeline.management.resources import Projects
 
         return Projects(self)
 
@@ -163,14 +170,14 @@ class ManagementClient:
         query: Query | None = None,
         body: ServiceObject | Mapping[str, object] | bytes | None = None,
         gone_is_done: bool = False,
-    ) -> Answer:
+    ) -> ServiceResponse:
         """Do one operation. `gone_is_done`: 404 is a success where an earlier try, its answer lost, may have done it.
 
         Query parameters that are None are left out; a bool is sent as true or false.
         """
         return self._call(operation, self._address(operation, id, query or {}), body, gone_is_done)
 
-    def follow(self, operation: Operation, page: Answer, url: str) -> Answer:
+    def follow(self, operation: Operation, page: ServiceResponse, url: str) -> ServiceResponse:
         """The page that `url`, the `next` of another page, leads to. Raises UnexpectedAnswer if it leads away."""
         try:
             onward = urljoin(page.url, url)
@@ -178,7 +185,9 @@ class ManagementClient:
         except ValueError:
             same = False
         if not same:
-            raise unexpected(operation, page.url, page.status, f"its next page is at another address: {url[:_SHOWN]!r}")
+            raise unexpected_answer(
+                operation, page.url, page.status, f"its next page is at another address: {url[:_SHOWN]!r}"
+            )
         return self._call(operation, onward, None, False)
 
     def _address(self, operation: Operation, id: str | None, query: Query) -> str:
@@ -199,51 +208,53 @@ class ManagementClient:
         url: str,
         body: ServiceObject | Mapping[str, object] | bytes | None,
         gone_is_done: bool,
-    ) -> Answer:
+    ) -> ServiceResponse:
         content = None if body is None else encoded(body)
         again = operation.again and b'"base_updated_at"' not in (content or b"")  # a precondition fails the second time
         sent = request_with_retries(lambda: self._ask(operation.method, url, content), self._retry, again=again)
         last = sent.last
         media_type = last.headers.get("content-type", "").partition(";")[0].strip()
         if 200 <= last.status < 300:
-            return Answer(operation, url, last.status, last.body, media_type, date=last.headers.get("date", ""))
+            return ServiceResponse(
+                operation, url, last.status, last.body, media_type, date=last.headers.get("date", "")
+            )
         if last.status == 404 and gone_is_done and sent.doubtful:
-            return Answer(operation, url, last.status, b"", media_type, gone=True)
+            return ServiceResponse(operation, url, last.status, b"", media_type, gone=True)
         raise self._problem(operation, url, content, sent)
 
-    def _ask(self, method: str, url: str, content: bytes | None) -> Attempt:
+    def _ask(self, method: str, url: str, content: bytes | None) -> RequestAttempt:
         headers = {} if content is None else {"Content-Type": "application/json"}
         try:
             answer = self._client.request(method, url, content=content, headers=headers)
         except httpx.ConnectError as error:
             distrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
-            return Attempt(0, {}, b"", f"no connection: {error}", reached=False, final=distrusted)
+            return RequestAttempt(0, {}, b"", f"no connection: {error}", reached=False, final=distrusted)
         except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            return Attempt(0, {}, b"", f"no connection: {type(error).__name__}", reached=False)
+            return RequestAttempt(0, {}, b"", f"no connection: {type(error).__name__}", reached=False)
         except httpx.TransportError as error:
-            return Attempt(0, {}, b"", f"{type(error).__name__}: {error}")
+            return RequestAttempt(0, {}, b"", f"{type(error).__name__}: {error}")
         except (httpx.DecodingError, httpx.InvalidURL) as error:
-            return Attempt(0, {}, b"", f"an answer nobody can read: {error}", final=True)
+            return RequestAttempt(0, {}, b"", f"an answer nobody can read: {error}", final=True)
         floor = retry_after(answer.headers.get("retry-after", ""), datetime.now(UTC))
-        return Attempt(answer.status_code, answer.headers, answer.content, retry_after=floor)
+        return RequestAttempt(answer.status_code, answer.headers, answer.content, retry_after=floor)
 
     def _problem(self, operation: Operation, url: str, content: bytes | None, sent: RequestResult) -> ServiceProblem:
         last = sent.last
         secrets = (self._key.reveal(), *_input_values(content))
 
-        def blot(text: str) -> str:
+        def mask(text: str) -> str:
             for secret in secrets:
                 text = text.replace(secret, "***")
             return text
 
         if not last.status:
             refusal = untrusted if last.final and not last.reached else no_answer
-            return refusal(operation, url, blot(last.failure))
+            return refusal(operation, url, mask(last.failure))
         if 300 <= last.status < 400:
-            onward = blot(last.headers.get("location", ""))[:_SHOWN]
-            return unexpected(operation, url, last.status, f"a redirect is not followed, here to {onward!r}")
-        said = told(last.body.decode("utf-8", "replace"), blot)
-        return problem(operation, url, last.status, said, retry_after=last.retry_after, doubtful=sent.doubtful)
+            onward = mask(last.headers.get("location", ""))[:_SHOWN]
+            return unexpected_answer(operation, url, last.status, f"a redirect is not followed, here to {onward!r}")
+        said = read_error_body(last.body.decode("utf-8", "replace"), mask)
+        return error_for(operation, url, last.status, said, retry_after=last.retry_after, doubtful=sent.doubtful)
 
     def query(self, sql: str) -> QueryAnswer:
         """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished when it must wait."""
@@ -311,9 +322,9 @@ def _input_values(content: bytes | None) -> Iterator[str]:
             waiting.extend(one.values())
         elif isinstance(one, list):
             waiting.extend(one)
-        elif isinstance(one, str) and len(one) >= _BLOTTED:
+        elif isinstance(one, str) and len(one) >= _SHORTEST_SECRET:
             found.update((one, json.dumps(one)[1:-1]))
-        elif isinstance(one, int | float) and len(str(one)) >= _BLOTTED and not isinstance(one, bool):
+        elif isinstance(one, int | float) and len(str(one)) >= _SHORTEST_SECRET and not isinstance(one, bool):
             found.add(str(one))
     yield from sorted(found, key=len, reverse=True)
 

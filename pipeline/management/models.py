@@ -239,8 +239,8 @@ class Status(ServiceObject):
     tokens: Maybe[int] = None
 
 
-class HogFunction(ServiceObject):
-    """A full record: the answer of create, retrieve and update (2.1)."""
+class _FunctionSummary(ServiceObject):
+    """What a record and a list item of a hog function begin with."""
 
     id: Maybe[Uuid] = None
     type: Maybe[str] = None
@@ -251,6 +251,11 @@ class HogFunction(ServiceObject):
     created_by: Maybe[User] = None
     updated_at: Maybe[Instant] = None
     enabled: Maybe[bool] = None
+
+
+class HogFunction(_FunctionSummary):
+    """A full record: the answer of create, retrieve and update (2.1)."""
+
     deleted: Maybe[bool] = None
     hog: Maybe[str] = None
     bytecode: Any = None
@@ -268,18 +273,9 @@ class HogFunction(ServiceObject):
     create_in_folder: Maybe[str] = Field(default=None, alias="_create_in_folder")
 
 
-class HogFunctionListItem(ServiceObject):
+class HogFunctionListItem(_FunctionSummary):
     """What a list shows of a hog function: `template` is a text and `filters` may be null (2.1)."""
 
-    id: Maybe[Uuid] = None
-    type: Maybe[str] = None
-    kind: Maybe[str] = None
-    name: Maybe[str] = None
-    description: Maybe[str] = None
-    created_at: Maybe[Instant] = None
-    created_by: Maybe[User] = None
-    updated_at: Maybe[Instant] = None
-    enabled: Maybe[bool] = None
     hog: Maybe[str] = None
     filters: Nullable[Filters] = None
     masking: Nullable[Masking] = None

@@ -82,7 +82,7 @@ _KINDS: dict[int, type[ServiceProblem]] = {
 }  # fmt: skip
 
 
-class Told(NamedTuple):
+class ErrorBody(NamedTuple):
     """What an error body says, in the fields of the service's envelope."""
 
     type: str
@@ -91,32 +91,32 @@ class Told(NamedTuple):
     attr: str
 
 
-def told(body: str, blot: Callable[[str], str]) -> Told:
+def read_error_body(body: str, mask: Callable[[str], str]) -> ErrorBody:
     """Read an error body: the envelope, bare field errors as some operations give them, `{"error": …}`, or plain text.
 
-    `blot` takes secrets out of a text. (docs/know/service.md#management-api, #hog-functions; the contract shows no
+    `mask` takes secrets out of a text. (docs/know/service.md#management-api, #hog-functions; the contract shows no
     shape.)
     """
 
     def text(value: object) -> str:
         if value is None:
             return ""
-        return blot(value if isinstance(value, str) else json.dumps(value))[:_SHOWN]
+        return mask(value if isinstance(value, str) else json.dumps(value))[:_SHOWN]
 
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
         said = None
     if isinstance(said, dict) and "detail" in said:
-        return Told(*(text(said.get(name)) for name in ("type", "code", "detail", "attr")))
+        return ErrorBody(*(text(said.get(name)) for name in ("type", "code", "detail", "attr")))
     if isinstance(said, dict) and "error" in said:
-        return Told("", text(said.get("code")), text(said["error"]), "")
+        return ErrorBody("", text(said.get("code")), text(said["error"]), "")
     fields = [name for name, words in said.items() if isinstance(words, list)] if isinstance(said, dict) else []
-    return Told("", "", text(body.strip()), text(fields[0]) if len(fields) == 1 else "")
+    return ErrorBody("", "", text(body.strip()), text(fields[0]) if len(fields) == 1 else "")
 
 
-def problem(
-    operation: Operation, url: str, status: int, said: Told, *, retry_after: float = 0.0, doubtful: bool = False
+def error_for(
+    operation: Operation, url: str, status: int, said: ErrorBody, *, retry_after: float = 0.0, doubtful: bool = False
 ) -> ServiceProblem:
     """The error that an answer other than 2xx means. `doubtful`: an earlier try may have done what was asked."""
     kind = _KINDS.get(status) or (ServiceDown if status >= 500 else UnexpectedAnswer)
@@ -138,7 +138,7 @@ def problem(
     return error
 
 
-def _hint(kind: type[ServiceProblem], operation: Operation, said: Told, scope: str, retry_after: float) -> str:
+def _hint(kind: type[ServiceProblem], operation: Operation, said: ErrorBody, scope: str, retry_after: float) -> str:
     if kind is Forbidden:
         if "not support personal API key" in said.detail:
             return f"{operation.name} in the service's own pages: it is closed to personal keys"
@@ -185,7 +185,7 @@ def untrusted(operation: Operation, url: str, failure: str) -> UnexpectedAnswer:
     )
 
 
-def unexpected(operation: Operation, url: str, status: int, what: str) -> UnexpectedAnswer:
+def unexpected_answer(operation: Operation, url: str, status: int, what: str) -> UnexpectedAnswer:
     """A success that is not what the operation gives. `what` says why, without the body: it may hold a secret."""
     error = UnexpectedAnswer(
         f"{operation.method} {url} answered {status}, but {what}",

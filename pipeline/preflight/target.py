@@ -18,11 +18,11 @@ import msgspec
 from pipeline.batcher import Batch, Envelope, gzip_body
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Response
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT, merge_event
 from pipeline.errors import UnsafePlan
 from pipeline.management import ManagementClient
 from pipeline.management.client import management_address
-from pipeline.management.retry import RetryPolicy
 from pipeline.plan.contents import check_tables
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.freshness import dialect_of

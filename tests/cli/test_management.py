@@ -387,7 +387,7 @@ def test_a_refusal_is_two_lines_and_an_exit_code(
     call: Any, status: int, code: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The words of the service in the first, what to do in the second."""
-    monkeypatch.setattr("pipeline.management.retry.RetryPolicy.__init__.__defaults__", (0, 0.0, 0.0))
+    monkeypatch.setattr("pipeline.management.client.DEFAULT_TRIES", 0)
     with answering(always(Said(status, {"detail": "Because.", "code": "c"}))) as service:
         printed = call("hog-functions", "get", ID, "--to", service.url, "--project", "7", "--json")
     assert (printed.code, printed.out) == (code, "")

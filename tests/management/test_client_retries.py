@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Unfinished
 from pipeline.management import problems
 from pipeline.management.problems import ServiceProblem
-from pipeline.management.retry import RetryPolicy
 from tests.support.operations import ID, OPERATIONS, PAGE, envelope
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Said, scripted

@@ -21,8 +21,8 @@ from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.local_service import Settings
 from pipeline.management import ManagementClient, problems
-from pipeline.management.hog_functions import Icon
 from pipeline.management.models import HogFunction, HogFunctionWrite, ServiceObject
+from pipeline.management.resources import Icon
 from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, SPENDING, WRITABLE, holds, opening
 from tests.support.management_service import ALL, RECORDING, SCOPES, Asking, asking, key_with, key_without
 from tests.support.scripted_api import AT_ONCE

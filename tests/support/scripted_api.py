@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pipeline.config import Secret
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.management import ManagementClient
-from pipeline.management.retry import RetryPolicy
 from tests.support import scripted_server
 from tests.support.scripted_server import Answer, Server
 

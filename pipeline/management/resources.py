@@ -1,0 +1,327 @@
+"""The resources of the management API: one class each, one method an operation (docs/know/service.md#hog-functions,
+#session-recordings, #projects, #pagination)."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+
+from pipeline.errors import UsageError
+from pipeline.management import operations
+from pipeline.management.models import (
+    HogFunction,
+    HogFunctionListItem,
+    HogFunctionWrite,
+    Page,
+    Project,
+    ServiceObject,
+    SessionRecording,
+    SessionRecordingWrite,
+    SharingConfiguration,
+)
+from pipeline.management.operations import Operation
+from pipeline.management.problems import NotAllowed, unexpected_answer
+
+if TYPE_CHECKING:
+    from pipeline.management.client import ManagementClient, Query, ServiceResponse
+
+Item = TypeVar("Item", bound=ServiceObject)
+Found = TypeVar("Found", bound=ServiceObject)
+Names = str | tuple[str, ...] | list[str] | None
+"""One name, or several."""
+Written = HogFunctionWrite | Mapping[str, object] | bytes
+"""Writable fields: as an object, as a mapping, or as JSON that is sent as it is."""
+_ROUTES = ("icon", "icons", "rearrange")
+_NAMED = 20
+
+
+# -- lists ---------------------------------------------------------------------------------------------
+
+
+class Listing(Generic[Item]):
+    """One list: iterate over it for every item of every page, in the service's order. Nothing is asked before that.
+
+    `page()` is the first page alone; `limit` is how many items a page holds, not how many there are in all.
+    """
+
+    def __init__(self, client: ManagementClient, operation: Operation, page: type[Page[Item]], query: Query) -> None:
+        self._client = client
+        self._operation = operation
+        self._page = page
+        self._query = query
+
+    def __iter__(self) -> Iterator[Item]:
+        for page in self.pages():
+            yield from page.results or ()
+
+    def page(self) -> Page[Item]:
+        """The first page."""
+        return self._read(self._client.call(self._operation, query=self._query))
+
+    def pages(self) -> Iterator[Page[Item]]:
+        """Every page, following `next` until it is null. Raises UnexpectedAnswer when it leads away or in a circle.
+
+        Where the service says `has_next` instead of `next` (docs/know/service.md#session-recordings), the offset moves
+        on.
+        """
+        answer = self._client.call(self._operation, query=self._query)
+        seen = {answer.url}
+        offset = int(self._query.get("offset") or 0)
+        while True:
+            page = self._read(answer)
+            yield page
+            offset += len(page.results or ())
+            if page.next is not None:
+                onward = self._client.follow(self._operation, answer, page.next)
+            elif page.results and (page.model_extra or {}).get("has_next") is True:
+                onward = self._client.call(self._operation, query={**self._query, "offset": offset})
+            else:
+                return
+            if onward.url in seen:
+                raise unexpected_answer(self._operation, answer.url, answer.status, "its pages lead in a circle")
+            seen.add(onward.url)
+            answer = onward
+
+    def _read(self, answer: ServiceResponse) -> Page[Item]:
+        found = read_as(self._page, answer)
+        items = found.results
+        whole = isinstance(items, list) and all(isinstance(one, ServiceObject) for one in items)
+        if not whole or not isinstance(found.next, str | None):
+            raise unexpected_answer(self._operation, answer.url, answer.status, "it is no page of a list")
+        return found
+
+
+def read_as(kind: type[Found], answer: ServiceResponse) -> Found:
+    """An answer as one of the contract's objects. Raises UnexpectedAnswer when it is no object."""
+    try:
+        return kind.read(answer.json())
+    except ValueError:
+        what = "it is no JSON object" if answer.body.strip() else "its body is empty"
+        raise unexpected_answer(answer.operation, answer.url, answer.status, what) from None
+
+
+# -- hog functions -------------------------------------------------------------------------------------
+
+
+class FunctionFilters(TypedDict, total=False):
+    """What a list of hog functions may be narrowed by."""
+
+    created_at: str | None
+    created_by: int | None
+    enabled: bool | None
+    exclude_kind: Names
+    id: str | None
+    kind: Names
+    limit: int | None
+    offset: int | None
+    type: Names
+    updated_at: str | None
+
+
+class LogFilters(TypedDict, total=False):
+    """What the log of a hog function may be narrowed by."""
+
+    limit: int | None
+    after: str | None
+    before: str | None
+    level: str | None
+    search: str | None
+    instance_id: str | None
+
+
+class MetricsFilters(TypedDict, total=False):
+    """What the metrics of a hog function may be narrowed by, and how they are grouped."""
+
+    after: str | None
+    before: str | None
+    interval: str | None
+    breakdown_by: str | None
+    name: Names
+    kind: Names
+    instance_id: str | None
+
+
+def _query(kind: type, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters as query parameters, in the order of their declaration; several names are sent as `a,b`."""
+    unknown = filters.keys() - kind.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"no such filter: {', '.join(sorted(unknown))}")
+    values = ((name, filters.get(name)) for name in kind.__annotations__)
+    return {name: (",".join(one) or None) if isinstance(one, list | tuple) else one for name, one in values}
+
+
+class Icon(NamedTuple):
+    """An icon: its bytes, none where the service gives none, and their media type."""
+
+    content: bytes
+    media_type: str
+
+
+class HogFunctions:
+    """The hog functions of the client's project."""
+
+    def __init__(self, client: ManagementClient) -> None:
+        self._client = client
+
+    def list(self, **filters: Unpack[FunctionFilters]) -> Listing[HogFunctionListItem]:
+        """Those that every given filter finds; `limit` is the size of a page, `offset` where the first one starts."""
+        query = _query(FunctionFilters, filters)
+        return Listing(self._client, operations.LIST_FUNCTIONS, Page[HogFunctionListItem], query)
+
+    def create(self, body: Written) -> HogFunction:
+        """Make one. It is sent once: where the answer is lost, look before creating again."""
+        return read_as(HogFunction, self._client.call(operations.CREATE_FUNCTION, body=body))
+
+    def retrieve(self, id: str) -> HogFunction:
+        """The whole record."""
+        return read_as(HogFunction, self._client.call(operations.RETRIEVE_FUNCTION, _id(id)))
+
+    def update(self, id: str, body: Written, *, put: bool = False) -> HogFunction:
+        """Set the fields that the body has, and no other; by PUT too, which the contract does not have."""
+        operation = operations.REPLACE_FUNCTION if put else operations.UPDATE_FUNCTION
+        return read_as(HogFunction, self._client.call(operation, _id(id), body=body))
+
+    def delete(self, id: str) -> HogFunction | None:
+        """Delete softly, the only way there is: an update with `deleted` true; `deleted` false brings it back.
+
+        None where an earlier try, whose answer was lost, had done it.
+        """
+        body = HogFunctionWrite(deleted=True)
+        answer = self._client.call(operations.UPDATE_FUNCTION, _id(id), body=body, gone_is_done=True)
+        return None if answer.gone else read_as(HogFunction, answer)
+
+    def hard_delete(self, id: str, *, send: bool = False) -> None:
+        """Raise NotAllowed (405): the service deletes no hog function for good. `send` asks it all the same."""
+        operation = operations.DELETE_FUNCTION
+        if send:
+            self._client.call(operation, _id(id), gone_is_done=True)
+            return
+        error = NotAllowed(
+            f"the service answers 405 to DELETE of a hog function, so it was not sent: {id}",
+            hint="delete it softly, by an update with deleted true",
+        )
+        error.status = 405
+        raise error
+
+    def broadcast(self, id: str, body: Written | None = None) -> Any:
+        """Run it for the persons it matches. The answer as JSON; None where it is empty. Sent once."""
+        return self._client.call(operations.BROADCAST, _id(id), body={} if body is None else body).json()
+
+    def invoke(self, id: str, body: Written | None = None) -> Any:
+        """Run it once, on the event the body gives. The answer as JSON; None where it is empty. Sent once.
+
+        The body holds writable fields, or `configuration`, `globals`, `mock_async_functions`, …
+        (docs/know/service.md#hog-functions); the service itself mocks calls to the outside unless told not to.
+        """
+        return self._client.call(operations.INVOKE, _id(id), body={} if body is None else body).json()
+
+    def logs(self, id: str, **filters: Unpack[LogFilters]) -> Any:
+        """Its log, newest first, as JSON; None where it is empty. `after` and `before` are exclusive ISO times."""
+        return self._client.call(operations.LOGS, _id(id), query=_query(LogFilters, filters)).json()
+
+    def metrics(self, id: str, **filters: Unpack[MetricsFilters]) -> Any:
+        """Its runs over time, as JSON; None where it is empty. `interval` is hour, day or week."""
+        return self._client.call(operations.METRICS, _id(id), query=_query(MetricsFilters, filters)).json()
+
+    def metrics_totals(self, id: str, **filters: Unpack[MetricsFilters]) -> Any:
+        """Its runs summed up, of all time unless `after` is given, as JSON; None where it is empty."""
+        return self._client.call(operations.METRICS_TOTALS, _id(id), query=_query(MetricsFilters, filters)).json()
+
+    def icon(self, id: str | None = None) -> Icon:
+        """One icon."""
+        answer = self._client.call(operations.ICON, query={"id": id})
+        return Icon(answer.body, answer.media_type)
+
+    def icons(self, query: str | None = None) -> Any:
+        """What icons there are, as JSON; None where it is empty."""
+        return self._client.call(operations.ICONS, query={"query": query}).json()
+
+    def rearrange(
+        self, orders: Mapping[str, int] | None = None, *, body: Written | None = None
+    ) -> builtins.list[HogFunction]:
+        """Set the execution order of several: `orders` is `{id: order}`, or `body` holds writable fields.
+
+        Those the service shows afterwards, which are none under the contract.
+        """
+        if (orders is None) == (body is None):
+            raise UsageError("rearrange takes orders or a body", hint="give ID=ORDER pairs, or a body")
+        answer = self._client.call(operations.REARRANGE, body=body if orders is None else {"orders": dict(orders)})
+        said = answer.json()
+        found = said.get("results", [said]) if isinstance(said, dict) else said or []
+        try:
+            return [HogFunction.read(one) for one in found]
+        except (TypeError, ValueError):
+            raise unexpected_answer(answer.operation, answer.url, answer.status, "it shows no hog functions") from None
+
+
+def _id(id: str) -> str:
+    if id in _ROUTES:
+        raise UsageError(f"not the id of a hog function: {id!r}", hint="it is a UUID, as the list shows it")
+    return id
+
+
+# -- session recordings and projects -------------------------------------------------------------------
+
+
+class SessionRecordings:
+    """The session recordings of the client's project."""
+
+    def __init__(self, client: ManagementClient) -> None:
+        self._client = client
+
+    def list(self, *, limit: int | None = None, offset: int | None = None) -> Listing[SessionRecording]:
+        """All of them; `limit` is the size of a page, `offset` where the first one starts."""
+        query = {"limit": limit, "offset": offset}
+        return Listing(self._client, operations.LIST_RECORDINGS, Page[SessionRecording], query)
+
+    def retrieve(self, id: str) -> SessionRecording:
+        """The whole record."""
+        return read_as(SessionRecording, self._client.call(operations.RETRIEVE_RECORDING, id))
+
+    def update(
+        self, id: str, body: SessionRecordingWrite | Mapping[str, object] | bytes, *, put: bool = False
+    ) -> SessionRecording:
+        """Set `person`; the service itself takes `viewed` and `analyzed` too, by PUT as well
+        (docs/know/service.md#session-recordings).
+
+        What it answers: the recording, or `{"success": true}` as an object without any known field.
+        """
+        operation = operations.REPLACE_RECORDING if put else operations.UPDATE_RECORDING
+        return read_as(SessionRecording, self._client.call(operation, id, body=body))
+
+    def delete(self, id: str) -> None:
+        """Delete for good."""
+        self._client.call(operations.DELETE_RECORDING, id, gone_is_done=True)
+
+    def sharing(self, recording_id: str) -> SharingConfiguration:
+        """How it is shared. The access token opens the recording to whoever has it."""
+        return read_as(SharingConfiguration, self._client.call(operations.SHARING, recording_id))
+
+    def refresh_sharing(self, recording_id: str) -> SharingConfiguration:
+        """Replace the access token: whoever has the old one loses access. Sent once; not in the contract."""
+        return read_as(SharingConfiguration, self._client.call(operations.REFRESH_SHARING, recording_id))
+
+
+class Projects:
+    """The projects of the client's key."""
+
+    def __init__(self, client: ManagementClient) -> None:
+        self._client = client
+
+    def list(self, *, limit: int | None = None, offset: int | None = None) -> Listing[Project]:
+        """All of them; `limit` is the size of a page, `offset` where the first one starts."""
+        query = {"limit": limit, "offset": offset}
+        return Listing(self._client, operations.LIST_PROJECTS, Page[Project], query)
+
+    def only_id(self) -> str:
+        """The id of the key's only project. Raises UsageError where there is none, or more than one, naming them."""
+        found = list(islice(self.list(), _NAMED))
+        if not found:
+            raise UsageError("the personal key reaches no project", hint="make a key for the project")
+        if len(found) > 1:
+            names = ", ".join(f"{one.id} ({one.name})" for one in found)
+            more = ", …" if len(found) == _NAMED else ""
+            raise UsageError(f"the personal key reaches more than one project: {names}{more}", hint="give --project ID")
+        return str(found[0].id)
