@@ -72,7 +72,7 @@ class MarkdownHelp(click.HelpFormatter):
             else:
                 self.write(" ".join(paragraph.split()) + "\n\n")
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         self.write(
             _table((self._name, "meaning"), ((f"`{name}`", " ".join(text.split())) for name, text in rows)) + "\n"
         )
