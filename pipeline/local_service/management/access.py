@@ -1,5 +1,7 @@
-"""Who calls, and what they may do: the personal key, its project, its scopes (docs/know/service.md#key-scopes,
-#management-api)."""
+"""Who calls, what they may do, and how often: the personal key, its project, its scopes, and the rates of a project.
+
+See docs/know/service.md#key-scopes and #management-api.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +62,14 @@ def caller_of(header: str | None, keys: Keyring) -> Caller:
     return Caller(list(keys.personal).index(key) + 1, scopes, keys.reach.get(key))
 
 
-def project_for(caller: Caller, given: str, keys: Keyring) -> Project:
+def project_for(caller: Caller, name: str, keys: Keyring) -> Project:
     """The project of a path; `@current` is the first that the key reaches. Raises ApiError (404, 403)."""
     for project in keys.projects:
-        if given == str(project.id):
+        if name == str(project.id):
             if not caller.reaches(project):
                 raise forbidden(f"API key does not have access to the requested project: ID {project.id}.")
             return project
-        if given == "@current" and caller.reaches(project):
+        if name == "@current" and caller.reaches(project):
             return project
     raise not_found()
 

@@ -1,6 +1,6 @@
-"""What the management API keeps: JSON documents by kind, project and id, in the same database as the events.
+"""The documents of the management API: JSON by kind, project and id, in the same database as the events.
 
-All are held in memory; each change is written through before it is seen, so a file has them after a restart. A
+All are in memory; each change is written to the database before it is visible, so a file has them after a restart. A
 deleted document leaves its id behind, so that a seed does not bring it back.
 """
 
@@ -22,30 +22,30 @@ class Documents:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._held: dict[tuple[str, int], dict[str, Json | None]] = {}
+        self._documents: dict[tuple[str, int], dict[str, Json | None]] = {}
         with store.transaction() as connection:
             connection.execute(_TABLE)
             for kind, project, id, body in connection.execute("SELECT * FROM documents ORDER BY rowid").fetchall():
-                self._held.setdefault((kind, project), {})[id] = None if body is None else json.loads(body)
+                self._documents.setdefault((kind, project), {})[id] = None if body is None else json.loads(body)
 
     def all(self, kind: DocumentKind, project: int) -> list[Json]:
-        """Every document of a kind, in the order of its making. What is given must not be changed."""
-        return [document for document in self._held.get((kind, project), {}).values() if document is not None]
+        """Every document of a kind, in the order of creation. The caller must not change them."""
+        return [document for document in self._documents.get((kind, project), {}).values() if document is not None]
 
     def get(self, kind: DocumentKind, project: int, id: str) -> Json | None:
-        """One document, or None. What is given must not be changed."""
-        return self._held.get((kind, project), {}).get(id)
+        """One document, or None. The caller must not change it."""
+        return self._documents.get((kind, project), {}).get(id)
 
     def known(self, kind: DocumentKind, project: int, id: str) -> bool:
-        """Whether there is such a document, or was one."""
-        return id in self._held.get((kind, project), {})
+        """Whether there is or was such a document."""
+        return id in self._documents.get((kind, project), {})
 
     def put(self, kind: DocumentKind, project: int, *documents: Json) -> None:
-        """Keep documents under their `id`, all or none. Raises Unavailable."""
+        """Store documents under their `id`, all or none. Raises Unavailable."""
         self._write(kind, project, {str(document["id"]): document for document in documents})
 
     def remove(self, kind: DocumentKind, project: int, id: str) -> None:
-        """Forget a document, but not that there was one. Raises Unavailable."""
+        """Remove a document, but remember that there was one. Raises Unavailable."""
         self._write(kind, project, {id: None})
 
     def _write(self, kind: DocumentKind, project: int, changed: dict[str, Json | None]) -> None:
@@ -56,4 +56,4 @@ class Documents:
             keys = [row[:3] for row in rows]
             connection.executemany("DELETE FROM documents WHERE kind = ? AND project = ? AND id = ?", keys)
             connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", rows)
-        self._held.setdefault((kind, project), {}).update(changed)
+        self._documents.setdefault((kind, project), {}).update(changed)

@@ -1,8 +1,8 @@
 """Whether a hog function would fire for an event. It is judged by its filters; nothing runs.
 
 An event name decides where it can. Property filters, actions and the exclusion of test accounts are not evaluated:
-where they stand between the event and the function, it may fire. So may one that hears of changed persons, which an
-event may change, one of a type that nobody knows, and one whose status says that the service has disabled it.
+where they stand between the event and the function, it may fire. So may one that runs on changed persons, which an
+event may change, one of an unknown type, and one whose status says that the service has disabled it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 Firing = Literal["yes", "may", "no"]
 _ON_EVENTS = frozenset({"destination", "transformation", ""})
-"""Types that are handed events of the project (docs/know/service.md#hog-functions)."""
-_ELSEWHERE = frozenset(
+"""Types that run on events of the project (docs/know/service.md#hog-functions)."""
+_NOT_ON_EVENTS = frozenset(
     {"site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook"}
 )
 """Types that run in a browser, on a webhook or on events of the service itself (docs/know/service.md#hog-functions)."""
@@ -27,7 +27,7 @@ def would_fire(function: Mapping[str, Any], event: str) -> Firing:
     if not function.get("enabled") or function.get("deleted"):
         return "no"
     kind = function.get("type") or ""
-    if kind in _ELSEWHERE:
+    if kind in _NOT_ON_EVENTS:
         return "no"
     verdict = _judged(function, event)
     disabled = (function.get("status") or {}).get("state") == _DISABLED

@@ -1,8 +1,15 @@
-"""The writable fields of a hog function: which there are, and what each may hold.
+"""The fields of a hog function that a request may write, and the inputs that are stored of it.
 
-Under `contract` a field holds what the contract's types say (docs/know/service.md#hog-functions); `observed` adds what
-the real service is known to refuse, and takes null where it does (docs/know/service.md#hog-functions). The value of an
-input is any JSON in both (docs/know/service.md#hog-functions). Unknown and read-only fields are ignored.
+Under `contract` a field has what the contract's types say; `observed` adds what the real service is known to refuse,
+and accepts null where it does. The value of an input is any JSON in both (docs/know/service.md#hog-functions). Unknown
+and read-only fields are ignored.
+
+Secret inputs are never stored. The local service runs no function, so it has no use for a secret: it stores only that
+there was a value, and that is all anybody can read back (`{"secret": true}`).
+
+Under `observed` inputs are those of the schema, in its order: others are removed, and of those that a request writes
+each that is required must have a value (not null), and a secret that is not written stays (the service's source,
+`posthog/cdp/validation.py`).
 """
 
 from __future__ import annotations
@@ -49,36 +56,36 @@ _TEXTS = {
 
 def read_fields(body: Json, *, observed: bool) -> Json:
     """The writable fields of a body, each of the type it must have. Raises ApiError (400)."""
-    given = _counted({name: body[name] for name in WRITABLE if name in body}, ("execution_order",))
-    if isinstance(given.get("masking"), dict):
-        given["masking"] = _counted(given["masking"], ("ttl", "threshold"))
-    check_shape(HogFunctionWrite, given, spared=_spared if observed else None)
-    if "filters" in given and given["filters"] is None:
-        given["filters"] = {}
-    if given.get("template_id") and given["template_id"] not in TEMPLATES:
+    entry = _as_integers({name: body[name] for name in WRITABLE if name in body}, ("execution_order",))
+    if isinstance(entry.get("masking"), dict):
+        entry["masking"] = _as_integers(entry["masking"], ("ttl", "threshold"))
+    check_shape(HogFunctionWrite, entry, accepts=_is_also_accepted if observed else None)
+    if "filters" in entry and entry["filters"] is None:
+        entry["filters"] = {}
+    if entry.get("template_id") and entry["template_id"] not in TEMPLATES:
         raise invalid("template_id", "No template found for this id.")
-    if "type" in given and given["type"] is None:
-        del given["type"]
+    if "type" in entry and entry["type"] is None:
+        del entry["type"]
     if observed:
-        _check_observed(given)
-    return given
+        _check_observed(entry)
+    return entry
 
 
-def _counted(given: Json, names: Iterable[str]) -> Json:
+def _as_integers(entry: Json, names: Iterable[str]) -> Json:
     """The same with `1218.0` read as the whole number that JSON says it is."""
-    whole = {n: int(v) for n in names if isinstance(v := given.get(n), float) and v.is_integer()}
-    return given | whole
+    whole = {n: int(v) for n in names if isinstance(v := entry.get(n), float) and v.is_integer()}
+    return entry | whole
 
 
-def check_shape(model: type[BaseModel], value: object, *, spared: Any = None, attr: str | None = None) -> None:
-    """Raise ApiError (400) for the first field that is not of the model's type and that `spared` does not let pass."""
+def check_shape(model: type[BaseModel], value: object, *, accepts: Any = None, attr: str | None = None) -> None:
+    """Raise ApiError (400) for the first field that is not of the model's type and that `accepts` does not accept."""
     try:
         model.model_validate(value)
     except ValidationError as error:
         for found in error.errors(include_url=False, include_input=False, include_context=False):
             place = [str(part) for part in found["loc"]]
             inner = _at(value, found["loc"])
-            if spared is not None and spared(place, inner):
+            if accepts is not None and accepts(place, inner):
                 continue
             raise _problem(found["type"], inner, "__".join([attr, *place] if attr else place)) from None
 
@@ -99,7 +106,7 @@ def _at(value: Any, place: Iterable[int | str]) -> Any:
     return value
 
 
-def _spared(place: list[str], value: object) -> bool:
+def _is_also_accepted(place: list[str], value: object) -> bool:
     """What the real service takes beyond the contract's types: null, where a field or an input need not be there, and
     another `templating` than true and false, which `_check_inputs` looks at."""
     if len(place) == 1:
@@ -110,63 +117,63 @@ def _spared(place: list[str], value: object) -> bool:
     return value is None and (place == ["masking", "threshold"] or inner[:-1] == ["inputs"])
 
 
-def _check_observed(given: Json) -> None:
-    kind = given.get("type", "destination")
+def _check_observed(entry: Json) -> None:
+    kind = entry.get("type", "destination")
     if kind not in TYPES:
         raise invalid("type", "Not a valid choice.", "invalid_choice")
-    if len(given.get("hog") or "") > LONGEST_HOG:
+    if len(entry.get("hog") or "") > LONGEST_HOG:
         raise invalid("hog", f"HogQL code exceeds maximum size of {LONGEST_HOG // 1024}KB")
-    if len(given.get("name") or "") > LONGEST_NAME:
+    if len(entry.get("name") or "") > LONGEST_NAME:
         raise invalid("name", f"Ensure this field has no more than {LONGEST_NAME} characters.", "max_length")
-    order = given.get("execution_order")
+    order = entry.get("execution_order")
     if order is not None and not 0 <= order <= 32767:
         raise invalid("execution_order", "Ensure this value is between 0 and 32767.", "out_of_range")
-    masking = given.get("masking")
+    masking = entry.get("masking")
     if masking is not None:
-        given["masking"] = _masking(masking)
-    _check_inputs(given, "")
-    if given.get("filters") is not None:
-        given["filters"] = _filters(given["filters"], "filters", mapped=bool(given.get("mappings")))
-    if given.get("mappings"):
-        given["mappings"] = [_mapping(one, f"mappings__{place}__") for place, one in enumerate(given["mappings"])]
+        entry["masking"] = _masking(masking)
+    _check_inputs(entry, "")
+    if entry.get("filters") is not None:
+        entry["filters"] = _filters(entry["filters"], "filters", mapped=bool(entry.get("mappings")))
+    if entry.get("mappings"):
+        entry["mappings"] = [_mapping(one, f"mappings__{place}__") for place, one in enumerate(entry["mappings"])]
 
 
 _SOURCES = ("events", "person-updates", "data-warehouse-table", "data-warehouse-view")
 
 
-def _masking(given: Json) -> Json:
+def _masking(entry: Json) -> Json:
     for name in ("ttl", "hash"):
-        if given.get(name) is None:
+        if entry.get(name) is None:
             raise invalid(f"masking__{name}", "This field is required.", "required")
-    if not SHORTEST_MASK <= given["ttl"] <= LONGEST_MASK:
+    if not SHORTEST_MASK <= entry["ttl"] <= LONGEST_MASK:
         raise invalid("masking__ttl", f"Ensure this value is between {SHORTEST_MASK} and {LONGEST_MASK}.")
-    return {name: given.get(name) for name in ("ttl", "threshold", "hash", "bytecode")}
+    return {name: entry.get(name) for name in ("ttl", "threshold", "hash", "bytecode")}
 
 
-def _mapping(given: Json, attr: str) -> Json:
-    _check_inputs(given, attr)
-    if "filters" not in given:
-        return given
-    return given | {"filters": _filters(given["filters"], f"{attr}filters", mapped=False)}
+def _mapping(entry: Json, attr: str) -> Json:
+    _check_inputs(entry, attr)
+    if "filters" not in entry:
+        return entry
+    return entry | {"filters": _filters(entry["filters"], f"{attr}filters", mapped=False)}
 
 
 def _check_inputs(holder: Json, attr: str) -> None:
     found = {f"inputs_schema__{place}": item for place, item in enumerate(holder.get("inputs_schema") or [])}
-    found |= {f"inputs__{key}": given for key, given in (holder.get("inputs") or {}).items() if given is not None}
+    found |= {f"inputs__{key}": entry for key, entry in (holder.get("inputs") or {}).items() if entry is not None}
     for place, one in found.items():
         chosen = one.get("templating", True)
         if not isinstance(chosen, bool) and chosen not in TEMPLATING:
             raise invalid(f"{attr}{place}__templating", "Not a valid choice.", "invalid_choice")
 
 
-def _filters(given: Json, attr: str, *, mapped: bool) -> Json:
+def _filters(entry: Json, attr: str, *, mapped: bool) -> Json:
     """Filters as they are read back: their source is named, and what mappings or the source overrule is left out."""
-    if given.get("source", "events") not in _SOURCES:
+    if entry.get("source", "events") not in _SOURCES:
         raise invalid(f"{attr}__source", "Not a valid choice.", "invalid_choice")
-    kept = {"source": "events"} | given
-    if mapped or kept["source"] != "events":
-        kept = {name: value for name, value in kept.items() if name not in ("events", "actions")}
-    return kept
+    result = {"source": "events"} | entry
+    if mapped or result["source"] != "events":
+        result = {name: value for name, value in result.items() if name not in ("events", "actions")}
+    return result
 
 
 SECRET = {"secret": True}
@@ -176,16 +183,16 @@ SECRET = {"secret": True}
 def store_inputs(
     function: Json, before: Json | None, *, observed: bool, written: Collection[str] = frozenset()
 ) -> None:
-    """Put the inputs of a record and of its mappings into the shape that is kept. Raises ApiError (400).
+    """Replace the inputs of a record and of its mappings by what is stored of them. Raises ApiError (400).
 
-    `written` names the fields that a request set: only what it wrote is held to the schema.
+    `written` names the fields that a request set: only those are checked against the schema.
     """
     earlier = before or {}
     schema = function.get("inputs_schema") or []
-    given, held = function.get("inputs") or {}, earlier.get("inputs") or {}
+    entry, stored = function.get("inputs") or {}, earlier.get("inputs") or {}
     if observed and "inputs" in written:
-        given = _asked_for(schema, given, held, "inputs")
-    function["inputs"] = _settled(schema, given, held, "inputs", observed=observed)
+        entry = _required_inputs(schema, entry, stored, "inputs")
+    function["inputs"] = _stored_inputs(schema, entry, stored, "inputs", observed=observed)
     mappings, old = function.get("mappings") or [], earlier.get("mappings") or []
     if mappings:
         function["mappings"] = [
@@ -200,48 +207,48 @@ def _mapping_inputs(mapping: Json, before: Json, place: int, *, observed: bool, 
     if "inputs" not in mapping:
         return mapping
     attr = f"mappings__{place}__inputs"
-    schema, held = mapping.get("inputs_schema") or [], before.get("inputs") or {}
-    given = _asked_for(schema, mapping["inputs"], held, attr) if observed and written else mapping["inputs"]
-    return mapping | {"inputs": _settled(schema, given, held, attr, observed=observed)}
+    schema, stored = mapping.get("inputs_schema") or [], before.get("inputs") or {}
+    entry = _required_inputs(schema, mapping["inputs"], stored, attr) if observed and written else mapping["inputs"]
+    return mapping | {"inputs": _stored_inputs(schema, entry, stored, attr, observed=observed)}
 
 
-def _asked_for(schema: list[Json], inputs: Json, before: Json, attr: str) -> Json:
+def _required_inputs(schema: list[Json], inputs: Json, before: Json, attr: str) -> Json:
     """The inputs that a schema asks for. Raises ApiError (400) for a required one that is not there."""
     found: Json = {}
     for item in schema:
         key = item.get("key")
         if not isinstance(key, str):
             continue
-        given = inputs.get(key) or {}
-        if item.get("secret") and (_is_marked(given) or not given):
+        entry = inputs.get(key) or {}
+        if item.get("secret") and (_is_marked(entry) or not entry):
             if _is_marked(before.get(key)):
                 found[key] = dict(SECRET)
                 continue
-            if given:
+            if entry:
                 raise invalid(f"{attr}__{key}", "No value is saved for this secret input. Enter the value again.")
-        if item.get("required") and given.get("value") in (None, ""):
+        if item.get("required") and entry.get("value") in (None, ""):
             raise invalid(f"{attr}__{key}", "This field is required.")
-        if "value" in given:
-            found[key] = given
+        if "value" in entry:
+            found[key] = entry
     return found
 
 
-def _settled(schema: list[Json], inputs: Json, before: Json, attr: str, *, observed: bool) -> Json:
+def _stored_inputs(schema: list[Json], inputs: Json, before: Json, attr: str, *, observed: bool) -> Json:
     items = {item["key"]: item for item in schema if isinstance(item.get("key"), str)}
-    kept: Json = {}
+    result: Json = {}
     for key in items if observed else inputs:
-        given = inputs.get(key)
-        if given is None:
+        entry = inputs.get(key)
+        if entry is None:
             continue
         if items.get(key, {}).get("secret"):
-            if _is_marked(given) and not _is_marked(before.get(key)):
+            if _is_marked(entry) and not _is_marked(before.get(key)):
                 raise invalid(f"{attr}__{key}", "No value is saved for this secret input. Enter the value again.")
-            kept[key] = dict(SECRET)
+            result[key] = dict(SECRET)
         else:
-            kept[key] = given
-    return kept
+            result[key] = entry
+    return result
 
 
-def _is_marked(given: Any) -> bool:
-    """Whether this is the mark of a secret that is there, and no value."""
-    return isinstance(given, dict) and given.get("secret") is True and "value" not in given
+def _is_marked(entry: Any) -> bool:
+    """Whether this is the mark of a secret that is stored, and not a value."""
+    return isinstance(entry, dict) and entry.get("secret") is True and "value" not in entry

@@ -1,4 +1,4 @@
-"""Running hog functions and looking at their runs: broadcast, invocations, logs, metrics, icons.
+"""Running hog functions and reading about their runs: broadcast, invocations, logs, metrics, icons.
 
 The local service runs no function. Under `contract` these answer 200 with an empty body, as the contract states.
 Under `observed` they have the shapes of the source, with the numbers of functions that never ran.
@@ -71,7 +71,7 @@ def invoke(state: ManagementState, call: OperationCall) -> OperationReply:
 
 
 def logs(state: ManagementState, call: OperationCall) -> OperationReply:
-    """What runs wrote, newest first: nothing."""
+    """The logs of the runs, newest first: none."""
     find_function(state, call)
     if not state.observed:
         return EMPTY
@@ -85,7 +85,7 @@ def logs(state: ManagementState, call: OperationCall) -> OperationReply:
 
 
 def metrics(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Runs over time: the labels of the span that is asked for, and no series."""
+    """Runs over time: the labels of the requested time span, and no series."""
     find_function(state, call)
     if not state.observed:
         return EMPTY
@@ -149,11 +149,11 @@ def _span(call: OperationCall) -> tuple[datetime | None, datetime | None]:
     """`after` and `before`: instants, or `-7d`, `-12h`, `-2w` before now. Raises ApiError (400)."""
     found = []
     for name in ("after", "before"):
-        given = call.parameter(name)
+        value = call.parameter(name)
         at = None
-        if given is not None:
-            amount, unit = given[1:-1], given[-1:]
-            if given.startswith("-") and unit in _UNITS and amount.isascii() and amount.isdigit() and len(amount) < 6:
+        if value is not None:
+            amount, unit = value[1:-1], value[-1:]
+            if value.startswith("-") and unit in _UNITS and amount.isascii() and amount.isdigit() and len(amount) < 6:
                 now = parse_instant(call.now)
                 assert now is not None
                 try:
@@ -161,7 +161,7 @@ def _span(call: OperationCall) -> tuple[datetime | None, datetime | None]:
                 except OverflowError:
                     at = None
             else:
-                at = parse_instant(given)
+                at = parse_instant(value)
             if at is None:
                 raise invalid(name, "Datetime has wrong format.")
         found.append(at)

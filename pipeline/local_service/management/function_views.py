@@ -1,12 +1,14 @@
-"""What the real service compiles of a hog function: `bytecode`, `transpiled`, and the order of its inputs.
+"""How a hog function is shown, in full and as an item of a list, with the code that the real service compiles of it.
 
-Shown under `observed` alone. The local service compiles and runs nothing, so its code is a stand-in: an array that
-begins as Hog bytecode does and is a program of one text, the digest of what would have been compiled. Equal sources
-have equal code, on any machine, and another source has other code.
+Under `contract` an empty field is the empty value of its type, since the contract allows null only for `bytecode` and
+for the `filters` of a list item; `masking` alone is null all the same, as clients know it. Under `observed` it is null,
+the fields are those of the source (docs/know/service.md#hog-functions), and its code is there.
 
-As in the service's source (`posthog/cdp/validation.py`), types written in TypeScript have `transpiled` and all others
-`bytecode`; a Liquid template and a value that is no template have neither. What a request brings of these fields is
-ignored, since the service makes them; what a seed brings stays until its source is written anew.
+The local service compiles and runs nothing, so its code is a stand-in: an array that begins as Hog bytecode does and is
+a program of one text, the digest of what would have been compiled. Equal sources have equal code, on any machine, and
+another source has other code. As in the service's source (`posthog/cdp/validation.py`), types written in TypeScript
+have `transpiled` and all others `bytecode`; a Liquid template and a value that is no template have neither. Code in a
+request is ignored, since the service creates it; code in a seed stays until its source is written again.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _OF_MASKING = frozenset({"bytecode"})
 
 
 def with_code(function: Json) -> Json:
-    """The fields of a stored function that hold code, as they are shown: a mapping to lay over the function."""
+    """The fields of a stored function that contain code, to be merged into the function."""
     script = function.get("type") in TYPESCRIPT
     shown = _parts(function, script)
     mappings = function.get("mappings")
@@ -39,24 +41,27 @@ def with_code(function: Json) -> Json:
         masking = function["masking"]
         shown["masking"] = _with(masking, {"bytecode": _bytecode(masking.get("hash"))})
     if function.get("hog"):
-        made = {"transpiled": _script(function["hog"])} if script else {"bytecode": _bytecode(function["hog"])}
-        shown |= {name: value for name, value in made.items() if function.get(name) is None}
+        added = {"transpiled": _script(function["hog"])} if script else {"bytecode": _bytecode(function["hog"])}
+        shown |= {name: value for name, value in added.items() if function.get(name) is None}
     return shown
 
 
 def without_code(fields: Json, before: Json) -> Json:
-    """Written fields without the code that they bring. What `before`, the stored function, has stays where its source
-    is written as it was; so a record that was read can be sent back."""
-    kept = fields | _bare(fields, before)
+    """Written fields without their code.
+
+    The code of `before`, the stored function, stays where its source is unchanged; so a record that was read can be
+    sent back.
+    """
+    result = fields | _bare(fields, before)
     if isinstance(fields.get("masking"), dict):
-        kept["masking"] = _without(fields["masking"], before.get("masking"), _OF_MASKING)
+        result["masking"] = _without(fields["masking"], before.get("masking"), _OF_MASKING)
     if fields.get("mappings"):
         old = before.get("mappings") or []
-        kept["mappings"] = [
+        result["mappings"] = [
             mapping | _bare(mapping, old[place] if place < len(old) else {})
             for place, mapping in enumerate(fields["mappings"])
         ]
-    return kept
+    return result
 
 
 def _parts(holder: Json, script: bool) -> Json:
@@ -72,24 +77,24 @@ def _parts(holder: Json, script: bool) -> Json:
 def _inputs(inputs: Json, schema: list[Json], script: bool) -> Json:
     templating = {item.get("key"): item["templating"] for item in schema if "templating" in item}
     shown: Json = {}
-    for place, (key, given) in enumerate(inputs.items()):
-        shown[key] = given
-        if isinstance(given, dict) and "value" in given:
-            language = given.get("templating", templating.get(key, True))
-            coded = given if language in (False, "liquid") else _coded(given["value"], given, script)
+    for place, (key, entry) in enumerate(inputs.items()):
+        shown[key] = entry
+        if isinstance(entry, dict) and "value" in entry:
+            language = entry.get("templating", templating.get(key, True))
+            coded = entry if language in (False, "liquid") else _coded(entry["value"], entry, script)
             shown[key] = _with(coded, {"order": place, "transpiled": None})
     return shown
 
 
-def _coded(source: object, given: Json, script: bool) -> Json:
+def _coded(source: object, entry: Json, script: bool) -> Json:
     if script:
-        return _with(given, {"transpiled": {"lang": "ts", "code": _script(source), "stl": []}})
-    return _with(given, {"bytecode": _bytecode(source), "transpiled": None})
+        return _with(entry, {"transpiled": {"lang": "ts", "code": _script(source), "stl": []}})
+    return _with(entry, {"bytecode": _bytecode(source), "transpiled": None})
 
 
-def _with(given: Json, made: Json) -> Json:
+def _with(entry: Json, added: Json) -> Json:
     """`given`, and of `made` what it lacks or has as null."""
-    return given | {name: value for name, value in made.items() if given.get(name) is None}
+    return entry | {name: value for name, value in added.items() if entry.get(name) is None}
 
 
 def _bytecode(source: object) -> list[Any]:
@@ -108,16 +113,16 @@ def _bare(holder: Json, before: Json) -> Json:
     bare: Json = {}
     if isinstance(holder.get("inputs"), dict):
         old = before.get("inputs") or {}
-        bare["inputs"] = {key: _without(given, old.get(key), _OF_INPUT) for key, given in holder["inputs"].items()}
+        bare["inputs"] = {key: _without(entry, old.get(key), _OF_INPUT) for key, entry in holder["inputs"].items()}
     if isinstance(holder.get("filters"), dict):
         bare["filters"] = _without(holder["filters"], before.get("filters"), _OF_FILTERS)
     return bare
 
 
-def _without(given: Any, before: Any, names: Collection[str]) -> Any:
-    if not isinstance(given, dict):
-        return given
-    bare = {name: value for name, value in given.items() if name not in names}
+def _without(entry: Any, before: Any, names: Collection[str]) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    bare = {name: value for name, value in entry.items() if name not in names}
     if isinstance(before, dict) and bare == {name: value for name, value in before.items() if name not in names}:
         return bare | {name: value for name, value in before.items() if name in names}
     return bare

@@ -1,7 +1,6 @@
-"""The filters of the list of hog functions (docs/know/service.md#hog-functions), and the further ones of the source
-under `observed`.
+"""Hog functions: list, create, retrieve, update, softly delete, rearrange (docs/know/service.md#hog-functions).
 
-A function is listed when every given filter takes it. A filter without a value filters nothing.
+A function is listed when every filter of the query accepts it; a filter without a value filters nothing.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ def filter_functions(call: OperationCall, functions: list[Json], *, observed: bo
     """The functions that the query asks for, by execution order, the last updated first. Raises ApiError (400)."""
     found = [function for function in functions if not function.get("deleted")]
     for name in ("created_at", "updated_at"):
-        given = call.parameter(name)
-        if given is not None:
-            wanted = parse_instant(given)
+        value = call.parameter(name)
+        if value is not None:
+            wanted = parse_instant(value)
             if wanted is None:
                 raise invalid(name, "Enter a valid date/time.")
             found = [function for function in found if parse_instant(function[name]) == wanted]
@@ -102,12 +101,12 @@ def _observed(call: OperationCall, found: list[Json]) -> list[Json]:
 
 def _json(text: str, attr: str, kind: type) -> Any:
     try:
-        given = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, kind):
+        value = None
+    if not isinstance(value, kind):
         raise invalid(attr, f"Expected a JSON {'list' if kind is list else 'object'}.")
-    return given
+    return value
 
 
 def _holds(whole: Any, part: Any) -> bool:
@@ -241,8 +240,8 @@ def _from_template(fields: Json) -> Json:
     if template is None:
         return {"type": "destination", **{name: value for name, value in fields.items() if value is not None}}
     taken = ("type", "kind", "name", "description", "hog", "inputs_schema", "filters", "masking", "icon_url")
-    given = {name: value for name, value in fields.items() if value not in (None, "") or name not in taken}
-    return {name: template[name] for name in taken if template[name]} | given
+    value = {name: value for name, value in fields.items() if value not in (None, "") or name not in taken}
+    return {name: template[name] for name in taken if template[name]} | value
 
 
 def _check_change(body: Json, fields: Json, before: Json) -> None:

@@ -1,28 +1,38 @@
-"""Every operation of the service: name, method, path, scope and statuses, listed once
-(docs/know/service.md#management-api, #key-scopes).
+"""Every operation of the management API, listed once (docs/know/service.md#management-api, #key-scopes).
 
-Routes, scope checks and the OpenAPI document are made from this table. `listed` says whether the contract itself
-states the scope; the others are those of the service's source where it has one (docs/know/service.md#hog-functions),
-else that of the nearest operation.
+Routes, scope checks and the OpenAPI document are derived from this table: a new operation is a function and its entry
+here. `stated` says whether the contract itself states the scope; the others are those of the service's source where it
+has one (docs/know/service.md#hog-functions), else that of the nearest operation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
+
+from pipeline.local_service.management import function_runs, hog_functions, projects, recordings
+from pipeline.local_service.management.requests import ManagementState, OperationCall, OperationReply
 
 Area = Literal["hog functions", "session recordings", "projects", "query"]
 
 
 class Operation(NamedTuple):
-    """One operation. `status` is that of its usual answer; `scope` None is a key of any scope."""
+    """One operation. `scope` None: a key of any scope. `run` None: the query, which runs beside the others."""
 
     name: str
     method: str
     path: str
     scope: str | None
-    status: int
     summary: str
-    listed: bool = True
+    run: Callable[[ManagementState, OperationCall], OperationReply] | None
+    status: int = 200
+    """That of its usual answer."""
+    body: str = ""
+    """The schema of the request's body in the OpenAPI document; "" for none."""
+    answer: str = ""
+    """The schema of the usual answer; "" for an empty one, or for one that the contract does not state."""
+    stated: bool = True
+    """Whether the contract states the scope."""
     analytics: bool = False
     """Counts against the lower of the two rates (docs/know/service.md#management-api)."""
     observed: bool = False
@@ -48,55 +58,101 @@ _READ, _WRITE = "hog_function:read", "hog_function:write"
 _WATCH, _KEEP = "session_recording:read", "session_recording:write"
 
 OPERATIONS = (
-    Operation("hog_functions_list", "GET", _FUNCTIONS, _READ, 200, "List hog functions"),
-    Operation("hog_functions_create", "POST", _FUNCTIONS, _WRITE, 201, "Create a hog function"),
-    Operation("hog_functions_icon", "GET", _FUNCTIONS + "/icon", _READ, 200, "Retrieve an icon", False),
-    Operation("hog_functions_icons", "GET", _FUNCTIONS + "/icons", _READ, 200, "Retrieve icons", False),
     Operation(
-        "hog_functions_rearrange", "PATCH", _FUNCTIONS + "/rearrange", _WRITE, 200, "Set execution orders", False
-    ),
-    Operation("hog_functions_retrieve", "GET", _FUNCTION, _READ, 200, "Retrieve a hog function"),
-    Operation("hog_functions_update", "PATCH", _FUNCTION, _WRITE, 200, "Update or softly delete a hog function"),
-    Operation("hog_functions_replace", "PUT", _FUNCTION, _WRITE, 200, "The same as PATCH", False, observed=True),
-    Operation("hog_functions_delete", "DELETE", _FUNCTION, _WRITE, 405, "Refused: delete by PATCH with deleted true"),
-    Operation(
-        "hog_functions_broadcast", "POST", _FUNCTION + "/broadcast", _WRITE, 200, "Run for matching persons", False
-    ),
-    Operation("hog_functions_invoke", "POST", _FUNCTION + "/invocations", _WRITE, 200, "Run once", False),
-    Operation("hog_functions_logs", "GET", _FUNCTION + "/logs", _READ, 200, "Retrieve logs", False),
-    Operation("hog_functions_metrics", "GET", _FUNCTION + "/metrics", _READ, 200, "Retrieve metrics", False),
-    Operation(
-        "hog_functions_metrics_totals", "GET", _FUNCTION + "/metrics/totals", _READ, 200, "Retrieve totals", False
-    ),
-    Operation("recordings_list", "GET", _RECORDINGS, _WATCH, 200, "List session recordings", analytics=True),
-    Operation("recordings_retrieve", "GET", _RECORDING, _WATCH, 200, "Retrieve a session recording", analytics=True),
-    Operation("recordings_update", "PATCH", _RECORDING, _KEEP, 200, "Update a session recording", analytics=True),
-    Operation(
-        "recordings_replace", "PUT", _RECORDING, _KEEP, 200, "The same as PATCH", False, analytics=True, observed=True
-    ),
-    Operation("recordings_delete", "DELETE", _RECORDING, _KEEP, 204, "Delete a session recording", analytics=True),
-    Operation(
-        "recordings_sharing",
-        "GET",
-        _RECORDINGS + "/{recording_id}/sharing",
-        "sharing_configuration:read",
-        200,
-        "Retrieve the sharing configuration of a recording",
+        "hog_functions_list", "GET", _FUNCTIONS, _READ, "List hog functions",
+        hog_functions.list_functions, answer="HogFunctionPage",
     ),
     Operation(
-        "recordings_sharing_refresh",
-        "POST",
-        _RECORDINGS + "/{recording_id}/sharing/refresh",
-        "sharing_configuration:write",
-        200,
-        "Replace the access token of a recording",
-        False,
-        observed=True,
+        "hog_functions_create", "POST", _FUNCTIONS, _WRITE, "Create a hog function",
+        hog_functions.create, status=201, body="HogFunctionWrite", answer="HogFunction",
     ),
-    Operation("projects_list", "GET", PROJECTS, None, 200, "List the projects that the key reaches", False),
-    Operation("projects_retrieve", "GET", PROJECTS + "/{project_id}", "project:read", 200, "Retrieve a project", False),
-    Operation("query", "POST", PROJECTS + "/{project_id}/query", "query:read", 200, "Run one read-only SELECT", False),
-)
+    Operation(
+        "hog_functions_icon", "GET", _FUNCTIONS + "/icon", _READ, "Retrieve an icon", function_runs.icon, stated=False
+    ),
+    Operation(
+        "hog_functions_icons", "GET", _FUNCTIONS + "/icons", _READ, "Retrieve icons", function_runs.icons, stated=False
+    ),
+    Operation(
+        "hog_functions_rearrange", "PATCH", _FUNCTIONS + "/rearrange", _WRITE, "Set execution orders",
+        hog_functions.rearrange, stated=False, body="HogFunctionOrders",
+    ),
+    Operation(
+        "hog_functions_retrieve", "GET", _FUNCTION, _READ, "Retrieve a hog function",
+        hog_functions.retrieve, answer="HogFunction",
+    ),
+    Operation(
+        "hog_functions_update", "PATCH", _FUNCTION, _WRITE, "Update or softly delete a hog function",
+        hog_functions.update, body="HogFunctionWrite", answer="HogFunction",
+    ),
+    Operation(
+        "hog_functions_replace", "PUT", _FUNCTION, _WRITE, "The same as PATCH",
+        hog_functions.update, stated=False, observed=True, body="HogFunctionWrite", answer="HogFunction",
+    ),
+    Operation(
+        "hog_functions_delete", "DELETE", _FUNCTION, _WRITE, "Refused: delete by PATCH with deleted true",
+        hog_functions.delete, status=405,
+    ),
+    Operation(
+        "hog_functions_broadcast", "POST", _FUNCTION + "/broadcast", _WRITE, "Run for matching persons",
+        function_runs.broadcast, stated=False, body="HogFunctionWrite",
+    ),
+    Operation(
+        "hog_functions_invoke", "POST", _FUNCTION + "/invocations", _WRITE, "Run once",
+        function_runs.invoke, stated=False, body="HogFunctionWrite",
+    ),
+    Operation(
+        "hog_functions_logs", "GET", _FUNCTION + "/logs", _READ, "Retrieve logs", function_runs.logs, stated=False
+    ),
+    Operation(
+        "hog_functions_metrics", "GET", _FUNCTION + "/metrics", _READ, "Retrieve metrics",
+        function_runs.metrics, stated=False,
+    ),
+    Operation(
+        "hog_functions_metrics_totals", "GET", _FUNCTION + "/metrics/totals", _READ, "Retrieve totals",
+        function_runs.metrics_totals, stated=False,
+    ),
+    Operation(
+        "recordings_list", "GET", _RECORDINGS, _WATCH, "List session recordings",
+        recordings.list_recordings, analytics=True, answer="SessionRecordingPage",
+    ),
+    Operation(
+        "recordings_retrieve", "GET", _RECORDING, _WATCH, "Retrieve a session recording",
+        recordings.retrieve, analytics=True, answer="SessionRecording",
+    ),
+    Operation(
+        "recordings_update", "PATCH", _RECORDING, _KEEP, "Update a session recording",
+        recordings.update, analytics=True, body="SessionRecordingWrite", answer="SessionRecording",
+    ),
+    Operation(
+        "recordings_replace", "PUT", _RECORDING, _KEEP, "The same as PATCH",
+        recordings.update, stated=False, analytics=True, observed=True, body="SessionRecordingWrite",
+    ),
+    Operation(
+        "recordings_delete", "DELETE", _RECORDING, _KEEP, "Delete a session recording",
+        recordings.delete, status=204, analytics=True,
+    ),
+    Operation(
+        "recordings_sharing", "GET", _RECORDINGS + "/{recording_id}/sharing", "sharing_configuration:read",
+        "Retrieve the sharing configuration of a recording", recordings.sharing, answer="SharingConfiguration",
+    ),
+    Operation(
+        "recordings_sharing_refresh", "POST", _RECORDINGS + "/{recording_id}/sharing/refresh",
+        "sharing_configuration:write", "Replace the access token of a recording",
+        recordings.refresh_sharing, stated=False, observed=True, answer="SharingConfiguration",
+    ),
+    Operation(
+        "projects_list", "GET", PROJECTS, None, "List the projects that the key reaches",
+        projects.list_projects, stated=False, answer="ProjectPage",
+    ),
+    Operation(
+        "projects_retrieve", "GET", PROJECTS + "/{project_id}", "project:read", "Retrieve a project",
+        projects.retrieve, stated=False, answer="Project",
+    ),
+    Operation(
+        "query", "POST", PROJECTS + "/{project_id}/query", "query:read", "Run one read-only SELECT",
+        None, stated=False, body="Query", answer="QueryAnswer",
+    ),
+)  # fmt: skip
 """In the order in which paths are tried: fixed names before ids."""
 
 

@@ -1,6 +1,6 @@
 """Session recordings: list, retrieve, update, delete, sharing (docs/know/service.md#session-recordings).
 
-The contract has no way to make one; they come from a seed.
+The contract has no way to create one; they come from a seed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KIND: Final = "session_recording"
 USUAL = 50
 """Recordings of a page under `observed`."""
 RETENTION = 30
-"""Days that a recording is kept for where its seed does not say it: what the service's source assumes."""
+"""Days that a recording is stored where its seed does not name them: what the service's source assumes."""
 _PARAMETERS = frozenset({
     "date_from", "date_to", "session_ids", "events", "actions", "properties", "console_log_filters",
     "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
@@ -55,7 +55,7 @@ def retrieve(state: ManagementState, call: OperationCall) -> OperationReply:
 
 
 def update(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Set `person`, whose inner shape the contract does not show: what is given is merged into what is there.
+    """Set `person`, whose inner shape the contract does not show: it is merged into the stored one.
 
     Under `observed` it is marked as viewed or analysed instead, and the answer is not the recording.
     """
@@ -63,20 +63,20 @@ def update(state: ManagementState, call: OperationCall) -> OperationReply:
     if state.observed:
         return _mark(state, call, recording)
     if "person" in call.body:
-        given = call.body["person"]
-        if not isinstance(given, dict):
+        value = call.body["person"]
+        if not isinstance(value, dict):
             code = (
                 ("null", "This field may not be null.")
-                if given is None
+                if value is None
                 else ("invalid_input", "Expected a dictionary.")
             )
             raise invalid("person", code[1], code[0])
-        check_shape(Person, given, attr="person")
-        if "uuid" in given and uuid_of(given["uuid"]) is None:
+        check_shape(Person, value, attr="person")
+        if "uuid" in value and uuid_of(value["uuid"]) is None:
             raise invalid("person__uuid", "Enter a valid UUID.")
-        if "created_at" in given and parse_instant(given["created_at"]) is None:
+        if "created_at" in value and parse_instant(value["created_at"]) is None:
             raise invalid("person__created_at", "Enter a valid date/time.")
-        recording = recording | {"person": (recording.get("person") or {}) | given}
+        recording = recording | {"person": (recording.get("person") or {}) | value}
         state.documents.put(KIND, call.project_id, recording)
     return OperationReply(body=recording)
 
@@ -93,28 +93,28 @@ def delete(state: ManagementState, call: OperationCall) -> OperationReply:
 
 
 def sharing(state: ManagementState, call: OperationCall) -> OperationReply:
-    """How a recording is shared; one that never was gets a configuration that is switched off."""
+    """How a recording is shared; one that never was gets a disabled configuration."""
     recording = _find(state, call, "recording_id")
-    held = state.documents.get("sharing", call.project_id, str(recording["id"]))
-    if held is None:
-        held = new_sharing(str(recording["id"]), call.now)
-        state.documents.put("sharing", call.project_id, held)
-    return _sharing(state, held)
+    configuration = state.documents.get("sharing", call.project_id, str(recording["id"]))
+    if configuration is None:
+        configuration = new_sharing(str(recording["id"]), call.now)
+        state.documents.put("sharing", call.project_id, configuration)
+    return _sharing(state, configuration)
 
 
 def refresh_sharing(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Replace the access token: a configuration made now, switched on or off as the one before it, which is gone."""
+    """Replace the access token: a new configuration, enabled or not as the one that it replaces."""
     id = str(_find(state, call, "recording_id")["id"])
-    held = new_sharing(id, call.now)
+    configuration = new_sharing(id, call.now)
     before = state.documents.get("sharing", call.project_id, id)
     if before is not None:
-        held["enabled"] = before["enabled"]
-    state.documents.put("sharing", call.project_id, held)
-    return _sharing(state, held)
+        configuration["enabled"] = before["enabled"]
+    state.documents.put("sharing", call.project_id, configuration)
+    return _sharing(state, configuration)
 
 
-def _sharing(state: ManagementState, held: Json) -> OperationReply:
-    shown: Json = {name: held[name] for name in ("created_at", "enabled", "access_token")}
+def _sharing(state: ManagementState, configuration: Json) -> OperationReply:
+    shown: Json = {name: configuration[name] for name in ("created_at", "enabled", "access_token")}
     if state.observed:
         shown |= {"settings": {}, "password_required": False, "share_passwords": []}
     return OperationReply(body=shown)
@@ -136,13 +136,13 @@ def _with_retention(call: OperationCall, recording: Json) -> Json:
     """A recording and when it expires: so many days after the day it began; `recording_ttl` is the days that are left
     (the source's query of replay events). The real service shows it no longer then; this one does, with 0 days."""
     days = recording.get("retention_period_days") or RETENTION
-    made: Json = {"retention_period_days": days, "expiry_time": None, "recording_ttl": None}
+    expiry_fields: Json = {"retention_period_days": days, "expiry_time": None, "recording_ttl": None}
     start, now = parse_instant(str(recording.get("start_time") or "")), parse_instant(call.now)
     if start and now:
         with suppress(OverflowError):
             expiry = start.date() + timedelta(days=days)
-            made |= {"expiry_time": f"{expiry}T00:00:00Z", "recording_ttl": max(0, (expiry - now.date()).days)}
-    return recording | {name: value for name, value in made.items() if recording.get(name) is None}
+            expiry_fields |= {"expiry_time": f"{expiry}T00:00:00Z", "recording_ttl": max(0, (expiry - now.date()).days)}
+    return recording | {name: value for name, value in expiry_fields.items() if recording.get(name) is None}
 
 
 def _start(recording: Json) -> tuple[float, str]:
@@ -165,22 +165,22 @@ def _observed_page(call: OperationCall, found: list[Json]) -> OperationReply:
 
 
 def _count(call: OperationCall, name: str, usual: int) -> int:
-    given = call.parameter(name)
-    if given is None:
+    value = call.parameter(name)
+    if value is None:
         return usual
-    if not (given.isascii() and given.isdigit() and len(given) < 10):
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
         raise invalid(
             None, json.dumps([{"type": "int_parsing", "loc": [name], "msg": "Input should be a valid integer"}])
         )
-    return int(given)
+    return int(value)
 
 
 def _names(call: OperationCall, name: str) -> list[object] | None:
-    given = call.parameter(name)
-    if given is None:
+    value = call.parameter(name)
+    if value is None:
         return None
     try:
-        listed = json.loads(given)
+        listed = json.loads(value)
     except (ValueError, RecursionError):
         listed = None
     if not isinstance(listed, list):

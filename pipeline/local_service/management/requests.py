@@ -1,8 +1,8 @@
-"""Answers other than success: the JSON envelope of the management API (docs/know/service.md#management-api; the
-contract shows none).
+"""What an operation of the management API receives and returns: bodies, parameters, pages, instants, and errors.
 
-One problem an answer; the name of a nested field is joined by `__`. No text here repeats a value that was sent, since
-a value may be a secret.
+Errors are the JSON envelope of the service (docs/know/service.md#management-api; the contract shows none). One error
+names one problem; the name of a nested field is joined by `__`. No text here repeats a value that was sent, since a
+value may be a secret.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ApiError(Exception):
 
 
 class BareError(ApiError):
-    """A problem whose body is not the envelope: `body` as it stands, None for none at all."""
+    """An error whose body is not the envelope: `body` as it is, None for an empty one."""
 
     def __init__(self, status: int, body: dict[str, object] | None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, "", "", "", None, headers)
@@ -57,7 +57,7 @@ def invalid(attr: str | None, detail: str, code: str = "invalid_input") -> ApiEr
 
 
 def malformed(detail: str) -> ApiError:
-    """400: the body is no JSON that can be kept."""
+    """400: the body is not JSON that can be stored."""
     return ApiError(400, "validation_error", "parse_error", f"JSON parse error: {detail}")
 
 
@@ -115,8 +115,8 @@ class OperationCall:
 
     def parameter(self, name: str) -> str | None:
         """The last value of a query parameter; None where it is absent or empty."""
-        given = [value for key, value in self.query if key == name]
-        return given[-1] if given and given[-1] else None
+        values = [value for key, value in self.query if key == name]
+        return values[-1] if values and values[-1] else None
 
     def values_of(self, name: str) -> frozenset[str]:
         """The values of a query parameter that may be repeated and may be a comma list."""
@@ -144,14 +144,14 @@ _TEXT = "Null characters and lone surrogates are not allowed."
 
 
 def read_json_body(body: bytes, content_type: str) -> Json:
-    """The object of a body; an empty body is an empty object. Raises ApiError (415, 400)."""
+    """The JSON object of a body; an empty body is an empty object. Raises ApiError (415, 400)."""
     if not body:
         return {}
     if content_type.partition(";")[0].strip().lower() != "application/json":
         detail = "Unsupported media type in request: the body has to be application/json."
         raise ApiError(415, "invalid_request", "unsupported_media_type", detail)
     try:
-        given = json.loads(body.decode("utf-8"), parse_constant=_refused)
+        content = json.loads(body.decode("utf-8"), parse_constant=_reject_constant)
     except UnicodeDecodeError:
         raise malformed("the body is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -159,15 +159,15 @@ def read_json_body(body: bytes, content_type: str) -> Json:
     except RecursionError:
         raise malformed("nested too deeply") from None
     except ValueError:
-        raise malformed("a number that cannot be kept") from None
-    if not isinstance(given, dict):
-        raise invalid(None, f"Invalid data. Expected a dictionary, but got {_kind(given)}.")
-    for problem, name in _problems(given):
+        raise malformed("a number that cannot be stored") from None
+    if not isinstance(content, dict):
+        raise invalid(None, f"Invalid data. Expected a dictionary, but got {_kind(content)}.")
+    for problem, name in _problems(content):
         raise invalid(name, problem)
-    return given
+    return content
 
 
-def _refused(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError
 
 
@@ -175,9 +175,9 @@ def _kind(value: object) -> str:
     return {list: "list", str: "str", bool: "bool", int: "int", float: "float"}.get(type(value), "null")
 
 
-def _problems(given: Json) -> Iterator[tuple[str, str | None]]:
-    """What cannot be kept, with the name of its field at the top, where the name itself can be shown."""
-    for name, value in given.items():
+def _problems(content: Json) -> Iterator[tuple[str, str | None]]:
+    """What cannot be stored, with the name of the outermost field where the name itself can be shown."""
+    for name, value in content.items():
         if not _storable(name):
             yield "A name holds characters that cannot be stored.", None
             continue
@@ -187,7 +187,7 @@ def _problems(given: Json) -> Iterator[tuple[str, str | None]]:
 
 
 def _problem_of(value: Any) -> str:
-    """What of a JSON value cannot be kept; empty for nothing. Takes no memory beside the value."""
+    """Why a JSON value cannot be stored; "" where it can. Needs no memory beside the value."""
     open_: list[Iterator[Any]] = [iter((value,))]
     while open_:
         for inner in open_[-1]:
@@ -223,7 +223,7 @@ def format_instant(micros: int) -> str:
 
 
 def parse_instant(text: str) -> datetime | None:
-    """The instant of an ISO 8601 text, without a zone in UTC; None where it is none."""
+    """The instant of an ISO 8601 text, in UTC where it has no zone; None for any other text."""
     try:
         found = datetime.fromisoformat(text.strip().replace(" ", "+") if "T" in text else text.strip())
     except ValueError:
@@ -235,7 +235,7 @@ def parse_instant(text: str) -> datetime | None:
 
 
 def uuid_of(text: str) -> str | None:
-    """The usual spelling of a UUID, None for what is none."""
+    """The usual spelling of a UUID; None for any other text."""
     try:
         return str(UUID(text))
     except ValueError:
@@ -243,7 +243,7 @@ def uuid_of(text: str) -> str | None:
 
 
 PAGE_SIZE = 100
-"""Results of a page where no limit is given; there is no greatest one (docs/know/service.md#management-api)."""
+"""Results of a page without a limit; there is no maximum (docs/know/service.md#management-api)."""
 
 
 def paginate(call: OperationCall, found: Sequence[Any], *, strict: bool) -> tuple[Json, Sequence[Any]]:
@@ -266,21 +266,21 @@ def paginate(call: OperationCall, found: Sequence[Any], *, strict: bool) -> tupl
 
 
 def _number(call: OperationCall, name: str, *, least: int, otherwise: int, strict: bool) -> int:
-    given = call.parameter(name)
-    if given is None:
+    text = call.parameter(name)
+    if text is None:
         return otherwise
-    digits = given.removeprefix("-")
+    digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 4000:
         if strict:
             raise invalid(name, "A valid integer is required.")
         return otherwise
-    return int(given) if int(given) >= least else otherwise
+    return int(text) if int(text) >= least else otherwise
 
 
 def _url(call: OperationCall, limit: int, offset: int) -> str:
     """The request's own URL with another offset, its other parameters kept."""
-    kept = [pair for pair in call.query if pair[0] not in ("limit", "offset")]
-    kept.append(("limit", str(limit)))
+    others = [pair for pair in call.query if pair[0] not in ("limit", "offset")]
+    others.append(("limit", str(limit)))
     if offset:
-        kept.append(("offset", str(offset)))
-    return f"{call.address}?{urlencode(kept)}"
+        others.append(("offset", str(offset)))
+    return f"{call.address}?{urlencode(others)}"

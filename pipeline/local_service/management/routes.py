@@ -1,7 +1,7 @@
-"""The door of the management API: from a request to an operation and back.
+"""From an HTTP request to an operation of the management API and back.
 
-In this order: the key (401), the project (404, 403), the method (405), the scope (403), the rate (429), the body (413,
-415, 400), and then the operation itself.
+The checks come in this order: the key (401), the project (404, 403), the method (405), the scope (403), the rate (429),
+the body (413, 415, 400). Then the operation runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from starlette.types import Receive, Scope, Send
 
 from pipeline.local_service.http import read_body
 from pipeline.local_service.keys import Keyring
-from pipeline.local_service.management import function_runs, hog_functions, projects, recordings
 from pipeline.local_service.management.access import Throttle, caller_of, check_scope, project_for
 from pipeline.local_service.management.documents import Documents
 from pipeline.local_service.management.operations import PROJECTS, WITH_BODY, Operation, paths
@@ -43,33 +42,6 @@ from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import Store, Unavailable
 
 Result = TypeVar("Result")
-Work = Callable[[ManagementState, OperationCall], OperationReply]
-HANDLERS: dict[str, Work] = {
-    "hog_functions_list": hog_functions.list_functions,
-    "hog_functions_create": hog_functions.create,
-    "hog_functions_retrieve": hog_functions.retrieve,
-    "hog_functions_update": hog_functions.update,
-    "hog_functions_replace": hog_functions.update,
-    "hog_functions_delete": hog_functions.delete,
-    "hog_functions_rearrange": hog_functions.rearrange,
-    "hog_functions_broadcast": function_runs.broadcast,
-    "hog_functions_invoke": function_runs.invoke,
-    "hog_functions_logs": function_runs.logs,
-    "hog_functions_metrics": function_runs.metrics,
-    "hog_functions_metrics_totals": function_runs.metrics_totals,
-    "hog_functions_icon": function_runs.icon,
-    "hog_functions_icons": function_runs.icons,
-    "recordings_list": recordings.list_recordings,
-    "recordings_retrieve": recordings.retrieve,
-    "recordings_update": recordings.update,
-    "recordings_replace": recordings.update,
-    "recordings_delete": recordings.delete,
-    "recordings_sharing": recordings.sharing,
-    "recordings_sharing_refresh": recordings.refresh_sharing,
-    "projects_list": projects.list_projects,
-    "projects_retrieve": projects.retrieve,
-}
-"""Every operation but the query, which runs beside the others."""
 ALIAS = "/api/environments"
 """Another name of `/api/projects` (docs/know/service.md#management-api)."""
 QUERY_LIMIT = 1024 * 1024
@@ -78,9 +50,9 @@ _HOST = re.compile(r"[A-Za-z0-9.\-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?"
 
 
 class ManagementApi:
-    """The management API over one store. It holds a thread until it is closed.
+    """The management API over one store. It has a thread until it is closed.
 
-    Raises BadSeed, and Unavailable where the store cannot keep it.
+    Raises BadSeed, and Unavailable where the store cannot write it.
     """
 
     def __init__(
@@ -93,7 +65,7 @@ class ManagementApi:
         self._worker = ThreadPoolExecutor(1, "service-management")
 
     def close(self) -> None:
-        """Let go of the thread."""
+        """End the thread."""
         self._worker.shutdown()
 
     def routes(self) -> list[Route]:
@@ -135,8 +107,8 @@ class ManagementApi:
         if not methods:
             raise not_found("Endpoint not found.")
         caller = caller_of(request.headers.get("authorization"), self.state.keys)
-        given = request.path_params.get("project_id")
-        project = None if given is None else project_for(caller, given, self.state.keys)
+        project_name = request.path_params.get("project_id")
+        project = None if project_name is None else project_for(caller, project_name, self.state.keys)
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
             raise not_allowed(request.method, allowed)
@@ -145,7 +117,8 @@ class ManagementApi:
             self._throttle.check(project.id if project else 0, operation.analytics, settings.clock())
         if body is None:
             raise ApiError(413, "invalid_request", "payload_too_large", "The request body is too large.")
-        if operation.name == "query":
+        run = operation.run
+        if run is None:
             assert project is not None
             found = await _served(answer_query(request, body, project.id, self._queries, settings))
             return OperationReply(content=found, media_type="application/json")
@@ -162,7 +135,7 @@ class ManagementApi:
                 address=_address(request),
                 now=format_instant(settings.clock()),
             )
-            return HANDLERS[operation.name](self.state, call)
+            return run(self.state, call)
 
         return await self._in(self._worker, work)
 

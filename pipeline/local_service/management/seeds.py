@@ -28,8 +28,8 @@ from pipeline.management.models import HogFunction, SessionRecording, SharingCon
 
 _IDS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
 _READ_ONLY = ("id", "created_at", "updated_at", "created_by")
-_MADE = ("status", "bytecode", "transpiled")
-"""What the service makes of a function, and a seed may bring; null is none."""
+_ADDED = ("status", "bytecode", "transpiled")
+"""What the service adds to a function, and a seed may have too; null counts as absent."""
 _LISTS = ("hog_functions", "session_recordings")
 
 
@@ -44,16 +44,16 @@ def load_seed(path: Path) -> Json:
     except OSError as error:
         raise BadSeed(f"the seed {path} cannot be read: {error.strerror}") from None
     except ApiError as error:
-        raise BadSeed(f"the seed {path} is no JSON object that can be kept: {error.envelope['detail']}") from None
+        raise BadSeed(f"the seed {path} is not a JSON object that can be stored: {error.envelope['detail']}") from None
 
 
 def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> None:
-    """Put a seed into the first project. Raises BadSeed, and then nothing is changed."""
+    """Store a seed in the first project. Raises BadSeed, and changes nothing then."""
     unknown = sorted(set(seed) - set(_LISTS))
     if unknown:
         raise BadSeed(f"a seed has the lists {' and '.join(_LISTS)}, and no {unknown[0]!r}")
     project = state.keys.projects[0].id
-    made: dict[DocumentKind, list[Json]] = {"hog_function": [], "session_recording": [], "sharing": []}
+    created: dict[DocumentKind, list[Json]] = {"hog_function": [], "session_recording": [], "sharing": []}
     for name in _LISTS:
         listed = seed.get(name, [])
         if not isinstance(listed, list):
@@ -64,25 +64,25 @@ def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> Non
                 raise BadSeed(f"{where} is not an object")
             try:
                 if name == "hog_functions":
-                    made["hog_function"].append(_function(state, entry, place, now))
+                    created["hog_function"].append(_function(state, entry, place, now))
                 else:
-                    _recording(entry, place, now, made)
+                    _recording(entry, place, now, created)
             except ApiError as error:
                 field = f", field {error.envelope['attr']}" if error.envelope["attr"] else ""
                 raise BadSeed(f"{where}{field}: {error.envelope['detail']}") from None
-    for kind, documents in made.items():
+    for kind, documents in created.items():
         if len({document["id"] for document in documents}) < len(documents):
             raise BadSeed(f"two entries of the seed have one id ({kind})")
-    for kind, documents in made.items():
+    for kind, documents in created.items():
         fresh = [one for one in documents if not state.documents.known(kind, project, one["id"])]
         state.documents.put(kind, project, *fresh)
 
 
 def _function(state: ManagementState, entry: Json, place: int, now: str) -> Json:
     fields = read_fields({name: entry[name] for name in WRITABLE if name in entry}, observed=state.observed)
-    kept = {name: entry[name] for name in _READ_ONLY if name in entry}
-    kept |= {name: entry[name] for name in _MADE if entry.get(name) is not None}
-    check_shape(HogFunction, kept)
+    record = {name: entry[name] for name in _READ_ONLY if name in entry}
+    record |= {name: entry[name] for name in _ADDED if entry.get(name) is not None}
+    check_shape(HogFunction, record)
     for name in ("created_at", "updated_at"):
         if name in entry and parse_instant(entry[name]) is None:
             raise ApiError(400, "", "", "Enter a valid date/time.", name)
@@ -96,24 +96,24 @@ def _function(state: ManagementState, entry: Json, place: int, now: str) -> Json
         "created_by": Caller(1, frozenset(), None).user,
         "version": 1,
     }
-    function |= kept | fields
+    function |= record | fields
     function["id"] = uuid_of(id) if id is not None else _id("hog_function", place, entry)
     store_inputs(function, function, observed=state.observed)
     return function
 
 
-def _recording(entry: Json, place: int, now: str, made: dict[DocumentKind, list[Json]]) -> None:
+def _recording(entry: Json, place: int, now: str, created: dict[DocumentKind, list[Json]]) -> None:
     recording = {name: value for name, value in entry.items() if name != "sharing"}
     check_shape(SessionRecording, recording)
     days = recording.get("retention_period_days")
     if days is not None and (type(days) is not int or days < 1):
         raise ApiError(400, "", "", "A valid integer is required.", "retention_period_days")
     recording["id"] = entry["id"] if entry.get("id") else _id("session_recording", place, entry)
-    made["session_recording"].append({"viewed": False, "viewers": [], "ongoing": False} | recording)
+    created["session_recording"].append({"viewed": False, "viewers": [], "ongoing": False} | recording)
     if "sharing" in entry:
         sharing = entry["sharing"]
         check_shape(SharingConfiguration, sharing, attr="sharing")
-        made["sharing"].append(new_sharing(recording["id"], now) | sharing | {"id": recording["id"]})
+        created["sharing"].append(new_sharing(recording["id"], now) | sharing | {"id": recording["id"]})
 
 
 def _id(kind: str, place: int, entry: Json) -> str:

@@ -1,4 +1,4 @@
-"""The capture endpoint, and the looks at the service itself, in the OpenAPI document (docs/know/service.md)."""
+"""The capture endpoint, and the paths about the service itself, in the OpenAPI document (docs/know/service.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _ROUTES = ("/i/v0/e/", "/e/", "/capture/", "/track/", "/engage/")
 _ANYTHING: Json = {"type": ["string", "number", "boolean", "object", "array"]}
 _REFUSALS = {
-    "400": "The request as a whole: bad JSON, a shape, one bad event. Nothing of it is kept.",
+    "400": "The request as a whole: bad JSON, a shape, one bad event. Nothing of it is stored.",
     "401": "The project key is missing, malformed, or not the same in all events.",
     "408": "The client stopped sending.",
     "413": "The body, or one event, is too large.",
@@ -107,7 +107,7 @@ def _operation(name: str, summary: str, settings: Settings) -> Json:
                 "name": "compression",
                 "in": "query",
                 "schema": {"type": "string"},
-                "description": "gzip, gzip-js, base64 or b64, where no header says it.",
+                "description": "gzip, gzip-js, base64 or b64, where no header names it.",
             },
             {"name": "beacon", "in": "query", "schema": {"type": "string"}, "description": "1: answer 204, empty."},
         ],

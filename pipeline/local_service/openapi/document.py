@@ -1,6 +1,6 @@
-"""The OpenAPI document of the whole service, made from the table of operations and the objects of the contract.
+"""The OpenAPI document of the whole service, derived from the table of operations and the objects of the contract.
 
-It says what this service answers under its settings: under `contract` the contract's objects with every field that
+It describes what this service answers under its settings: under `contract` the contract's objects with every field that
 is always there, under `observed` only what is sure of the shapes of the source.
 """
 
@@ -45,7 +45,7 @@ _MODELS = (
     Project,
 )
 _ALWAYS = ("HogFunction", "HogFunctionListItem", "SharingConfiguration")
-"""Objects of which this service gives every field."""
+"""Objects that this service answers with every field."""
 _INSTANT: Json = {"anyOf": [{"type": "string", "format": "date-time"}, {"const": ""}]}
 _PARAMETERS: dict[str, tuple[Json, str]] = {
     "created_at": (_INSTANT, "Created at this instant."),
@@ -74,33 +74,6 @@ _OBSERVED_QUERIES: dict[str, dict[str, Json]] = {
     },
     "hog_functions_metrics_totals": {"breakdown_by": {"enum": ["name", "kind"]}},
 }
-_BODIES = {
-    "hog_functions_create": "HogFunctionWrite",
-    "hog_functions_update": "HogFunctionWrite",
-    "hog_functions_replace": "HogFunctionWrite",
-    "hog_functions_rearrange": "HogFunctionOrders",
-    "hog_functions_broadcast": "HogFunctionWrite",
-    "hog_functions_invoke": "HogFunctionWrite",
-    "recordings_update": "SessionRecordingWrite",
-    "recordings_replace": "SessionRecordingWrite",
-    "query": "Query",
-}
-_OBJECTS = {
-    "hog_functions_list": "HogFunctionPage",
-    "hog_functions_create": "HogFunction",
-    "hog_functions_retrieve": "HogFunction",
-    "hog_functions_update": "HogFunction",
-    "hog_functions_replace": "HogFunction",
-    "recordings_list": "SessionRecordingPage",
-    "recordings_retrieve": "SessionRecording",
-    "recordings_update": "SessionRecording",
-    "recordings_sharing": "SharingConfiguration",
-    "recordings_sharing_refresh": "SharingConfiguration",
-    "projects_list": "ProjectPage",
-    "projects_retrieve": "Project",
-    "query": "QueryAnswer",
-}
-"""Operations whose usual answer is an object; that of the others is empty."""
 _SELECT = (
     f" One SELECT over {', '.join(sorted(VIEWS))}, with joins, subqueries and WITH; toDate(timestamp) is the UTC day. "
     "It reads no file and changes nothing; an answer over its rows or bytes (--set query_most_rows, query_most_bytes) "
@@ -126,7 +99,7 @@ _OBSERVED_ANSWERS: dict[str, Json] = {
 }
 _PROBLEMS = {
     "400": "The body or a parameter is not what it has to be.",
-    "401": "No personal key, or one that nobody was given.",
+    "401": "No personal key, or an unknown one.",
     "403": "The key lacks the scope, or does not reach the project.",
     "404": "No such project, hog function or recording.",
     "405": "The path has no such method.",
@@ -165,7 +138,7 @@ def openapi_document(settings: Settings) -> Json:
 
 def _operation(operation: Operation, observed: bool) -> Json:
     scope = operation.scope or ("project:read" if observed else None)
-    stated = "" if operation.listed else " (the contract does not state it)"
+    stated = "" if operation.stated else " (the contract does not state it)"
     needs = f"Needs the scope {scope}{stated}." if scope else "Any personal key may ask."
     runs = " This service runs no hog function, so there is never a run to show." if operation.name in _RUNS else ""
     shown: Json = {
@@ -177,8 +150,8 @@ def _operation(operation: Operation, observed: bool) -> Json:
         "parameters": _parameters(operation, observed),
         "responses": _answers(operation, observed),
     }
-    if operation.name in _BODIES:
-        schema = _ref(_BODIES[operation.name])
+    if operation.body:
+        schema = _ref(operation.body)
         if observed and operation.name == "hog_functions_create":
             schema = {"allOf": [schema], "anyOf": [{"required": ["hog"]}, {"required": ["template_id"]}]}
         if observed and operation.name == "hog_functions_invoke":
@@ -220,8 +193,8 @@ def _answers(operation: Operation, observed: bool) -> Json:
         usual["content"] = {"application/json": {"schema": _OBSERVED_ANSWERS[operation.name]}}
     elif observed and operation.name == "hog_functions_icon":
         usual["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
-    elif operation.name in _OBJECTS:
-        usual["content"] = {"application/json": {"schema": _ref(_OBJECTS[operation.name])}}
+    elif operation.answer:
+        usual["content"] = {"application/json": {"schema": _ref(operation.answer)}}
     elif operation.name == "hog_functions_rearrange":
         usual["description"] = "Done; the contract does not state the answer."
     answers: Json = {str(operation.status): usual}

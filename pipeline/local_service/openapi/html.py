@@ -24,7 +24,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-"""What goes with the page."""
+"""The headers of the page."""
 
 
 def render_document(document: dict[str, Any]) -> str:

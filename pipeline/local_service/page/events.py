@@ -37,8 +37,8 @@ class EventFilter:
     flag: str = ""
     text: str = ""
 
-    def given(self) -> dict[str, str]:
-        """The filters that there are, as they stand in a query string."""
+    def params(self) -> dict[str, str]:
+        """The filters that are set, as parameters of a query string."""
         return {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name)}
 
     def condition(self, project: int) -> str:
@@ -82,7 +82,7 @@ def read_filter(params: Mapping[str, str]) -> EventFilter:
 
 
 def containing(column: str, text: str) -> str:
-    """The condition that a column holds the text, as it stands or as JSON spells it, whatever its case."""
+    """The condition that a column contains the text, as it is or as JSON spells it, in any case."""
     spellings = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
     if column != "properties":
         spellings = {text}
@@ -203,14 +203,14 @@ def copies_of(reader: ProjectReader, uuid: str, plain: PlainText) -> tuple[list[
     events_table = {
         receipt for (receipt,) in reader.rows(f"SELECT receipt FROM {reader.events_table()} WHERE {condition}")
     }
-    told: dict[int, list[tuple[str, ShownProperties, bool]]] = {}
+    warnings: dict[int, list[tuple[str, ShownProperties, bool]]] = {}
     for receipt, kind, details, dropped in reader.rows(
         f"SELECT receipt, type, details, dropped FROM noticed WHERE receipt IN ({receipts}) ORDER BY type, details"
     ):
         shown = plain.properties(details, most=_LISTED_PROPERTIES, limit=_LISTED_VALUE)
-        told.setdefault(receipt, []).append((kind, shown, dropped))
+        warnings.setdefault(receipt, []).append((kind, shown, dropped))
     rows = [_row(one, plain, 1, _ALL_PROPERTIES, _WHOLE_VALUE) for one in found]
-    return [EventCopy(one, one.receipt in events_table, told.get(one.receipt, [])) for one in rows], total
+    return [EventCopy(one, one.receipt in events_table, warnings.get(one.receipt, [])) for one in rows], total
 
 
 def _rows(reader: ProjectReader, receipts: list[int], order: str) -> list[tuple[Any, ...]]:

@@ -1,4 +1,8 @@
-"""A bar chart of events over time: by day as long as bars can be told apart, else by month, else by year (UTC)."""
+"""The overview of what landed: counts, a chart of events over time, and the hog functions that would have fired.
+
+The chart is by day as long as bars can be distinguished, else by month, else by year (UTC). Nothing of the inputs of
+hog functions is shown: they may contain secrets.
+"""
 
 from __future__ import annotations
 

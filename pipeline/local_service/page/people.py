@@ -1,4 +1,4 @@
-"""Persons with their ids, and groups: what the events that landed would make of them."""
+"""Persons with their ids, and groups, as the page lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ProjectReader the store for the page: one project, bounded time, and the dear answers cached."""
+"""Reads the store for the page: one project at a time, in bounded time, with a cache for slow answers."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Value = TypeVar("Value")
 
 
 class Cache:
-    """The last few answers that took long to find. One thread at a time."""
+    """The last few answers to slow queries. One thread at a time."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[Hashable, Any] = OrderedDict()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """What was found for the key before, else what `make` finds now."""
-        if key in self._held:
-            self._held.move_to_end(key)
+        """The answer that is cached for the key, else that of `make`."""
+        if key in self._answers:
+            self._answers.move_to_end(key)
         else:
-            self._held[key] = make()
-            if len(self._held) > _REMEMBERED:
-                self._held.popitem(last=False)
-        found: Value = self._held[key]
+            self._answers[key] = make()
+            if len(self._answers) > _REMEMBERED:
+                self._answers.popitem(last=False)
+        found: Value = self._answers[key]
         return found
 
 
 class ProjectReader:
-    """The store as one project of it is read. One thread at a time."""
+    """Reads one project of the store. One thread at a time."""
 
     def __init__(self, store: Store, project: int, cached: Cache) -> None:
         self.project = project
@@ -46,8 +46,10 @@ class ProjectReader:
         self._cache = cached
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT over the tables, and the views of the project: persons and groups as they were last
-        worked out. Raises BadQuery, SlowQuery."""
+        """The rows of a SELECT over the tables and the views of the project. Raises BadQuery, SlowQuery.
+
+        Persons and groups are as they were when they were processed last.
+        """
         return self._store.select(sql, self.project, seconds=SECONDS, people=False)
 
     def number(self, sql: str) -> int:
@@ -55,13 +57,15 @@ class ProjectReader:
         return int(self.rows(sql)[0][0])
 
     def events_table(self) -> str:
-        """What to select the events from that are left after copies collapsed. Where no copy is gone that is every
-        accepted one, and collapsing, which takes longest of a query, is spared."""
+        """The table of the events that are left after duplicates collapsed.
+
+        Where there is no duplicate that is every accepted event, which saves collapsing, the slowest part of a query.
+        """
         gone = self.cached("gone", lambda: bool(self.rows(_GONE)))
         return "collapsed" if gone else "accepted"
 
     def cached(self, name: Hashable, make: Callable[[], Value]) -> Value:
-        """What `make` finds, found once for all that was accepted until now."""
+        """The answer of `make`, cached until the next event is accepted."""
         return self._cache.get((self.project, name, self._store.raw_count()), make)
 
 

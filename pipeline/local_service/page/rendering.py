@@ -1,7 +1,7 @@
-"""What strangers wrote, as a person may see it: no key, no driving characters, no more than so many characters.
+"""From values to HTML, with foreign text made safe: no key, no control characters, a limited length.
 
-The template engine escapes for HTML; here go what HTML leaves alone: controls, marks that turn the direction of a
-line, and keys of the service that an event carries along, as the `token` of an SDK does.
+The template engine escapes for HTML. `PlainText` does what HTML leaves alone: control characters, marks that change the
+direction of a line, and keys of the service inside an event, as the `token` of an SDK.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _DRIVING = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
-"""Unicode categories that are not shown as they stand: controls, formats, surrogates, private use, line ends."""
+"""Unicode categories that are escaped: controls, formats, surrogates, private use, line ends."""
 _KEY_LIKE = re.compile(r"(?<![A-Za-z0-9])ph[a-z]_[A-Za-z0-9_-]{20,}")
 _MASK = "***"
 
@@ -52,7 +52,7 @@ class ShownProperties(NamedTuple):
 
 
 class PlainText:
-    """Makes texts fit to be seen. `keys` are never shown."""
+    """Makes texts safe to be shown. `keys` are never shown."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         known = sorted(filter(None, keys), key=len, reverse=True)
@@ -91,7 +91,7 @@ class PlainText:
 
 
 def _value(raw: Raw) -> str:
-    """A JSON text; what it says where it is a string that can be read."""
+    """A JSON text; its content where it is a string that can be read."""
     data = bytes(raw)
     if data[:1] == b'"':
         try:
@@ -127,8 +127,8 @@ class Links:
         first, *rest = path
         address = "/".join((first, *(quote(part, safe="") for part in rest)))
         query = {"project": self._project, **params}
-        given = {name: str(value) for name, value in query.items() if value not in (None, "", False)}
-        return address + ("?" + urlencode(given) if given else "")
+        present = {name: str(value) for name, value in query.items() if value not in (None, "", False)}
+        return address + ("?" + urlencode(present) if present else "")
 
 
 class PageRenderer:
@@ -161,7 +161,7 @@ class PageRenderer:
 
 
 def asset(name: str) -> bytes:
-    """A file that stands beside the templates."""
+    """A file beside the templates."""
     return files(__package__).joinpath(name).read_bytes()
 
 

@@ -1,9 +1,9 @@
-"""Who may see the page: a browser on this machine that requested it by a loopback name.
+"""The addresses of the page, what each shows, and who may see it.
 
-The page needs no key, so a site elsewhere must not read it through the browser of somebody who runs the service. A
-name of that site that suddenly means 127.0.0.1 (DNS rebinding) is refused by the Host header. Another origin cannot
-read the answers, put them in a frame or load them as images and scripts. The page changes nothing, so there is no
-request to forge.
+Only a browser on this machine that requested the page by a loopback name may see it. The page needs no key, so a site
+elsewhere must not read it through the browser of somebody who runs the service. A name of that site that resolves to
+127.0.0.1 (DNS rebinding) is refused by the Host header. Another origin cannot read the answers, put them in a frame or
+load them as images and scripts. The page changes nothing, so there is no request to forge.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class PageRequest:
     @property
     def page(self) -> int:
         """The number of the page of a list, from 1."""
-        given = self.params.get("page", "")
-        return min(max(int(given), 1), MOST_PAGES) if given.isascii() and given.isdigit() else 1
+        value = self.params.get("page", "")
+        return min(max(int(value), 1), MOST_PAGES) if value.isascii() and value.isdigit() else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,10 @@ class View:
 
 
 class Page:
-    """The page over one store. It holds two threads until it is closed.
+    """The page over one store. It has two threads until it is closed.
 
-    It waits `patience` seconds for persons and groups to be worked out before it says that they are.
+    It waits `patience` seconds until persons and groups are processed; after that it shows that they are being
+    processed.
     """
 
     def __init__(self, store: Store, keys: Keyring, hog_functions: Functions, *, patience: float = 0.5) -> None:
@@ -130,7 +131,7 @@ class Page:
         self._processing: Future[Any] | None = None
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """End the threads."""
         self._reader.shutdown(cancel_futures=True)
         self._processor.shutdown(cancel_futures=True)
 
@@ -166,11 +167,11 @@ class Page:
             except BadFilter as error:
                 found = View("problem", "", {"title": "The filter is not understood", "text": str(error)}, 400)
             except SlowQuery:
-                told = "The answer took too long and was given up. Ask for fewer days, or for one event or id."
-                found = View("problem", "", {"title": "Too much at once", "text": told}, 503)
+                message = "The answer took too long and was stopped. Choose fewer days, or one event or id."
+                found = View("problem", "", {"title": "Too many events at once", "text": message}, 503)
             except (BadQuery, Unavailable) as error:
-                told = f"The store cannot answer now: {error}"
-                found = View("problem", "", {"title": "No answer", "text": told}, 503)
+                message = f"The store cannot answer now: {error}"
+                found = View("problem", "", {"title": "No answer", "text": message}, 503)
             return found if isinstance(found, Response) else await self._rendered(page_request, found)
 
         return guarded(answered)
@@ -190,20 +191,20 @@ class Page:
     def _asked(self, request: Request) -> PageRequest:
         params = {name: value[:LONGEST_PARAMETER] for name, value in request.query_params.items() if value}
         first = self._keys.projects[0].id
-        given = params.get("project", "")
-        project = int(given) if given.isascii() and given.isdigit() and len(given) < 11 else 0 if given else first
+        value = params.get("project", "")
+        project = int(value) if value.isascii() and value.isdigit() and len(value) < 11 else 0 if value else first
         links = Links(None if project == first else project)
         return PageRequest(project, links, params, request.path_params, f"http://{request.headers['host']}")
 
     async def _projects(self) -> dict[int, str]:
-        """The projects by id with their names: those that have a key, and those that the store holds events of."""
-        held = await self._read(
+        """The projects by id with their names: those that have a key, and those that the store has events of."""
+        stored = await self._read(
             lambda: self._reading(0).cached(
                 "projects", lambda: self._reading(0).rows("SELECT DISTINCT project FROM accepted ORDER BY project")
             )
         )
         named = {project.id: project.name for project in self._keys.projects}
-        return named | {id: "without a key" for (id,) in held if id not in named}
+        return named | {id: "without a key" for (id,) in stored if id not in named}
 
     def _reading(self, project: int) -> ProjectReader:
         return ProjectReader(self._store, project, self._cache)
@@ -212,7 +213,7 @@ class Page:
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def _people_ready(self, project: int) -> bool:
-        """Whether persons and groups count every event; where they do not they are worked out, beside the page."""
+        """Whether persons and groups include every event; where they do not, a thread processes them."""
         end = time.monotonic() + self._patience
         for _ in range(2):  # one that was begun before may not know of the last events
             others = self._processing is not None and not self._processing.done()
@@ -295,8 +296,8 @@ class Page:
         reader = self._reading(page_request.project)
         found = await self._read(lambda: people.person_of(reader, distinct_id))
         if found is None:
-            told = f"No person has the id “{distinct_id}”. An event that asks for no person profile makes none."
-            raise PageNotFound(told)
+            message = f"No person has the id “{distinct_id}”. An event that asks for no person profile creates none."
+            raise PageNotFound(message)
         return RedirectResponse(page_request.links("/people", found), 303)
 
     async def _person(self, page_request: PageRequest) -> View:
@@ -316,8 +317,8 @@ class Page:
         return View("person", "/people", {"person": person, "found": found, "wanted": wanted})
 
     async def _groups(self, page_request: PageRequest) -> View:
-        text, given = page_request.params.get("text", ""), page_request.params.get("type", "")
-        index = int(given) if given in tuple("01234") else None
+        text, value = page_request.params.get("text", ""), page_request.params.get("type", "")
+        index = int(value) if value in tuple("01234") else None
         if not await self._people_ready(page_request.project):
             return View("waiting", "/groups", {"title": "Groups"})
         reader = self._reading(page_request.project)

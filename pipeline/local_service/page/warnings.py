@@ -1,4 +1,4 @@
-"""What did not land as it was sent: requests that were refused, and what the service does to events in silence."""
+"""What did not land as it was sent: refused requests, and warnings about accepted events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WarningRow:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A request that was turned away; `payload` is the start of its body, without keys."""
+    """A refused request; `payload` is the start of its body, without keys."""
 
     time: str
     status: int
@@ -64,12 +64,12 @@ def warnings(reader: ProjectReader, kind: str, page: int, plain: PlainText) -> t
 
 
 def rejected_count(reader: ProjectReader) -> int:
-    """How many requests were turned away."""
+    """How many requests were refused."""
     return reader.number("SELECT count(*) FROM rejections")
 
 
 def rejected(reader: ProjectReader, page: int) -> tuple[list[RejectedRow], int]:
-    """One page of the requests that were turned away, the last first; and how many there are."""
+    """One page of the refused requests, the last first; and how many there are."""
     found = reader.rows(
         'SELECT "time", status, reason, payload FROM refused '
         f'ORDER BY "time" DESC, rowid DESC LIMIT {PAGE} OFFSET {(page - 1) * PAGE}'
