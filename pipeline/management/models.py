@@ -115,7 +115,7 @@ def _plain(value: object) -> object:
 
 
 class User(ServiceObject):
-    """Who created a hog function (2.1.1)."""
+    """Who created a hog function."""
 
     id: Maybe[int] = None
     uuid: Maybe[Uuid] = None
@@ -129,7 +129,7 @@ class User(ServiceObject):
 
 
 class InputSchemaItem(ServiceObject):
-    """One input that a hog function asks for (2.1.2)."""
+    """One input that a hog function asks for."""
 
     type: Maybe[str] = None
     key: Maybe[str] = None
@@ -149,7 +149,7 @@ class InputSchemaItem(ServiceObject):
 
 
 class InputValue(ServiceObject):
-    """What an input holds (2.1.3).
+    """What an input holds.
 
     The contract says that `value` is a string; the service takes and gives any JSON there
     (docs/know/service.md#hog-functions).
@@ -162,7 +162,7 @@ class InputValue(ServiceObject):
 
 
 class Filters(ServiceObject):
-    """Which events a hog function fires on (2.1.4)."""
+    """Which events a hog function fires on."""
 
     actions: Maybe[list[FreeForm]] = None
     events: Maybe[list[FreeForm]] = None
@@ -184,7 +184,7 @@ class Masking(ServiceObject):
 
 
 class FunctionMapping(ServiceObject):
-    """Inputs and filters of one of the mappings of a hog function (2.1.6)."""
+    """Inputs and filters of one of the mappings of a hog function."""
 
     name: Maybe[str] = None
     inputs_schema: Maybe[list[InputSchemaItem]] = None
@@ -193,7 +193,7 @@ class FunctionMapping(ServiceObject):
 
 
 class TemplateMapping(ServiceObject):
-    """A mapping inside a template (2.1.7)."""
+    """A mapping inside a template."""
 
     name: Maybe[str] = None
     filters: Maybe[FreeForm] = None
@@ -202,7 +202,7 @@ class TemplateMapping(ServiceObject):
 
 
 class MappingTemplate(ServiceObject):
-    """A mapping that a template offers (2.1.7)."""
+    """A mapping that a template offers."""
 
     name: Maybe[str] = None
     include_by_default: Maybe[bool] = None
@@ -212,7 +212,7 @@ class MappingTemplate(ServiceObject):
 
 
 class Template(ServiceObject):
-    """What a hog function was made from (2.1.7)."""
+    """What a hog function was made from."""
 
     mapping_templates: Maybe[list[MappingTemplate]] = None
     mappings: Maybe[list[TemplateMapping]] = None
@@ -232,7 +232,7 @@ class Template(ServiceObject):
 
 
 class Status(ServiceObject):
-    """How a hog function fares (2.1.8)."""
+    """How a hog function fares."""
 
     state: Maybe[int] = None
     rating: Maybe[Number] = None
@@ -254,7 +254,7 @@ class _FunctionSummary(ServiceObject):
 
 
 class HogFunction(_FunctionSummary):
-    """A full record: the answer of create, retrieve and update (2.1)."""
+    """A full record: the answer of create, retrieve and update."""
 
     deleted: Maybe[bool] = None
     hog: Maybe[str] = None
@@ -274,7 +274,7 @@ class HogFunction(_FunctionSummary):
 
 
 class HogFunctionListItem(_FunctionSummary):
-    """What a list shows of a hog function: `template` is a text and `filters` may be null (2.1)."""
+    """What a list shows of a hog function: `template` is a text and `filters` may be null."""
 
     hog: Maybe[str] = None
     filters: Nullable[Filters] = None
@@ -286,7 +286,7 @@ class HogFunctionListItem(_FunctionSummary):
 
 
 class HogFunctionWrite(ServiceObject):
-    """The writable fields: the body of create, update, broadcast, invocations and rearrange (2.1).
+    """The writable fields: the body of create, update, broadcast, invocations and rearrange.
 
     The contract names no type for `type`, `filters` and `masking` here; theirs are those of the record, or null.
     """
@@ -310,7 +310,7 @@ class HogFunctionWrite(ServiceObject):
 
 
 class Person(ServiceObject):
-    """Who a recording shows (2.2)."""
+    """Who a recording shows."""
 
     id: Maybe[int] = None
     name: Maybe[str] = None
@@ -321,7 +321,7 @@ class Person(ServiceObject):
 
 
 class SessionRecording(ServiceObject):
-    """A recorded session (2.2)."""
+    """A recorded session."""
 
     id: Maybe[str] = None
     distinct_id: Maybe[str] = None
@@ -347,13 +347,13 @@ class SessionRecording(ServiceObject):
 
 
 class SessionRecordingWrite(ServiceObject):
-    """The body of an update of a recording (4.2); what is inside `person` is not shown by the contract."""
+    """The body of an update of a recording; what is inside `person` is not shown by the contract."""
 
     person: Any = None
 
 
 class SharingConfiguration(ServiceObject):
-    """How a recording is shared (2.3). `access_token` is a secret."""
+    """How a recording is shared. `access_token` is a secret."""
 
     created_at: Maybe[Instant] = None
     enabled: Maybe[bool] = None
@@ -368,7 +368,7 @@ class Project(ServiceObject):
 
 
 class Page(ServiceObject, Generic[T]):
-    """One page of a list (2.5): `Page[HogFunctionListItem].read(value)`. `next` and `previous` are URLs or null."""
+    """One page of a list: `Page[HogFunctionListItem].read(value)`. `next` and `previous` are URLs or null."""
 
     count: Maybe[int] = None
     next: Nullable[Address] = None
@@ -377,13 +377,13 @@ class Page(ServiceObject, Generic[T]):
 
 
 class EventProperties(ServiceObject):
-    """The properties of a captured event, of which one is required (2.4)."""
+    """The properties of a captured event, of which one is required."""
 
     distinct_id: str
 
 
 class CapturedEvent(ServiceObject):
-    """One event of a historical import (2.4)."""
+    """One event of a historical import."""
 
     event: str
     properties: EventProperties
@@ -391,7 +391,7 @@ class CapturedEvent(ServiceObject):
 
 
 class CaptureBatch(ServiceObject):
-    """The body of the capture endpoint (4.3)."""
+    """The body of the capture endpoint."""
 
     api_key: str
     historical_migration: bool

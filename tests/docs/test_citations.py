@@ -24,8 +24,9 @@ CITATION = re.compile(rf"\b(?P<page>docs/[a-z]+/[\w-]+\.md)\b(?P<anchors>#[\w-]+
 ABSENT = re.compile(
     rf"\b(?:service-behaviour|service-api|export-formats|(?:[Ll]aws?|DESIGN|performance|peers,?{WRAP}lesson){WRAP}\d)"
     rf"|\bpeers{WRAP}\d+\.\d|\bDESIGN\.md|\bstyle\.md|\bfacts{WRAP}?§"
+    rf"|(?<=[a-z] )\([1-9]\.\d[\d.]*(?:,{WRAP}[1-9][\d.]*)*\)"
 )
-"""How documents that are not in the repository were cited once."""
+"""How documents that are not in the repository were cited once, by name or by the number of a section alone."""
 
 EXPLICIT = re.compile(r"^\((?P<anchor>[\w-]+)\)=\n+#{1,6} \S", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} (?P<text>.+)$", re.MULTILINE)
@@ -89,6 +90,7 @@ def test_the_architecture_lists_the_packages_in_import_order() -> None:
         ("(docs/know/nothing.md#persons)", "docs/know/nothing.md does not exist"),
         ("(export-formats 2.3)", "'export-formats' cites a document that is not in the repository"),
         ("(peers,\n    # lesson 5)", "'peers, # lesson 5' cites a document that is not in the repository"),
+        ("a list (2.5, 8)", "'(2.5, 8)' cites a document that is not in the repository"),
         ("as law 6 asks", "'law 6' cites a document that is not in the repository"),
     ],
 )

@@ -1,4 +1,5 @@
-"""The written contract of historical import (4.3; rule 3 of 5), row by row: over HTTP, by the library, by commands.
+"""The written contract of historical import (docs/know/service.md#body-shapes), row by row: over HTTP, by the library,
+by commands.
 
 The same three events, an event, a user update and a group update, are sent in each way into a local service of either
 behaviour.
@@ -48,7 +49,7 @@ EVENTS: list[dict[str, Any]] = [
         "uuid": "018a4b2c-0000-7000-8000-000000000003",
     },
 ]  # fmt: skip
-"""The contract's own example of each kind: 2.4, and rule 3 of 4.3."""
+"""The contract's own example of each kind (docs/know/service.md#event-fields)."""
 LANDED = [
     ("$group_identify", "$company_acme", "2023-04-20T12:32:00.000000Z", True),
     ("Signed Up", "u-1", "2023-04-20T14:30:00.000000Z", True),
@@ -125,7 +126,7 @@ def test_events_user_updates_and_group_updates_land_as_history(service: LocalSer
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("key", [ALL, "phc_test_unknown"])
 def test_only_a_capture_key_opens_capture(service: LocalService, way: str, key: str, tmp_path: Path) -> None:
-    """It is the project key of the body that counts (5, rule 3): nothing lands by another.
+    """It is the project key of the body that counts: nothing lands by another.
 
     A personal key is refused. Of an unknown key the service says nothing: it takes the batch and drops it.
     """

@@ -1,4 +1,5 @@
-"""The written contract, row by row over HTTP: operations (4.1, 4.2), capture (4.3), scopes (5), statuses (7).
+"""The written contract, row by row over HTTP: operations, capture, scopes, statuses
+(docs/know/service.md#management-api, #body-shapes).
 
 The operations are those of `contract_table`.
 """
@@ -135,7 +136,7 @@ def test_an_operation_takes_a_key_with_its_scope_alone(asked: Asking, name: str)
 
 @pytest.mark.parametrize("field", WRITABLE)
 def test_a_writable_field_is_written(shared: Asking, field: str) -> None:
-    """By create and by update (2.1, 4.1), and it is read back."""
+    """By create and by update, and it is read back."""
     one = shared.made(**{"name": "n", "hog": "return null"} | {field: WRITABLE[field]})
     two = shared.made(name="n", hog="return null")
     updated = shared("PATCH", f"/api/projects/1/hog_functions/{two['id']}/", {field: WRITABLE[field]})
@@ -148,7 +149,7 @@ def test_a_writable_field_is_written(shared: Asking, field: str) -> None:
 
 @pytest.mark.parametrize("name", ["create hog function", "update hog function", "broadcast", "invoke", "rearrange"])
 def test_the_whole_list_of_writable_fields_is_a_body(shared: Asking, name: str) -> None:
-    """Wherever the contract lists it (4.1)."""
+    """Wherever the contract lists it."""
     row = OPERATIONS[name]._replace(body=WRITABLE)
     answer = call(shared, row, shared.made(name="one")["id"])
     assert answer.status_code == row.status
@@ -247,7 +248,7 @@ def test_a_list_has_pages_with_the_urls_of_their_neighbours(ask: Asking) -> None
 
 
 def test_a_template_alone_makes_a_function(ask: Asking) -> None:
-    """The full record shows its template (2.1.7), a list item only names it."""
+    """The full record shows its template, a list item only names it."""
     for id in ("template-webhook", "template-slack", "template-geoip"):
         found = ask.made(template_id=id)
         shaped(found, FULL)

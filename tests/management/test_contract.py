@@ -1,4 +1,4 @@
-"""The written contract, row by row (4.1, 4.2, 5, 7), through the client and through the commands.
+"""The written contract (docs/know/service.md#management-api), row by row, through the client and through the commands.
 
 Both speak to the local service, once as the contract states it and once as the real service was seen to answer. The
 operations are those of `contract_table`.
@@ -136,7 +136,7 @@ def test_a_key_without_the_scope_is_told_which_one_is_missing(asked: Asking, com
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_wrong_key_opens_nothing(ask: Asking, command: Any, name: str) -> None:
-    """401 (5, rule 1): an error of its own, and exit 5."""
+    """401: an error of its own, and exit 5."""
     row, id = OPERATIONS[name], ask.made(name="n")["id"]
     with client(ask, "phx_test_unknown") as speaking, pytest.raises(problems.Unauthenticated):
         row.do(speaking, id)
@@ -160,7 +160,7 @@ def test_a_row_of_the_contract_through_a_process_of_its_own(ask: Asking, command
 def test_a_writable_field_is_written_by_client_and_command(
     ask: Asking, command: Any, field: str, tmp_path: Path
 ) -> None:
-    """By create and by update (2.1, 4.1), read back by retrieve."""
+    """By create and by update, read back by retrieve."""
     value = WRITABLE[field]
     option = value if isinstance(value, str) else json.dumps(value)
     (tmp_path / "value").write_text(option, "utf-8")
@@ -181,7 +181,7 @@ def test_a_writable_field_is_written_by_client_and_command(
 
 @pytest.mark.parametrize("verb", ["create", "update ID", "broadcast ID --yes", "invoke ID", "rearrange"])
 def test_the_whole_list_of_writable_fields_is_a_body(ask: Asking, command: Any, verb: str, tmp_path: Path) -> None:
-    """Wherever the contract lists it (4.1), from a file and as an object."""
+    """Wherever the contract lists it, from a file and as an object."""
     (tmp_path / "body.json").write_text(json.dumps(WRITABLE), "utf-8")
     id, verb_name = ask.made(name="n")["id"], verb.split()[0]
     assert command(ask, f"hog-functions {verb} --data @{tmp_path}/body.json", id)[::2] == (0, "")
@@ -204,7 +204,7 @@ def test_a_deleted_function_is_gone_until_it_is_brought_back(ask: Asking, comman
 
 
 def test_a_deleted_recording_is_gone(real: Asking) -> None:
-    """For good (4.2)."""
+    """For good."""
     with client(real) as speaking:
         speaking.session_recordings.delete("rec-2")
         with pytest.raises(problems.NotFound):
@@ -295,7 +295,7 @@ def test_every_filter_of_the_list_is_an_option(ask: Asking, command: Any) -> Non
 
 @pytest.mark.parametrize("what", ["hog-functions", "recordings"])
 def test_pages_of_a_list_by_its_command(ask: Asking, command: Any, what: str) -> None:
-    """`--limit` and `--offset` choose a page, whose neighbours it names (2.5, 8); `--all` is every page as one."""
+    """`--limit` and `--offset` choose a page, whose neighbours it names; `--all` is every page as one."""
     for n in range(3):
         ask.made(name=f"page {n}")
     whole = json.loads(command(ask, f"{what} list --all --limit 2")[1])

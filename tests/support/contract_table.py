@@ -153,10 +153,10 @@ WRITABLE: dict[str, Any] = {
     "execution_order": 32767,
     "_create_in_folder": "Imports/2023",
 }
-"""Every writable field (2.1) with a value to write."""
+"""Every writable field with a value to write."""
 
 FILTERS = ("created_at", "created_by", "enabled", "exclude_kind", "id", "kind", "limit", "offset", "type", "updated_at")
-"""The query parameters of the list of hog functions (4.1)."""
+"""The query parameters of the list of hog functions."""
 
 
 def opening(scope: str) -> set[str]:

@@ -1,7 +1,7 @@
 """What happens to a capture request: decode, parse, check every event, and only then store.
 
 One bad event refuses its whole batch, as at the real service: nothing is stored unless every event is good
-(docs/know/service.md#answers). Statuses and plain texts are those of section 1.5, in the order of its source.
+(docs/know/service.md#answers). Statuses and plain texts are in the order of the service's source.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def accept_request(
 
 
 def _is_json(headers: Mapping[str, str]) -> bool:
-    """Whether the body is declared as JSON, as the contract asks (section 4.3), or as a form."""
+    """Whether the body is declared as JSON, as the contract asks, or as a form."""
     return headers.get("content-type", "").partition(";")[0].strip().lower() in ("application/json", FORM)
 
 

@@ -35,7 +35,8 @@ _PARAMETERS = frozenset({
     "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
     "person_uuid", "distinct_ids", "as_query", "version", "hogql_filtering", "add_events_to_property_queries",
 })  # fmt: skip
-"""Query parameters that the real service knows, as far as the facts go; any other is a 400."""
+"""Query parameters that the real service knows, as far as is known; any other is a 400
+(docs/know/service.md#session-recordings)."""
 
 
 def list_recordings(state: ManagementState, call: OperationCall) -> OperationReply:

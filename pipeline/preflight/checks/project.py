@@ -65,7 +65,7 @@ def check_key_project(target: Target) -> Check:
 def check_paid_plan(target: Target) -> Check:
     """Has the project's organization the paid plan that an import needs?
 
-    The contract has no operation for it (docs/know/service.md#before-an-import, rule 1). The service has one, with the
+    The contract has no operation for it (docs/know/service.md#before-an-import). The service has one, with the
     scope billing:read, which shows the organization that the key's user looked at last: its answer counts only where
     that is the project's own.
     """
