@@ -1,14 +1,24 @@
-"""Who is who: every pair of ids that an export shows, decided over the whole source before anything is sent.
+"""Identity resolution: which ids are one person, decided over the whole source before anything is sent.
 
-    observed    pairs as they are met, block by block, on disk
-    pair_file   pairs that the operator names (`--identities`)
-    numbering   ids as numbers, so that the rest works on arrays
-    sightings   when each id has its first event, and which ids are users
-    rules       which pairs may count at all, and why others may not
-    clusters    which ids are one person, and the id that each person keeps
-    resolve     the steps in their order
-    outcome     what came of it: the table, the links, the summary for a report
+Rows pair ids: an ordinary row has the id of a device and the id of a user, a record of the tool states a merge, the
+operator names pairs in a file. From all pairs follow the merges to send. A merge cannot be undone, so a pair that is in
+doubt is not merged (docs/know/peers.md#merges-and-ids). Nothing depends on the order of rows.
 
-A merge cannot be undone, so in doubt nothing is merged (docs/know/peers.md#merges-and-ids). Nothing depends on the
-order of rows.
+The steps:
+
+1. Aggregate, in the workers (`aggregator`, `accumulators`): each id and each pair of ids once, with its first and last
+   time and its number of rows; of each property of a person or group the update that can still count.
+2. Collect what the workers return (`observed_pairs`, `event_ids`), with the operator's pairs (`pair_file`) and what
+   earlier plans merged, on disk.
+3. Number the ids (`numbering`), so that the decisions work on arrays.
+4. Apply the rules (`rules`): a placeholder, an id that is too long or the id of a shared machine joins nobody.
+5. Find the clusters (`clusters`): connected components with at most one user each, unless a record names both users;
+   and the canonical id of each, which is the id that the person keeps.
+6. Decide (`resolve`) on each pair: merged, merged as the first user of a device, refused or in conflict, and why. The
+   result (`identities`) is the table for people, the merges to send and the person of each id.
+
+With the persons known, `last_values` finds the last value of each property (last write wins), and `persons` and
+`groups` make one update of each person and group; `promotion` and `promoted_values` do the same for the event
+properties that the service copies to persons by itself. `settings` has the options about people, `database` the scratch
+database, in which everything lies that grows with the number of people.
 """

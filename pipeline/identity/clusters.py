@@ -1,7 +1,8 @@
-"""Which ids are one person: connected components, in which two users meet only where a record names both.
+"""Clusters of ids that are one person, and the canonical id of each.
 
-Pairs are taken in one fixed order, and one that would weld two persons is left out: the first user of a device keeps
-it. That is Kruskal's algorithm with at most one user to a component, so the order of rows cannot matter.
+A cluster is a connected component that has two users only where a record names both. Pairs are taken in one fixed
+order, and a pair that would join two persons is left out: the first user of a device keeps it. That is Kruskal's
+algorithm with at most one user in a component, so the order of rows cannot matter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _IDS_AT_ONCE = 200_000
 def components(pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bool_]) -> NDArray[np.int32]:
     """By id: the number of one id of its component. Only pairs of `open_` join.
 
-    1. What earlier plans settled is one person, whatever else is said.
+    1. Ids that earlier plans merged are one person.
     2. Users join where a record or the operator names both; a record that absorbs an id counts only where it is the
        first that absorbs it.
     3. Then everything else, the operator's pairs first, by the time of the first row; a pair that would join two
@@ -148,8 +149,14 @@ def canonical_ids(
     earliest: NDArray[np.int64],
     numbers: NDArray[np.bool_],
 ) -> NDArray[np.int32]:
-    """By id: the id that its person keeps. `joined` are the pairs whose two ids are one person; `numbers` are the ids
-    that are a tool's own numbers, which no person keeps that has another."""
+    """By id: the canonical id of its person. `joined` marks the pairs whose two ids are one person; `numbers` the ids
+    that are a tool's own numbers of persons.
+
+    The service refuses a chain of merges at its second link (docs/know/service.md#merges), so every link of a person
+    goes to one id. It is, in this order: the one that earlier plans kept; a user's id before any other; one that the
+    tool's records keep and never absorb; one that they do not absorb; the one whose first event is the earliest; the
+    least by its text. A tool's own number is taken only where the person has no other id.
+    """
     stated = joined & ((pairs.kinds & (IDENTIFY | ALIAS | NAMED | SETTLED)) != 0)
     absorbed = marked(pairs.anonymous[stated], len(roots))
     kept = marked(pairs.user[stated], len(roots))

@@ -1,8 +1,8 @@
 """The scratch database of a plan: what grows with the people of an export, with a fixed share of the memory.
 
-DuckDB is asked for what it does within its limit, which is measured: appending, grouping by key with aggregates of
-fixed size, and sorting, all of which spill to the disk. Joins of texts do not hold the limit, so nothing here joins.
-Batches go in and come out as Arrow, by their buffers: `pa.array` and `to_numpy` would import pandas.
+DuckDB is used only for what stays within its memory limit (measured): appending, grouping by key with aggregates of
+fixed size, and sorting, all of which spill to disk. Joins of texts exceed the limit, so there are none.
+Batches go in and come out as Arrow buffers: `pa.array` and `to_numpy` would import pandas.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pipeline import ctrl_c
 from pipeline.identity.aggregator import TextColumn
 
 MEMORY = "128MB"
-"""DuckDB's own limit. The process grows by about 100 MB more, for what is under way and what Arrow hands over."""
+"""DuckDB's own limit. The process grows by about 100 MB more, for Arrow batches and work in progress."""
 ROWS_AT_ONCE = 50_000
 LARGE = 250_000
-"""The memory of a table of more rows is given back at once, which takes a tenth of a second."""
+"""The memory of a table with more rows is released at once when it is dropped, which takes a tenth of a second."""
 
 
 class Database:
     """One database in memory that spills into `scratch`. For one thread. Use as a context manager."""
 
     def __init__(self, scratch: Path) -> None:
-        # Given at the start: a database that may use every processor takes memory for each as it opens.
+        # Passed to connect(): a database that may use every processor allocates memory for each as it opens.
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -54,7 +54,7 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Give memory and disk back."""
+        """Release memory and disk."""
         self._connection.close()
 
     @ctrl_c.heard()
@@ -64,7 +64,7 @@ class Database:
 
     @ctrl_c.heard()
     def append(self, table: str, columns: Mapping[str, pa.Array]) -> None:
-        """Add rows, whose columns stand in the table's order."""
+        """Add rows; the columns are in the table's order."""
         incoming = pa.table(list(columns.values()), names=list(columns))
         self._connection.register("incoming", incoming)
         try:
@@ -74,7 +74,7 @@ class Database:
 
     @ctrl_c.heard()
     def drop(self, table: str) -> None:
-        """Drop a table and give its memory back now, where it is much; DuckDB would wait with that."""
+        """Drop a table. Where it is large, its memory is released now, which DuckDB would do later."""
         large = self.number(f"SELECT count(*) FROM {table}") > LARGE
         self._connection.execute(f"DROP TABLE {table}")
         if large:
@@ -82,17 +82,17 @@ class Database:
 
     @ctrl_c.heard()
     def number(self, sql: str) -> int:
-        """The one number that a query answers."""
+        """The single number that a query returns, 0 for null or no row."""
         row = self._connection.execute(sql).fetchone()
         return int(row[0]) if row is not None and row[0] is not None else 0
 
     @ctrl_c.heard()
     def rows(self, sql: str) -> list[Any]:
-        """A small answer, whole."""
+        """All rows of a small result."""
         return self._connection.execute(sql).fetchall()
 
     def stream(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Generator[pa.RecordBatch, None, None]:
-        """A large answer, batch by batch. Other statements may be run between batches."""
+        """A large result, batch by batch. Other statements may be run between batches."""
         cursor = self._connection.cursor()
         try:
             with ctrl_c.heard():
@@ -102,7 +102,7 @@ class Database:
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> None:
-    """Write batches to a file that `read_batches` reads back in order, with no memory to speak of."""
+    """Write batches to an Arrow file that `read_batches` reads back in order, one batch in memory at a time."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
@@ -115,7 +115,7 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def release_memory() -> None:
-    """Give freed memory back to the system, between steps that each need much of it for other things."""
+    """Return freed memory to the system, between steps that each need much of it for something else."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -137,17 +137,17 @@ def numbers(values: Sequence[int] | NDArray[Any]) -> pa.Array:
 
 
 def number_column(column: bytes) -> pa.Array:
-    """A column of whole numbers as it was handed over."""
+    """A column of int64 that a worker returned."""
     return pa.Array.from_buffers(pa.int64(), len(column) // 8, [None, pa.py_buffer(column)])
 
 
 def text_column(column: TextColumn) -> pa.Array:
-    """A column of texts as it was handed over."""
+    """A column of texts that a worker returned."""
     return _column(column, pa.string())
 
 
 def blob_column(column: TextColumn) -> pa.Array:
-    """A column of bytes as it was handed over."""
+    """A column of bytes that a worker returned."""
     return _column(column, pa.binary())
 
 

@@ -1,7 +1,7 @@
-"""Groups: one event for each with its final properties.
+"""Groups: one update of each group, with the last value of each of its properties.
 
-They come before all other events, and the first of them are one of each type, in the order that `plan.group_types`
-fixes.
+Group updates are sent before all other events. The first are one of each type, in the order that
+`pipeline.identity.settings.choose_types` fixes, because the service numbers types in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ class GroupCounts:
 
 
 class Groups:
-    """The groups of a plan being made. `types` counts the rows of each type."""
+    """Collects the group updates of a source. `types` counts the rows that name a group, by type."""
 
     def __init__(self, database: Database) -> None:
-        self._sayings = UpdateTable(database, "group_sayings")
+        self._updates = UpdateTable(database, "group_updates")
         self.types: Counter[str] = Counter()
 
-    def add(self, said: PropertyColumns) -> None:
-        """Add what some rows say of groups."""
-        self._sayings.add(said)
+    def add(self, updates: PropertyColumns) -> None:
+        """Add updates of groups' properties."""
+        self._updates.add(updates)
 
     def last_values(self, types: GroupTypes, hasher: Hasher, counts: GroupCounts) -> Iterator[SealedGroup]:
         """One record per group of the chosen types: the first of each type, in their order, then all others."""
         first: set[tuple[str, str]] = set()
         for type_ in types.chosen:
             groups = self._of(type_)
-            group = next((one for one in groups if not _refusal(*_names(one))), None)
+            group = next((one for one in groups if not _skip_code(*_names(one))), None)
             groups.close()
             if group is not None:
                 first.add(_names(group))
                 yield _sealed(group, hasher, counts)
         for type_ in types.chosen:
             for group in self._of(type_):
-                code = _refusal(*_names(group))
+                code = _skip_code(*_names(group))
                 if code:
                     counts.left_out[code] += 1
                 elif _names(group) not in first:
@@ -66,7 +66,7 @@ class Groups:
             counts.left_out["other_type"] += sum(1 for _ in self._of(type_))
 
     def _of(self, type_: str) -> Generator[LastValues, None, None]:
-        return self._sayings.last_values(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
+        return self._updates.last_values(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
 
 
 def _names(group: LastValues) -> tuple[str, str]:
@@ -74,7 +74,7 @@ def _names(group: LastValues) -> tuple[str, str]:
     return type_, key
 
 
-def _refusal(type_: str, key: str) -> str:
+def _skip_code(type_: str, key: str) -> str:
     if is_placeholder(key) or not type_.strip():
         return "junk_group"
     if max(len(type_), len(key)) > MAX_KEY or len(group_distinct_id(type_, key)) > MAX_ID or "\0" in type_ + key:

@@ -1,4 +1,4 @@
-"""What came of the pairs: the table for people and the report, the links to send, and each id's person."""
+"""The result of identity resolution: the table for people and the report, the links to send, the person of each id."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REASONS = len(Reason)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One person: the id that is kept, how many ids there are, and some of the others."""
+    """A person of several ids: the canonical id, the number of ids, and some of the others."""
 
     canonical: str
     ids: int
@@ -51,7 +51,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """An id, how many ids it is paired with, and on how many rows; whatever was decided."""
+    """An id, the number of ids it is paired with, and the number of rows that pair them, whatever was decided."""
 
     id: str
     partners: int
@@ -60,7 +60,8 @@ class Partners:
 
 @dataclass(frozen=True, slots=True)
 class BlastRadius:
-    """What merging would touch. `decisions` counts pairs by (decision, reason), `persons` those of several ids."""
+    """What merging would change. `decisions` counts pairs by (decision, reason), `persons` the persons of several
+    ids."""
 
     decisions: dict[tuple[str, str], int]
     links: int
@@ -70,55 +71,72 @@ class BlastRadius:
     crowded: tuple[Partners, ...]
 
 
+@dataclass(slots=True)
+class PairDecisions:
+    """What was decided, by pair: a Decision, a Reason, and whether the two ids of the pair are one person.
+
+    `path` is the Arrow file with the texts of the pairs (`ObservedPairs.move_to`).
+    """
+
+    path: Path
+    pairs: PairArrays
+    decisions: NDArray[np.uint8]
+    reasons: NDArray[np.uint8]
+    joined: NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class IdDecisions:
+    """What was decided, by the number of an id.
+
+    `users` are the ids of users, `numbers` the tool's own numbers of persons; `canonical` is the id that the person
+    keeps, `owners` the id that a profile stored under the id is sent to; `earliest` is the first event (µs UTC), NEVER
+    without one.
+    """
+
+    users: NDArray[np.bool_]
+    numbers: NDArray[np.bool_]
+    canonical: NDArray[np.int32]
+    owners: NDArray[np.int32]
+    earliest: NDArray[np.int64]
+
+
 class Identities:
-    """Who is who, decided. Arrays are by pair or by the number of an id. Use as a context manager."""
+    """The result of identity resolution. Use as a context manager.
+
+    `in_doubt` are the links of earlier plans whose sending is in doubt, by (distinct_id, other).
+    """
 
     def __init__(
         self,
-        told: Path,
         numbering: Numbering,
-        pairs: PairArrays,
-        decisions: NDArray[np.uint8],
-        reasons: NDArray[np.uint8],
-        joined: NDArray[np.bool_],
-        users: NDArray[np.bool_],
-        numbers: NDArray[np.bool_],
-        canonical: NDArray[np.int32],
-        owners: NDArray[np.int32],
-        earliest: NDArray[np.int64],
-        doubtful: dict[tuple[str, str], EarlierLink],
+        pairs: PairDecisions,
+        ids: IdDecisions,
+        in_doubt: dict[tuple[str, str], EarlierLink],
     ) -> None:
-        self._told = told
         self._numbering = numbering
-        self._pairs = pairs
-        self._decisions = decisions
-        self._reasons = reasons
-        self._joined = joined
-        self._users = users
-        self._numbers = numbers
-        self._canonical = canonical
-        self._owners = owners
-        self._earliest = earliest
-        self._doubtful = doubtful
-        self._absorbed = self._links()
-        self._known = users.copy()
-        for side in (pairs.anonymous, pairs.user):
-            self._known[side[joined]] = True
+        self._by_pair = pairs
+        self._by_id = ids
+        self._in_doubt = in_doubt
+        self._absorbed = self._find_absorbed()
+        self._identified = ids.users.copy()
+        for side in (pairs.pairs.anonymous, pairs.pairs.user):
+            self._identified[side[pairs.joined]] = True
 
     def __enter__(self) -> Identities:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._numbering.close()
-        self._told.unlink()
+        self._by_pair.path.unlink()
 
-    def _links(self) -> NDArray[np.int32]:
-        """The ids that a link absorbs: all of a person but the kept one, those that earlier plans dealt with, and a
-        tool's own numbers, which no event bears."""
-        others = (self._canonical != np.arange(len(self._canonical), dtype=np.int32)) & ~self._numbers
-        settled = (self._pairs.kinds & SETTLED) != 0
-        others[self._pairs.anonymous[settled]] = False
-        others[self._pairs.user[settled]] = False
+    def _find_absorbed(self) -> NDArray[np.int32]:
+        """The ids that a link absorbs: all of a person except the canonical one, those that earlier plans merged, and
+        a tool's own numbers, which no event has."""
+        others = (self._by_id.canonical != np.arange(len(self._by_id.canonical), dtype=np.int32)) & ~self._by_id.numbers
+        settled = (self._by_pair.pairs.kinds & SETTLED) != 0
+        others[self._by_pair.pairs.anonymous[settled]] = False
+        others[self._by_pair.pairs.user[settled]] = False
         return np.flatnonzero(others).astype(np.int32)
 
     @property
@@ -127,21 +145,22 @@ class Identities:
         return len(self._absorbed)
 
     def links(self, hasher: Hasher, as_of: int) -> Iterator[SealedLink]:
-        """The links by the id that is absorbed. One is dated just before the earliest event of either id.
+        """The links, sorted by the id that is absorbed. A link is dated MERGE_LEAD before the earliest event of either
+        id.
 
-        Where neither has an event, the earliest row that pairs the absorbed id counts, but never under 49 hours
+        Where neither id has an event, the earliest row that pairs the absorbed id counts, but at the latest 49 hours
         before `as_of` (µs UTC).
         """
         release_memory()
-        said, rows = self._said()
+        first_rows, rows = self._rows_of_pairs()
         for start in range(0, len(self._absorbed), _AT_ONCE):
             some = self._absorbed[start : start + _AT_ONCE]
-            kept = self._canonical[some]
-            times = np.minimum(self._earliest[some], self._earliest[kept])
+            kept = self._by_id.canonical[some]
+            times = np.minimum(self._by_id.earliest[some], self._by_id.earliest[kept])
             dateless = np.flatnonzero(times == NEVER)
-            times[dateless] = np.minimum(said[some[dateless]], as_of - WITHOUT_TIME)
+            times[dateless] = np.minimum(first_rows[some[dateless]], as_of - WITHOUT_TIME)
             dated = np.maximum(0, times - MERGE_LEAD).tolist()
-            kinds = self._users[kept].tolist()
+            kinds = self._by_id.users[kept].tolist()
             users, others = self._numbering.texts(kept), self._numbering.texts(some)
             for other, user, time, identify, count in zip(
                 others, users, dated, kinds, rows[some].tolist(), strict=True
@@ -149,46 +168,47 @@ class Identities:
                 yield self._link(hasher, "identify" if identify else "alias", user, other, time, count)
 
     def _link(self, hasher: Hasher, kind: str, user: str, other: str, time: int, rows: int) -> SealedLink:
-        begun = self._doubtful.get((user, other))
+        begun = self._in_doubt.get((user, other))
         if begun is not None:
             kind, time = begun.kind, begun.time
         return SealedLink(kind, user, other, time, hasher(SEPARATOR.join(("link", kind, user, other))), rows)
 
-    def _said(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """By id: the earliest row of the pairs that join it, and how many rows those are.
+    def _rows_of_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """By id: the time of the earliest row of the pairs that join it, and their number of rows.
 
-        The first is looked for only where some link needs it.
+        The times are found only where some link needs them; else the array is empty.
         """
-        alone = self._earliest[self._absorbed] == NEVER
-        needed = bool((self._earliest[self._canonical[self._absorbed[alone]]] == NEVER).any())
-        first = np.full(len(self._canonical) if needed else 0, NEVER, np.int64)
-        rows = np.zeros(len(self._canonical), np.uint32)
-        for start in range(0, len(self._pairs), _AT_ONCE):
-            joined = start + np.flatnonzero(self._joined[start : start + _AT_ONCE])
-            for side in (self._pairs.anonymous[joined], self._pairs.user[joined]):
-                np.add.at(rows, side, self._pairs.events[joined])
+        alone = self._by_id.earliest[self._absorbed] == NEVER
+        needed = bool((self._by_id.earliest[self._by_id.canonical[self._absorbed[alone]]] == NEVER).any())
+        first = np.full(len(self._by_id.canonical) if needed else 0, NEVER, np.int64)
+        rows = np.zeros(len(self._by_id.canonical), np.uint32)
+        for start in range(0, len(self._by_pair.pairs), _AT_ONCE):
+            joined = start + np.flatnonzero(self._by_pair.joined[start : start + _AT_ONCE])
+            for side in (self._by_pair.pairs.anonymous[joined], self._by_pair.pairs.user[joined]):
+                np.add.at(rows, side, self._by_pair.pairs.events[joined])
                 if needed:
-                    np.minimum.at(first, side, self._pairs.first[joined])
+                    np.minimum.at(first, side, self._by_pair.pairs.first[joined])
         return first, rows
 
-    def forget(self) -> None:
-        """Let go of what only links, the table and the blast radius need; whose an id is can still be asked."""
-        empty = np.zeros(0, np.int32)
-        self._pairs = PairArrays(empty, empty, empty.astype(np.uint8), empty.astype(np.int64), empty.astype(np.uint32))
-        self._decisions = self._reasons = empty.astype(np.uint8)
-        self._joined = empty.astype(np.bool_)
-        self._earliest, self._absorbed = empty.astype(np.int64), empty
+    def release(self) -> None:
+        """Release what only links, the table and the blast radius need; the person of an id can still be asked for."""
+        none = np.zeros(0, np.int32)
+        pairs = PairArrays(none, none, none.astype(np.uint8), none.astype(np.int64), none.astype(np.uint32))
+        codes = none.astype(np.uint8)
+        self._by_pair = PairDecisions(self._by_pair.path, pairs, codes, codes, none.astype(np.bool_))
+        self._by_id.earliest, self._absorbed = none.astype(np.int64), none
         release_memory()
 
     # -- each id's person ----------------------------------------------------------------------------
 
     def canonical(self, ids: Sequence[str]) -> list[str]:
-        """The id that each id's person keeps: itself where no pair joins it to another."""
-        return self._texts_in(self._canonical, ids)
+        """The canonical id of each id: itself where no pair joins it to another."""
+        return self._texts_in(self._by_id.canonical, ids)
 
     def owners(self, ids: Sequence[str]) -> list[str]:
-        """The id that a profile under each id is sent to: `canonical`, or the user of an id that is never alone."""
-        return self._texts_in(self._owners, ids)
+        """The id that a profile under each id is sent to: `canonical`, or the user of an id that occurs with a user
+        only."""
+        return self._texts_in(self._by_id.owners, ids)
 
     def _texts_in(self, table: NDArray[np.int32], ids: Sequence[str]) -> list[str]:
         if not len(table):
@@ -203,25 +223,25 @@ class Identities:
     @property
     def moves(self) -> bool:
         """Whether any profile belongs to another id than its own."""
-        return bool(_moved(self._owners).any())
+        return bool(_moved(self._by_id.owners).any())
 
     def identified(self) -> NDArray[np.uint64]:
-        """xxh3-64 of every id that pairs make an identified one: users, and whoever is joined to another id."""
-        return self._numbering.hashed[self._known]
+        """xxh3-64 of every id that is identified by a pair: users, and ids that are joined to another."""
+        return self._numbering.hashed[self._identified]
 
     # -- for people ----------------------------------------------------------------------------------
 
     def write(self, path: Path, parts: Sequence[str], named: str = "") -> int:
-        """Write the table, sorted by (anonymous_id, user_id); how many rows. The columns:
-        docs/change/architecture.md#plan-directory.
+        """Write the table identities.parquet, sorted by (anonymous_id, user_id). Returns the number of rows. The
+        columns: docs/change/architecture.md#plan-directory.
 
-        `parts` are the paths of the source's parts, `named` that of the operator's file. Times are empty where the
-        rows of a pair have none. A pair that only an earlier plan knows is left out.
+        `parts` are the paths of the source's parts, `named` that of the operator's file. Times are null where the
+        rows of a pair have none. A pair that only an earlier plan has is left out.
         """
         release_memory()
         rows = at = 0
         with pq.ParquetWriter(path, SCHEMA, compression="zstd", use_dictionary=["decision", "reason"]) as writer:
-            for batch in read_batches(self._told):
+            for batch in read_batches(self._by_pair.path):
                 ours = np.flatnonzero(numbers_of(batch, "kinds") & ~EARLIER)
                 if len(ours):
                     writer.write_table(self._rows(batch.take(numbers(ours)), at + ours, parts, named))
@@ -244,8 +264,8 @@ class Identities:
                 _instants(numbers_of(batch, "last")),
                 batch.column("events"),
                 texts(where),
-                _names(Decision, self._decisions[here]),
-                _names(Reason, self._reasons[here]),
+                _names(Decision, self._by_pair.decisions[here]),
+                _names(Reason, self._by_pair.reasons[here]),
             ],
             schema=SCHEMA,
         )
@@ -253,33 +273,33 @@ class Identities:
     def blast_radius(self, most: int = 20) -> BlastRadius:
         """What merging would touch: counts, and the `most` largest persons, most shared and most crowded ids."""
         release_memory()
-        ours = (self._pairs.kinds & ~np.uint8(EARLIER)) != 0
+        ours = (self._by_pair.pairs.kinds & ~np.uint8(EARLIER)) != 0
         codes = np.zeros(256, np.int64)
         for start in range(0, len(ours), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
-            both = self._decisions[some] * np.uint8(_REASONS) + self._reasons[some]
+            both = self._by_pair.decisions[some] * np.uint8(_REASONS) + self._by_pair.reasons[some]
             codes += np.bincount(both[ours[some]], minlength=256)
         decisions = {
             (Decision(code // _REASONS).name.lower(), Reason(code % _REASONS).name.lower()): int(codes[code])
             for code in np.flatnonzero(codes).tolist()
         }
-        sizes = counts(self._canonical[~self._numbers], len(self._canonical))
+        sizes = counts(self._by_id.canonical[~self._by_id.numbers], len(self._by_id.canonical))
         return BlastRadius(
             decisions,
             self.count,
             int((sizes > 1).sum()),
             tuple(self._cluster(number, int(sizes[number])) for number in _greatest(sizes, most) if sizes[number] > 2),
-            self._partners(self._pairs.anonymous[ours], self._pairs.events[ours], most),
-            self._partners(self._pairs.user[ours], self._pairs.events[ours], most),
+            self._partners(self._by_pair.pairs.anonymous[ours], self._by_pair.pairs.events[ours], most),
+            self._partners(self._by_pair.pairs.user[ours], self._by_pair.pairs.events[ours], most),
         )
 
     def _cluster(self, number: int, size: int) -> Cluster:
-        some = np.flatnonzero((self._canonical == number) & ~self._numbers)
+        some = np.flatnonzero((self._by_id.canonical == number) & ~self._by_id.numbers)
         others = [self._numbering.text(one) for one in some.tolist()[:6] if one != number]
         return Cluster(self._numbering.text(number), size, tuple(others[:5]))
 
     def _partners(self, side: NDArray[np.int32], events: NDArray[np.uint32], most: int) -> tuple[Partners, ...]:
-        degree = counts(side, len(self._canonical))
+        degree = counts(side, len(self._by_id.canonical))
         return tuple(
             Partners(
                 self._numbering.text(number).removeprefix(SEPARATOR),
@@ -292,7 +312,7 @@ class Identities:
 
 
 def _moved(table: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which ids another one stands for."""
+    """Which ids are replaced by another."""
     return np.asarray(table != np.arange(len(table), dtype=np.int32))
 
 

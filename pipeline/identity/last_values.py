@@ -1,9 +1,9 @@
-"""What an export says of persons and groups over the years, folded to what holds in the end.
+"""The last value of each property of persons and groups over a whole export: last write wins.
 
 The service keeps whatever arrives last, however old it is (docs/know/service.md#persons; docs/know/peers.md#profiles).
-So the plan finds the last value of each property over the whole source, and it is sent once; then neither the order of
-rows nor that of requests matters. Values are kept byte for byte. Everything said lies in the scratch database until it
-is sorted there, so memory does not grow.
+So the plan finds the last value of each property, and it is sent once; then neither the order of rows nor that of
+requests matters. Values are kept byte for byte. All updates lie in the scratch database until it has sorted them, so
+memory does not grow.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from pipeline.identity.database import Database, blob_column, number_column, num
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 
 _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
-"""Name, time, receive time; then, so that ties have one answer, kind and value."""
+"""Name, time, receive time; then kind and value, so that ties have one answer."""
 _AT_ONCE = 10_000
 _CLOSING = (None, None, NEVER, 0, EXISTS, b"", ABSENT)
 OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
-"""Gives for each owner the one that its properties go to (`Identities.owners`)."""
+"""Returns for each owner the one that its properties are sent to (`Identities.owners`)."""
 
 
 class LastValues(NamedTuple):
-    """One owner in the end. `set` holds what was set, `set_once` what was only ever set once; names in order.
+    """The last values of one owner, in the order of their names, as JSON.
 
-    `time` is when its last word was said (µs UTC), `first` when the first of those that count was; `unset` counts the
-    properties that were taken away at last.
+    `set` has the properties that were set, `set_once` those that were only ever set once; `unset` counts those whose
+    last update removed them. `time` is that of the owner's last update, `first` that of the earliest update that counts
+    (µs UTC).
     """
 
     owner: str
@@ -47,25 +48,25 @@ class LastValues(NamedTuple):
 
 
 class UpdateTable:
-    """What rows say, collected. `table` names its table in the database."""
+    """Property updates in table `table` of the scratch database."""
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
         self._table = table
         self._create(table)
 
-    def add(self, said: PropertyColumns) -> None:
-        """Add what some rows say, in any order."""
+    def add(self, updates: PropertyColumns) -> None:
+        """Add updates, in any order."""
         self._database.append(
             self._table,
             {
-                "owner": text_column(said.owner),
-                "name": text_column(said.name),
-                "kind": number_column(said.kind),
-                "time": number_column(said.time),
-                "received": number_column(said.received),
-                "latest": number_column(said.latest),
-                "value": blob_column(said.value),
+                "owner": text_column(updates.owner),
+                "name": text_column(updates.name),
+                "kind": number_column(updates.kind),
+                "time": number_column(updates.time),
+                "received": number_column(updates.received),
+                "latest": number_column(updates.latest),
+                "value": blob_column(updates.value),
             },
         )
 
@@ -74,8 +75,8 @@ class UpdateTable:
     ) -> Generator[LastValues, None, None]:
         """Each owner once, sorted.
 
-        `moves` hands properties to the person that an id belongs to. `among` asks only for owners from the first up
-        to, not with, the second.
+        `moves` gives the owner that properties are sent to. `among` restricts the result to owners from the first text
+        up to, but not including, the second.
         """
         table = self._table if moves is None else self._moved(moves)
         where = "" if among is None else " WHERE owner >= {} AND owner < {}".format(*map(_quoted, among))
@@ -86,14 +87,14 @@ class UpdateTable:
         batches = self._database.stream(sql, _AT_ONCE)
         try:
             for rows in _of_whole_owners(batches):
-                yield from _ends(rows)
+                yield from _last_values(rows)
         finally:
             batches.close()
             if moves is not None:
                 self._database.drop(table)
 
     def _moved(self, moves: OwnerLookup) -> str:
-        """The same with the owners that properties go to, as a table of its own."""
+        """Copy the updates into another table, with the owners that properties are sent to; its name."""
         table = f"{self._table}_moved"
         self._create(table)
         for batch in self._database.stream(f"SELECT * FROM {self._table}"):
@@ -110,7 +111,7 @@ class UpdateTable:
 
 
 def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
-    """Play what was said of one owner in its order.
+    """Apply the updates of one owner in their order.
 
     Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `PropertyUpdate`.
     """
@@ -120,7 +121,7 @@ def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
     unset = 0
     before: Any = None
     kind, value = EXISTS, b""
-    for _, name, time, _, one, text, spoken in (*sorted(rows, key=_IN_ORDER), _CLOSING):
+    for _, name, time, _, one, text, update_latest in (*sorted(rows, key=_IN_ORDER), _CLOSING):
         if name != before:
             if kind == SET:
                 set_[before] = value
@@ -133,13 +134,13 @@ def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
             kind, value = one, text
         if time < first:
             first = time
-        if spoken > latest:
-            latest = spoken
+        if update_latest > latest:
+            latest = update_latest
     return LastValues(owner, latest, set_, once, unset, first)
 
 
 class _Rows(NamedTuple):
-    """Some rows as columns, in the order of owner, name, time and receive time."""
+    """Updates as columns, in the order of owner, name, time and receive time."""
 
     owner: list[str]
     name: list[str]
@@ -160,16 +161,16 @@ def _rows_of(batch: pa.RecordBatch) -> _Rows:
 
 
 def _of_whole_owners(batches: Iterable[pa.RecordBatch]) -> Iterator[_Rows]:
-    """The same rows, cut so that those of an owner stand together."""
-    held: list[_Rows] = []
+    """The same updates, cut so that those of one owner are in one piece."""
+    pending: list[_Rows] = []
     for rows in map(_rows_of, batches):
         last = bisect_left(rows.owner, rows.owner[-1])
-        if last or (held and held[0].owner[-1] != rows.owner[0]):
-            yield _joined([*held, rows.cut(0, last)])
-            held.clear()
-        held.append(rows.cut(last, len(rows.owner)))
-    if held:
-        yield _joined(held)
+        if last or (pending and pending[0].owner[-1] != rows.owner[0]):
+            yield _joined([*pending, rows.cut(0, last)])
+            pending.clear()
+        pending.append(rows.cut(last, len(rows.owner)))
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(some: list[_Rows]) -> _Rows:
@@ -184,18 +185,18 @@ def _joined(some: list[_Rows]) -> _Rows:
     return _Rows(owner, name, time, received, kind, value, latest)
 
 
-def _ends(rows: _Rows) -> Iterator[LastValues]:
-    """`last_values_of` each owner of some rows; by columns where one update of each property plainly counts.
+def _last_values(rows: _Rows) -> Iterator[LastValues]:
+    """`last_values_of` each owner, by columns where it is plain which update of each property counts.
 
     That is the last where a property was only ever set, and the first where it was only ever set once, unless another
-    was said and received at the very same time.
+    update has the same time and receive time.
     """
     count = len(rows.owner)
     another_owner = np.fromiter(chain((True,), map(ne, islice(rows.owner, 1, None), rows.owner)), np.bool_, count)
     another_name = np.fromiter(chain((True,), map(ne, islice(rows.name, 1, None), rows.name)), np.bool_, count)
     starts = np.flatnonzero(another_owner | another_name)
     last = np.append(starts[1:], count) - 1
-    tied = np.zeros(count, np.bool_)  # with the word before it, on the same property
+    tied = np.zeros(count, np.bool_)  # with the update before it, of the same property
     tied[1:] = (rows.time[1:] == rows.time[:-1]) & (rows.received[1:] == rows.received[:-1])
     tied[starts] = False
     least, most = np.minimum.reduceat(rows.kind, starts), np.maximum.reduceat(rows.kind, starts)
@@ -215,10 +216,10 @@ def _ends(rows: _Rows) -> Iterator[LastValues]:
     for start, stop, first, upto, easy, time, latest in bounds:
         owner = rows.owner[start]
         if easy:
-            said: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
+            values_by_kind: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
             for group in range(first, upto):
-                said[once[group]][names[group]] = values[group]
-            yield LastValues(owner, latest, *said, 0, time)
+                values_by_kind[once[group]][names[group]] = values[group]
+            yield LastValues(owner, latest, *values_by_kind, 0, time)
         else:
             some = rows.cut(start, stop)
             yield last_values_of(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))

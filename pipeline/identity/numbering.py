@@ -1,7 +1,7 @@
-"""Ids as numbers: 0, 1, 2, … in the order of their texts, so that equal choices fall the same way everywhere.
+"""Ids as numbers: 0, 1, 2, … in the order of their texts, so that ties are resolved in the same way everywhere.
 
-Texts lie in a file and are fetched by number; in memory an id takes 13 bytes. From a text to its number leads a
-64-bit hash; where two ids share one, which is found out exactly, another seed is taken.
+The texts lie in a file and are read by number; in memory an id takes 13 bytes. A text leads to its number by a 64-bit
+hash; where two ids share a hash, which is detected exactly, another seed is used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from pipeline.validator.rules import MAX_ID
 T = TypeVar("T", bound=np.generic)
 
 PLACEHOLDER, LONG, EMAIL, NUMBER = 1, 2, 4, 8
-"""What the text of an id says: names nobody; the service would change it; looks like an e-mail address; is the tool's
-own number of a person, behind SEPARATOR, which no event bears: it joins ids, and is never sent."""
-_CLOSE = 30
-"""It costs less to read so many ids for nothing than to read twice."""
+"""Flags of an id's text. PLACEHOLDER: it identifies nobody. LONG: the service would change it. EMAIL: it looks like an
+e-mail address. NUMBER: it is the tool's own number of a person, behind SEPARATOR; no event has it, so it joins ids and
+is never sent."""
+_NEAR = 30
+"""Reading this many ids in between costs less than a second read."""
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 
@@ -39,8 +40,8 @@ def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
     return np.fromiter((short(one.encode(), seed) for one in ids), np.uint64)
 
 
-def signs(ids: Sequence[str]) -> list[int]:
-    """What the text of each id says: JUNK, LONG, EMAIL, added up."""
+def flags_of(ids: Sequence[str]) -> list[int]:
+    """The flags of each id, added up."""
     return [
         (PLACEHOLDER if is_placeholder(one) else 0)
         | (LONG if len(one) > MAX_ID or "\0" in one else 0)
@@ -51,18 +52,18 @@ def signs(ids: Sequence[str]) -> list[int]:
 
 
 class Numbering:
-    """The ids of table `pairs`. `hashed[n]` is the seedless hash of id n, `signs[n]` what its text says."""
+    """The ids of table `pairs`. `hashed[n]` is the seedless hash of id n, `flags[n]` its flags."""
 
     def __init__(self, database: Database, directory: Path) -> None:
         self._files = [directory / f"ids.{name}" for name in ("text", "ends", "hashed", "order", "seeded")]
         self._seed = 0
         parts: list[NDArray[np.uint64]] = []
-        said: list[NDArray[np.uint8]] = []
+        flags: list[NDArray[np.uint8]] = []
         end = 0
         with self._files[0].open("wb") as text, self._files[1].open("wb") as ends:
             for ids in _all_ids(database):
                 parts.append(hashes(ids))
-                said.append(np.array(signs(ids), np.uint8))
+                flags.append(np.array(flags_of(ids), np.uint8))
                 encoded = [one.encode() for one in ids]
                 text.write(b"".join(encoded))
                 upto = np.cumsum(np.fromiter(map(len, encoded), np.int64)) + end
@@ -70,11 +71,11 @@ class Numbering:
                 ends.write(upto.tobytes())
         self.hashed = _joined(parts, np.uint64)
         parts.clear()
-        self.signs = _joined(said, np.uint8)
+        self.flags = _joined(flags, np.uint8)
         self._text, self._ends = (os.open(path, os.O_RDONLY) for path in self._files[:2])
         self._seeded = self.hashed
         self._order = np.argsort(self._seeded).astype(np.int32)
-        while _twins(self._seeded, self._order):
+        while _collide(self._seeded, self._order):
             self._seed += 1
             self._seeded = _joined([hashes(ids, self._seed) for ids in self._all()], np.uint64)
             self._order = np.argsort(self._seeded).astype(np.int32)
@@ -84,8 +85,8 @@ class Numbering:
         """The numbers of ids, sorted by `hashed`."""
         return np.argsort(self.hashed).astype(np.int32) if self._seed else self._order
 
-    def rest(self) -> None:
-        """Leave the arrays on the disk until they are asked again: the steps that decide do without them."""
+    def move_to_disk(self) -> None:
+        """Move the arrays to disk; the steps that decide do not need them."""
         self.hashed = _mapped(self._files[2], self.hashed)
         self._order = _mapped(self._files[3], self._order)
         self._seeded = _mapped(self._files[4], self._seeded) if self._seed else self.hashed
@@ -94,19 +95,19 @@ class Numbering:
         return len(self.hashed)
 
     def close(self) -> None:
-        """Give the disk back."""
+        """Release the disk."""
         os.close(self._text)
         os.close(self._ends)
         for path in self._files:
             path.unlink(missing_ok=True)
 
     def of(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The numbers of ids that all stand in the table."""
+        """The numbers of ids that are all in the table."""
         where = np.searchsorted(self._seeded, hashes(ids, self._seed), sorter=self._order)
         return np.asarray(self._order[where])
 
     def find(self, ids: Sequence[str], among: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
-        """The numbers of any ids, -1 for one that no pair names; with `among` for those that it does not mark, too."""
+        """The numbers of any ids; -1 where no pair names the id, or `among` does not mark its number."""
         found = np.full(len(ids), -1, np.int32)
         if not len(self):
             return found
@@ -127,7 +128,7 @@ class Numbering:
     def texts(self, numbers: NDArray[np.int32]) -> list[str]:
         """The ids of some numbers, in their order; those that lie close to each other are read together."""
         different, where = np.unique(numbers, return_inverse=True)
-        breaks = np.flatnonzero(np.diff(different) > _CLOSE) + 1
+        breaks = np.flatnonzero(np.diff(different) > _NEAR) + 1
         near: list[str] = []
         for some in np.split(different, breaks) if len(different) else ():
             low = int(some[0])
@@ -148,7 +149,7 @@ class Numbering:
             yield self._between(start, min(start + at_once, len(self)))
 
 
-def _twins(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> bool:
+def _collide(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> bool:
     """Whether two hashes are equal; `order` sorts them."""
     ascending = hashed[order]
     return bool((ascending[1:] == ascending[:-1]).any())
@@ -156,9 +157,9 @@ def _twins(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> bool:
 
 def counts(numbers: NDArray[np.int32], size: int) -> NDArray[np.uint32]:
     """How often each number below `size` occurs, in a third of the memory that bincount takes."""
-    counted = np.zeros(size, np.uint32)
-    np.add.at(counted, numbers, 1)
-    return counted
+    occurrences = np.zeros(size, np.uint32)
+    np.add.at(occurrences, numbers, 1)
+    return occurrences
 
 
 def marked(numbers: NDArray[np.int32], size: int) -> NDArray[np.bool_]:

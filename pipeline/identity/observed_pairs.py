@@ -1,7 +1,7 @@
-"""Pairs of ids as they are met: what a row, a stated merge or the operator says of two ids.
+"""The pairs of ids that a source shows: by an ordinary row, by a record that states a merge, or by the operator.
 
-Pairs go to the scratch database as they come, a block's worth at a time, and are folded there, so memory does not
-grow with the people of an export (docs/know/promises.md#constant-memory).
+Pairs are appended to the scratch database and aggregated there, so memory does not grow with the people of an export
+(docs/know/promises.md#constant-memory).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pipeline.identity.database import Database, number_column, numbers, text_co
 
 ROW, IDENTIFY, ALIAS, MERGE, PERSON = (KINDS[kind] for kind in ("row", "identify", "alias", "merge", "person"))
 NAMED, SETTLED, SETTLED_USER = 16, 32, 64
-"""What says that two ids are one person; the kinds of a pair are added up.
+"""Why two ids are paired, as bits; the kinds of a pair are added up.
 
-ROW: an ordinary row bears a device's id and a user's. IDENTIFY: a record whose purpose is to say that `user` absorbs
-`anonymous`. ALIAS: a record that says that `user` is kept and `anonymous` another id of the same person, whoever they
-are. MERGE: a record that says that two ids are equal, without order. NAMED: the operator says so. SETTLED: an earlier
-plan merged them already, SETTLED_USER beside it where `user` was a user's id. PERSON: `anonymous` is an id of the
-person that `user` numbers (`schema.Link`); none is left once pairs are folded.
+ROW: an ordinary row has the id of a device and that of a user. IDENTIFY: a record states that `user` absorbs
+`anonymous`. ALIAS: a record states that `user` is kept and `anonymous` is another id of the same person, whether users
+or not. MERGE: a record states that two ids are equal, without order. NAMED: the operator named the pair. SETTLED: an
+earlier plan merged the ids, with SETTLED_USER where `user` was a user's id. PERSON: `anonymous` is an id of the person
+with the tool's number `user` (`pipeline.models.Link`); these pairs are replaced when pairs are aggregated.
 """
 EARLIER = SETTLED | SETTLED_USER
 PART_SHIFT = 40
@@ -40,10 +40,10 @@ _AT_ONCE = 50_000
 
 
 class ObservedPair(NamedTuple):
-    """Some rows of one block say that `anonymous` and `user` are one person.
+    """A pair of ids that some rows of one block show.
 
-    `kind` is one of KINDS' values; `first` and `last` are µs UTC, None where the rows have no time; `events` counts
-    the rows; `row` is the number of the earliest of them in its part, from 1.
+    `kind` is a value of KINDS; `first` and `last` are in µs UTC, None where the rows have no time; `events` counts the
+    rows; `row` is the number of the earliest of them in its part, from 1.
     """
 
     anonymous: str
@@ -56,7 +56,7 @@ class ObservedPair(NamedTuple):
 
 
 class ObservedPairs:
-    """The pairs of a plan being made. An id holds no lone surrogate; anything else is judged later."""
+    """Collects the pairs of a source. Ids have no lone surrogates; everything else is checked later, by the rules."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -64,18 +64,18 @@ class ObservedPairs:
             "CREATE TABLE observed (anonymous VARCHAR, owner VARCHAR, kinds BIGINT, first BIGINT, last BIGINT,"
             " events BIGINT, place BIGINT)"
         )
-        self._held: list[tuple[str, str, int, int, int, int, int]] = []
+        self._buffer: list[tuple[str, str, int, int, int, int, int]] = []
         self._parts = array("q")
         self._first_rows = array("q")
 
-    def block(self, number: int, part: int, first_row: int) -> None:
-        """Say where the next block lies: its part, and the number of its first row in that, from 1."""
+    def add_block(self, number: int, part: int, first_row: int) -> None:
+        """Register the next block: its part, and the number of its first row in the part, from 1."""
         assert number == len(self._parts)
         self._parts.append(part)
         self._first_rows.append(first_row)
 
     def add_columns(self, pairs: PairColumns) -> None:
-        """Add what rows of known blocks show."""
+        """Add the pairs of registered blocks, as a worker returned them."""
         places = np.frombuffer(pairs.places, np.int64)
         block, row = places >> PLACE_SHIFT, places & ((1 << PLACE_SHIFT) - 1)
         part = np.frombuffer(self._parts, np.int64)[block]
@@ -94,21 +94,21 @@ class ObservedPairs:
         )
 
     def add(self, part: int, pairs: Iterable[ObservedPair]) -> None:
-        """Add what one block of a part shows."""
-        held, place = self._held, part << PART_SHIFT
+        """Add pairs of one part."""
+        buffer, place = self._buffer, part << PART_SHIFT
         for anonymous, user, kind, first, last, events, row in pairs:
             earliest = NEVER if first is None else first
             latest = -NEVER if last is None else last
-            held.append((anonymous, user, kind, earliest, latest, events, place + row))
-        if len(held) > _AT_ONCE:
+            buffer.append((anonymous, user, kind, earliest, latest, events, place + row))
+        if len(buffer) > _AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held to the database."""
-        if not self._held:
+        """Write the buffered pairs to the database."""
+        if not self._buffer:
             return
-        anonymous, user, kinds, first, last, events, places = zip(*self._held, strict=True)
-        self._held.clear()
+        anonymous, user, kinds, first, last, events, places = zip(*self._buffer, strict=True)
+        self._buffer.clear()
         self.database.append(
             "observed",
             {
@@ -123,7 +123,7 @@ class ObservedPairs:
         )
 
     def aggregate(self) -> None:
-        """Make table `pairs`: each pair once, sorted, with where it is first told; `observed` is gone.
+        """Replace table `observed` by table `pairs`: each pair once, sorted, with the place of its earliest row.
 
         The earliest place is the least of (time, part, row), packed into one number so that ties have one answer.
         """
@@ -139,30 +139,31 @@ class ObservedPairs:
         self.database.drop("observed")
 
     def _join_by_persons(self) -> None:
-        """Make pairs of ids of what rows say of ids and numbered persons: a star around one id of each person.
+        """Replace pairs of an id and a person's number by pairs of ids: a star around one id of each person.
 
-        Of several rows about an id the one of the latest version counts. The middle is a user's id where one is known,
-        so that two users of one person meet, else the least.
+        Of several rows about an id the one with the latest version counts. The centre is a user's id where one is
+        known, so that two users of one person are joined, else the least id.
         """
         if not self.database.number(f"SELECT count(*) FROM observed WHERE kinds = {PERSON}"):
             return
         self.database.run(
-            "INSERT INTO observed WITH told AS (SELECT *, CAST(split_part(owner, chr(31), 1) AS BIGINT) AS version"
+            "INSERT INTO observed WITH stated AS (SELECT *, CAST(split_part(owner, chr(31), 1) AS BIGINT) AS version"
             f" FROM observed WHERE kinds = {PERSON}),"
-            " said AS (SELECT anonymous AS id, arg_max(substr(owner, strpos(owner, chr(31)) + 1), (version, owner))"
+            " latest AS (SELECT anonymous AS id, arg_max(substr(owner, strpos(owner, chr(31)) + 1), (version, owner))"
             "  AS person, min(first) AS first, max(last) AS last, CAST(sum(events) AS BIGINT) AS events,"
-            "  min(place) AS place FROM told GROUP BY anonymous),"
+            "  min(place) AS place FROM stated GROUP BY anonymous),"
             " users AS (SELECT DISTINCT owner AS id FROM observed"
             f"  WHERE kinds & {ROW | IDENTIFY | NAMED | SETTLED_USER} <> 0),"
-            " near AS (SELECT said.*, first_value(said.id)"
-            "  OVER (PARTITION BY person ORDER BY users.id IS NULL, said.id) AS middle"
-            "  FROM said LEFT JOIN users ON users.id = said.id)"
+            " near AS (SELECT latest.*, first_value(latest.id)"
+            "  OVER (PARTITION BY person ORDER BY users.id IS NULL, latest.id) AS middle"
+            "  FROM latest LEFT JOIN users ON users.id = latest.id)"
             f" SELECT id, middle, {MERGE}, first, last, events, place FROM near WHERE id <> middle"
         )
         self.database.run(f"DELETE FROM observed WHERE kinds = {PERSON}")
 
     def move_to(self, path: Path) -> int:
-        """Move table `pairs` to a file of PAIRS, out of the database's memory; how many there are."""
+        """Move table `pairs` to an Arrow file of schema PAIRS, out of the database's memory. Returns the number of
+        pairs."""
         count = self.database.number("SELECT count(*) FROM pairs")
         write_batches(self.database.stream("SELECT * FROM pairs"), PAIRS, path)
         self.database.drop("pairs")

@@ -1,6 +1,6 @@
 """The operator's own pairs (`--identities FILE`): CSV with `anonymous_id,user_id`, or the same as JSON lines.
 
-What a person writes down by hand overrides the rules of ours, so a file that contradicts itself stops the plan.
+They override the rules, because a person wrote them down, so a file that contradicts itself stops the plan.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def add_pair_file(observed: ObservedPairs, path: Path) -> int:
-    """Add the operator's pairs to those of the source; how many.
+    """Add the operator's pairs to those of the source. Returns their number.
 
-    Raises UsageError naming file and line where the file cannot be read, an id names nobody or is too long, an
+    Raises UsageError naming file and line where the file cannot be read, an id is a placeholder or too long, an
     anonymous id occurs twice, or an id is anonymous in one line and a user in another.
     """
     database = observed.database
@@ -78,7 +78,7 @@ def read_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
                 for line, anonymous, user in pairs:
                     problem = _problem(anonymous, user)
                     if problem:
-                        raise _wrong(path, line, problem, "mend the line, or leave it out")
+                        raise _wrong(path, line, problem, "correct the line, or leave it out")
                     yield line, anonymous, user
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint="give --identities a file that exists") from None
@@ -123,9 +123,9 @@ def _csv_pairs(path: Path, file: BinaryIO) -> Generator[tuple[int, str, str], No
 def _problem(anonymous: str, user: str) -> str:
     for one in (anonymous, user):
         if is_placeholder(one):
-            return f"{one!r} names nobody, and the service never merges it"
+            return f"{one!r} is a placeholder, which the service never merges"
         if len(one) > MAX_ID or "\0" in one:
-            return f"an id of {len(one)} characters, or with a NUL, is not kept by the service as it is"
+            return f"an id of {len(one)} characters, or with a NUL, is changed by the service"
     return f"{user!r} is paired with itself" if anonymous == user else ""
 
 

@@ -1,14 +1,15 @@
-"""The final profile of each person: one event that says what a whole export says of them
+"""The profile update of each person: one event with the last value of every property
 (docs/know/service.md#two-spellings).
 
-A live profile is younger than any export, so by default nothing in it is overwritten: `fill-only` writes every
-property as `$set_once`. `overwrite` writes what was set as `$set`, and what was only ever set once as `$set_once`.
-`prefix=TEXT` writes all as `$set` under names of their own.
+A live profile is newer than any export, so by default nothing in it is overwritten: `fill-only` writes every property
+as `$set_once`. `overwrite` writes properties that were set as `$set`, and those that were only ever set once as
+`$set_once`. `prefix=TEXT` writes all as `$set`, with TEXT before their names.
 
-Under `--promoted-properties final` the properties that the service copies from events by itself (`events.promoted`)
-come to what events in the order of time would make of them, in whatever order they arrive. What is set once is sent
-before all events (`initial_persons`), so that theirs finds it taken, and a live profile's stays; what is set is sent
-with the final profile, after all events and as `$set` under every policy, since they overwrote it anyway.
+Under `--promoted-properties final` the properties that the service copies from events by itself
+(`pipeline.identity.promotion`) get the values that events sent in the order of time would give them, whatever the order
+of their arrival. Properties that are set once are sent before all events (`initial_persons`), so that the first value
+is there before any event; those of a live profile stay. Properties that are set are sent with the profile update, after
+all events and as `$set` under every policy, because events would overwrite them anyway.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class PersonCounts:
     """Persons written, properties written for them in all, and how often each property's name.
 
     `initials` counts the properties that are set once before all events. `left_out` counts by code: `junk_person` and
-    `long_person` (ids that the service would give to a stranger), `anonymous_person` (no identity, under
-    `--persons identified`), `unset_property` (taken away at last).
+    `long_person` (ids that the service would merge with others), `anonymous_person` (no identity, under
+    `--persons identified`), `unset_property` (removed by the last update).
     """
 
     persons: int = 0
@@ -54,11 +55,11 @@ class PersonCounts:
 
 P = TypeVar("P", bound=SealedPerson)
 Wanted = Callable[[Sequence[str]], Sequence[bool]]
-"""Says of ids whether they get a profile at all."""
+"""Returns for each id whether it gets a profile."""
 
 
 def final_persons(
-    sayings: UpdateTable,
+    updates: UpdateTable,
     policy: ProfilePolicy,
     hasher: Hasher,
     counts: PersonCounts,
@@ -67,12 +68,12 @@ def final_persons(
     wanted: Wanted | None = None,
     promoted: Iterator[LastValues] | None = None,
 ) -> Iterator[SealedPerson]:
-    """One record per person of whom something is said, by id; `counts` is filled on the way.
+    """One record per person with properties, sorted by id. `counts` is filled on the way.
 
-    `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` is what the events of
-    each person promote, persons in order.
+    `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` are the last values
+    that events promote, sorted by person.
     """
-    together = _together(sayings.last_values(moves), promoted)
+    together = _together(updates.last_values(moves), promoted)
     return _sealed("person", SealedPerson, _written(together, policy, counts, wanted), hasher)
 
 
@@ -99,7 +100,7 @@ def _written(
     wanted: Wanted | None,
 ) -> Iterator[_Written]:
     while some := list(islice(together, _AT_ONCE)):
-        codes = _refusals([final.owner for final, _ in some], wanted)
+        codes = _skip_codes([final.owner for final, _ in some], wanted)
         for (final, added), code in zip(some, codes, strict=True):
             if code:
                 if final.set or final.set_once or final.unset:
@@ -124,13 +125,13 @@ def _written(
 
 def _written_first(promoted: Iterator[LastValues], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
     while some := list(islice(promoted, _AT_ONCE)):
-        for final, code in zip(some, _refusals([final.owner for final in some], wanted), strict=True):
+        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted), strict=True):
             if final.set_once and not code:
                 counts.initials += len(final.set_once)
                 yield _Written(final.owner, final.first, EMPTY_OBJECT, encode_object(final.set_once))
 
 
-def _refusals(owners: list[str], wanted: Wanted | None) -> list[str]:
+def _skip_codes(owners: list[str], wanted: Wanted | None) -> list[str]:
     """Why each of them gets no profile; "" for those that do."""
     found = [
         "junk_person" if is_placeholder(owner) else "long_person" if len(owner) > MAX_ID or "\0" in owner else ""
@@ -144,7 +145,7 @@ def _refusals(owners: list[str], wanted: Wanted | None) -> list[str]:
 def _together(
     finals: Iterator[LastValues], promoted: Iterator[LastValues] | None
 ) -> Iterator[tuple[LastValues, LastValues | None]]:
-    """What is said of each person, and what its events promote."""
+    """The last values of each person, and those that its events promote."""
     if promoted is None:
         yield from zip(finals, repeat(None))
         return
@@ -154,11 +155,11 @@ def _together(
         key=itemgetter(0),
     )
     for owner, some in groupby(both, key=itemgetter(0)):
-        said: LastValues | None = None
+        own: LastValues | None = None
         added: LastValues | None = None
         for _, one, other in some:
-            said, added = said or one, added or other
-        final = said or LastValues(owner, ABSENT, {}, {}, 0)
+            own, added = own or one, added or other
+        final = own or LastValues(owner, ABSENT, {}, {}, 0)
         yield final._replace(time=max(final.time, ABSENT if added is None else added.time)), added
 
 

@@ -71,11 +71,11 @@ def count_promoted(made: Events) -> Counter[str]:
 
 
 PromotedUpdate = tuple[str, int, int, int, bytes, int]
-"""What is said of one property: its name, time, receive time, kind, value, and when it was last spoken of."""
+"""An update of one property: name, time, receive time, kind, value, and the time of its latest update."""
 
 
 class PromotionAggregator:
-    """What the promoted properties of each person come to, folded over all blocks that one process reads again.
+    """Aggregates the promoted properties of each person over all blocks that one worker reads again.
 
     An event sets each under its own name and sets it once as `$initial_…`, unless its own `$set` or `$set_once` says
     otherwise. What is set last stays, and what is set once first; a null set once counts as nothing, as any later
@@ -83,57 +83,57 @@ class PromotionAggregator:
     """
 
     def __init__(self) -> None:
-        self._said: Any = new_property_accumulator()
+        self._updates: Any = new_property_accumulator()
 
     def add(self, made: Events, left_out: Collection[tuple[int, int]]) -> None:
-        """Hear the events of a block, which were observed, but those of `left_out`: (row, nth of its events)."""
-        said = self._said
+        """Add the events of a block, except those of `left_out`: (row, nth of the row's events)."""
+        updates = self._updates
         times, received = made.times.tolist(), made.received.tolist()
         for number, text in enumerate(made.events):
             if left_out and (made.row_of[number], made.nth[number]) in left_out:
                 continue
-            held = read_properties(text)
-            set_, once = _said_by(made.names[number], held)
+            properties = read_properties(text)
+            set_, once = _promoted_by(made.names[number], properties)
             if not (set_ or once):
                 continue
-            owner, at, got = _text(held["distinct_id"]), times[number], received[number] or ABSENT
+            owner, at, got = _text(properties["distinct_id"]), times[number], received[number] or ABSENT
             if set_:
-                said.set(owner, set_, at, got)
+                updates.set(owner, set_, at, got)
             if once:
-                said.set_once(owner, once, at, got)
+                updates.set_once(owner, once, at, got)
 
     @property
     def full(self) -> bool:
-        """Whether it is time to hand over."""
-        return len(self._said) > MAX_ENTRIES or self._said.bytes > MAX_BYTES
+        """Whether it is time to return the updates (`take`)."""
+        return len(self._updates) > MAX_ENTRIES or self._updates.bytes > MAX_BYTES
 
     def take(self) -> list[tuple[str, list[PromotedUpdate]]]:
-        """All that was heard since the last time, by ids."""
-        heard: dict[str, list[PromotedUpdate]] = {}
-        for owner, name, kind, time, received, latest, value in self._said.rows():
-            heard.setdefault(owner, []).append((name, time, received, kind, value, latest))
-        self._said = new_property_accumulator()
-        return list(heard.items())
+        """All updates since the last call, by distinct_id."""
+        by_owner: dict[str, list[PromotedUpdate]] = {}
+        for owner, name, kind, time, received, latest, value in self._updates.rows():
+            by_owner.setdefault(owner, []).append((name, time, received, kind, value, latest))
+        self._updates = new_property_accumulator()
+        return list(by_owner.items())
 
 
-def _said_by(name: str, held: _Values) -> tuple[_Values, _Values]:
+def _promoted_by(name: str, properties: _Values) -> tuple[_Values, _Values]:
     """What an event sets and what it sets once, of the names that are promoted. `$os_name` is another name of `$os`."""
-    if name in _NOT_PERSONS or not has_profile(held):
+    if name in _NOT_PERSONS or not has_profile(properties):
         return {}, {}
-    set_, once = _named(held.get("$set")), _named(held.get("$set_once"))
-    found = PROMOTED & held.keys() if name not in _NOT_PROMOTING else ()
+    set_, once = _named(properties.get("$set")), _named(properties.get("$set_once"))
+    found = PROMOTED & properties.keys() if name not in _NOT_PROMOTING else ()
     for one in found:
-        set_.setdefault(one, held[one])
-        once.setdefault(_INITIAL[one], held[one])
+        set_.setdefault(one, properties[one])
+        once.setdefault(_INITIAL[one], properties[one])
     if "$os_name" in found:
         del set_["$os_name"], once["$initial_os_name"]
         if "$os" not in found:
-            set_.setdefault("$os", held["$os_name"])
-            once.setdefault("$initial_os", held["$os_name"])
+            set_.setdefault("$os", properties["$os_name"])
+            once.setdefault("$initial_os", properties["$os_name"])
     return set_, {one: value for one, value in once.items() if value != _NULL}
 
 
-def _named(given: Raw | None) -> _Values:
-    if given is None or bytes(given)[:1] != b"{":
+def _named(properties: Raw | None) -> _Values:
+    if properties is None or bytes(properties)[:1] != b"{":
         return {}
-    return {name: value for name, value in _open(given).items() if name in _NAMED}
+    return {name: value for name, value in _open(properties).items() if name in _NAMED}

@@ -1,8 +1,8 @@
-"""What rows say of a property of a person or group, and how the rows of a block are condensed where order matters.
+"""Updates of properties of persons and groups, and how the rows of a block are condensed where their order matters.
 
-Where nothing is ever taken away, the last word of `$set` or the first of `$set_once` is all that counts, and
-`IdentityAggregator` keeps just that. Where rows may also unset a property, the first `$set_once` after the last of them
-counts, so more has to be kept until everything is read: `condense` leaves out what surely cannot matter.
+Where no row removes a property, only the last `$set` or the first `$set_once` counts, and `IdentityAggregator` keeps
+just that. Where rows may remove a property (`$unset`), the first `$set_once` after the last removal counts, so more has
+to be kept until everything is read: `condense` leaves out what surely does not count.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from msgspec import Raw
 from pipeline.models import Note
 
 EXISTS, SET_ONCE, SET, UNSET = 0, 1, 2, 3
-"""What is said of a property. SEEN says nothing but that its owner exists, and names no property."""
+"""The kinds of updates. EXISTS only records that the owner exists, and has no name of a property."""
 ABSENT = -(2**62)
-"""Stands for "no receive time"."""
+"""Means "no receive time"."""
 _encode = msgspec.json.encode
 
 
 class PropertyUpdate(NamedTuple):
-    """Something said of one property. `value` is JSON, as it stood.
+    """An update of one property. `value` is JSON, byte for byte.
 
-    `time` and `received` are those of the row that says it, µs UTC, ABSENT where it was not received; `latest` is when
-    the same property was last spoken of, by whatever was left out for this.
+    `time` and `received` are those of the row, in µs UTC, `received` ABSENT without a receive time; `latest` is the
+    time of the last update of the property, those that were left out for this one included.
     """
 
     owner: str
@@ -39,7 +39,7 @@ class PropertyUpdate(NamedTuple):
 
 
 class PersonNote(NamedTuple):
-    """One row's note of a person, its times µs UTC."""
+    """What one row contains about its person. Times are in µs UTC."""
 
     owner: str
     note: Note
@@ -52,32 +52,32 @@ def json_of(value: Any) -> bytes:
     return bytes(value) if value.__class__ is Raw else value if value.__class__ is bytes else _encode(value)
 
 
-def condense(heard: Iterable[PersonNote]) -> list[PropertyUpdate]:
-    """What some rows, in any order, say of persons, less what cannot matter.
+def condense(notes: Iterable[PersonNote]) -> list[PropertyUpdate]:
+    """The updates of persons in some rows, in any order, without those that cannot count.
 
-    Of a run in which one value is set once again and again only the first and the last are kept; a row of other files
-    that falls between the two is taken to come after them, which no export that is cut by time can show.
+    Of a run of rows that set once the same value only the first and the last are kept. A row of another file whose time
+    falls between the two is treated as coming after them, which makes no difference in an export that is cut by time.
     """
     condensing = _Condensing()
-    for one in _runs(sorted(heard, key=lambda one: (one.time, one.received))):
+    for one in _runs(sorted(notes, key=lambda one: (one.time, one.received))):
         condensing.add(one)
-    return condensing.said()
+    return condensing.updates()
 
 
-def _runs(heard: Iterable[PersonNote]) -> Iterator[PersonNote]:
-    """The first and the last of each run in which an owner's rows say the same: most rows repeat the one before."""
+def _runs(notes: Iterable[PersonNote]) -> Iterator[PersonNote]:
+    """The first and the last of each run of equal notes of an owner: most rows repeat the one before."""
     last: dict[str, tuple[PersonNote, bool]] = {}
-    for one in heard:
-        before, told = last.get(one.owner, (None, True))
+    for one in notes:
+        before, yielded = last.get(one.owner, (None, True))
         if before is not None and _alike(before.note, one.note):
             last[one.owner] = one, False
             continue
-        if before is not None and not told:
+        if before is not None and not yielded:
             yield before
         yield one
         last[one.owner] = one, True
-    for before, told in last.values():
-        if not told:
+    for before, yielded in last.values():
+        if not yielded:
             yield before
 
 
@@ -92,17 +92,17 @@ class _Condensing:
         self._last: dict[tuple[str, str], tuple[int, int, int, Any]] = {}
         self._once: dict[tuple[str, str], list[tuple[int, int, Any]]] = {}
 
-    def add(self, heard: PersonNote) -> None:
-        owner, note, at, got = heard
+    def add(self, notes: PersonNote) -> None:
+        owner, note, at, got = notes
         for name, value in (note.set or {}).items():
             self._put(owner, name, SET, at, got, value)
         for name in note.unset:
             self._put(owner, name, UNSET, at, got, b"")
         for name, value in (note.set_once or {}).items():
-            said = self._once.setdefault((owner, name), [])
-            if len(said) > 1 and said[-1][2] == value == said[-2][2] and said[-1][:2] <= (at, got):
-                said.pop()  # in the midst of a run: its first and its last say all
-            said.append((at, got, value))
+            values = self._once.setdefault((owner, name), [])
+            if len(values) > 1 and values[-1][2] == value == values[-2][2] and values[-1][:2] <= (at, got):
+                values.pop()  # inside a run: its first and its last are enough
+            values.append((at, got, value))
 
     def _put(self, owner: str, name: str, kind: int, at: int, got: int, value: Any) -> None:
         key = (owner, name)
@@ -114,11 +114,11 @@ class _Condensing:
             self._once.pop(key, None)
         self._last[key] = (at, got, kind, value)
 
-    def said(self) -> list[PropertyUpdate]:
+    def updates(self) -> list[PropertyUpdate]:
         kept = [
             PropertyUpdate(owner, name, kind, at, got, at, json_of(value))
             for (owner, name), (at, got, kind, value) in self._last.items()
         ]
-        for (owner, name), said in self._once.items():
-            kept += (PropertyUpdate(owner, name, SET_ONCE, at, got, at, json_of(value)) for at, got, value in said)
+        for (owner, name), values in self._once.items():
+            kept += (PropertyUpdate(owner, name, SET_ONCE, at, got, at, json_of(value)) for at, got, value in values)
         return kept

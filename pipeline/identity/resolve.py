@@ -1,4 +1,4 @@
-"""The steps in their order: from the pairs that were observed to who is who."""
+"""Identity resolution, step by step: from the observed pairs to the decided identities."""
 
 from __future__ import annotations
 
@@ -13,75 +13,67 @@ from pipeline.identity.accumulators import NEVER
 from pipeline.identity.clusters import canonical_ids, components, in_order
 from pipeline.identity.database import ROWS_AT_ONCE, numbers_of, read_batches, release_memory
 from pipeline.identity.event_ids import IdActivity
-from pipeline.identity.identities import Identities
+from pipeline.identity.identities import IdDecisions, Identities, PairDecisions
 from pipeline.identity.numbering import NUMBER, Numbering, counts, marked
 from pipeline.identity.observed_pairs import NAMED, ROW, SETTLED, SETTLED_USER, EarlierLink, ObservedPair, ObservedPairs
-from pipeline.identity.rules import MAX_IDS_PER_PERSON, Decision, PairArrays, Reason, judge
+from pipeline.identity.rules import MAX_IDS_PER_PERSON, Decision, PairArrays, Reason, apply_rules
 
 
 def resolve(
     observed: ObservedPairs,
-    sight: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity],
+    find_activity: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity],
     scratch: Path,
     *,
     most: int = MAX_IDS_PER_PERSON,
     earlier: Iterable[EarlierLink] = (),
 ) -> Identities:
-    """Decide on every pair. `sight` tells of ids, by their hashes and what sorts those, what events say
-    (see `sightings.sight`).
+    """Decide on every pair. The result has to be closed after use.
 
-    `most` is --max-ids-per-person. `earlier` are the links that earlier plans for the same target sealed; a pair that
-    is settled is neither sent nor dated again, one in doubt keeps its date, and the id that absorbed others stays the
-    one that absorbs. To be closed after use.
+    `find_activity` returns what the events of ids show, given the hashes of ids and the order that sorts them
+    (`pipeline.identity.event_ids.find_activity`). `most` is --max-ids-per-person. `earlier` are the links that earlier
+    plans for the same target sealed: a pair that is settled is not sent or dated again, one in doubt keeps its date,
+    and an id that absorbed others stays the canonical one.
     """
-    doubtful = _add_earlier(observed, earlier)
+    in_doubt = _add_earlier(observed, earlier)
     observed.aggregate()
     numbering = Numbering(observed.database, scratch)
-    told = scratch / "pairs.arrow"
-    size = observed.move_to(told)
+    table = scratch / "pairs.arrow"
+    size = observed.move_to(table)
     release_memory()
-    pairs = _numbered(told, size, numbering)
+    pairs = _numbered(table, size, numbering)
     release_memory()
-    sightings = sight(numbering.hashed, numbering.order)
-    numbering.rest()
+    activity = find_activity(numbering.hashed, numbering.order)
+    numbering.move_to_disk()
     release_memory()
-    judged = judge(pairs, numbering.signs, sightings.users, sightings.earliest, most)
-    reasons, users = judged.reasons, judged.users
+    ruled = apply_rules(pairs, numbering.flags, activity.users, activity.earliest, most)
+    reasons, users = ruled.reasons, ruled.users
     release_memory()
-    numbers = (numbering.signs & NUMBER) != 0
+    numbers = (numbering.flags & NUMBER) != 0
     roots = components(pairs, reasons == 0, users)
     release_memory()
     while (large := _too_large(pairs, reasons, roots, numbers, most)).any():
         reasons[large] = Reason.TOO_MANY_IDS
         roots = components(pairs, reasons == 0, users)
     joined = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
-    canonical = canonical_ids(pairs, joined, roots, users, sightings.earliest, numbers)
+    canonical = canonical_ids(pairs, joined, roots, users, activity.earliest, numbers)
     owners = _owners(pairs, reasons, joined, canonical)
     release_memory()
     decisions = _decide(pairs, reasons, joined, users, roots)
     release_memory()
     return Identities(
-        told,
         numbering,
-        pairs,
-        decisions,
-        reasons,
-        joined,
-        users,
-        numbers,
-        canonical,
-        owners,
-        sightings.earliest,
-        doubtful,
+        PairDecisions(table, pairs, decisions, reasons, joined),
+        IdDecisions(users, numbers, canonical, owners, activity.earliest),
+        in_doubt,
     )
 
 
 def _add_earlier(observed: ObservedPairs, earlier: Iterable[EarlierLink]) -> dict[tuple[str, str], EarlierLink]:
-    """Add what is settled to the pairs; give back what is in doubt, which is never more than a few batches."""
-    doubtful: dict[tuple[str, str], EarlierLink] = {}
+    """Add the settled links to the pairs. Returns those in doubt, which are never more than a few batches."""
+    in_doubt: dict[tuple[str, str], EarlierLink] = {}
     links = iter(earlier)
     while some := list(islice(links, ROWS_AT_ONCE)):
-        doubtful.update(((link.distinct_id, link.other), link) for link in some if link.state == "in_doubt")
+        in_doubt.update(((link.distinct_id, link.other), link) for link in some if link.state == "in_doubt")
         settled = ((link, SETTLED_USER if link.kind == "identify" else 0) for link in some if link.state == "settled")
         observed.add(
             0,
@@ -90,10 +82,10 @@ def _add_earlier(observed: ObservedPairs, earlier: Iterable[EarlierLink]) -> dic
                 for link, user in settled
             ),
         )
-    return doubtful
+    return in_doubt
 
 
-def _numbered(told: Path, size: int, numbering: Numbering) -> PairArrays:
+def _numbered(table: Path, size: int, numbering: Numbering) -> PairArrays:
     pairs = PairArrays(
         np.empty(size, np.int32),
         np.empty(size, np.int32),
@@ -102,7 +94,7 @@ def _numbered(told: Path, size: int, numbering: Numbering) -> PairArrays:
         np.empty(size, np.uint32),
     )
     at = 0
-    for batch in read_batches(told):
+    for batch in read_batches(table):
         some = slice(at, at + len(batch))
         pairs.anonymous[some] = numbering.of(batch.column("anonymous").to_pylist())
         pairs.user[some] = numbering.of(batch.column("owner").to_pylist())
@@ -116,7 +108,8 @@ def _numbered(told: Path, size: int, numbering: Numbering) -> PairArrays:
 def _too_large(
     pairs: PairArrays, reasons: NDArray[np.uint8], roots: NDArray[np.int32], numbers: NDArray[np.bool_], most: int
 ) -> NDArray[np.bool_]:
-    """Pairs of persons of more ids than may be, less those that the operator named or an earlier plan settled."""
+    """By pair: whether its person has more ids than allowed, unless the operator named it or an earlier plan settled
+    it."""
     sizes = counts(roots[~numbers], len(roots))
     inside = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     return np.asarray(inside & ((pairs.kinds & (NAMED | SETTLED)) == 0) & (sizes[roots[pairs.user]] > most + 1))
@@ -125,8 +118,11 @@ def _too_large(
 def _owners(
     pairs: PairArrays, reasons: NDArray[np.uint8], joined: NDArray[np.bool_], canonical: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """By id: the id that owns a profile under it, which is that of its person; where no event bears the id without a
-    user, as with the label of a Mixpanel cluster, there is nothing to merge, and it is the first such user's."""
+    """By id: the id that a profile stored under it is sent to, which is the canonical one of its person.
+
+    Where no event has the id without a user, as with the label of a Mixpanel cluster, there is nothing to merge, and
+    the profile goes to the first such user.
+    """
     owners = canonical.copy()
     places = in_order(pairs, reasons == Reason.NEVER_ALONE)[::-1]
     alone = ~(marked(pairs.anonymous[joined], len(owners)) | marked(pairs.user[joined], len(owners)))
@@ -142,7 +138,7 @@ def _decide(
     users: NDArray[np.bool_],
     roots: NDArray[np.int32],
 ) -> NDArray[np.uint8]:
-    """The decision on each pair; `reasons` is completed."""
+    """The decision on each pair. `reasons` is completed in place."""
     refused = reasons != 0
     conflict = ~refused & ~joined
     shared = marked(pairs.anonymous[conflict], len(roots))

@@ -1,6 +1,6 @@
-"""Which pairs may count at all, and the words for what became of each.
+"""Which pairs may join ids at all, and the decisions and reasons that a plan gives for each pair.
 
-The operator's own pairs and those that an earlier plan settled pass every rule but the service's own.
+The operator's own pairs and those that an earlier plan settled pass every rule except those of the service itself.
 Sources: docs/know/exports.md#identity-in-exports, #placeholder-values; docs/know/service.md#ids-and-text;
 docs/know/peers.md#merges-and-ids.
 """
@@ -21,7 +21,7 @@ MAX_IDS_PER_PERSON = 50
 
 
 class Decision(IntEnum):
-    """What became of a pair; the names stand in the table in small letters."""
+    """The decision on a pair; identities.parquet has the names in lower case."""
 
     MERGE = 0
     FIRST_USER = 1
@@ -30,14 +30,14 @@ class Decision(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why; the names stand in the table in small letters.
+    """The reason of a decision; identities.parquet has the names in lower case.
 
     Merged because SAME_ROW, STATED, NAMED (by the operator), SETTLED (by an earlier plan). FIRST_USER: of the users of
     one id, this one came first. Refused: SELF_PAIR; JUNK_ID; LONG_ID, which the service would cut; EMAIL_AS_DEVICE and
     USER_AS_DEVICE, where a tool writes a person's id into the device's place; NEVER_ALONE: the id occurs on no event
     without its user, so there is nothing to join (a server's id that changes with every call); TOO_MANY_USERS: the id
     of a shared machine or a placeholder; TOO_MANY_IDS: more than --max-ids-per-person. Conflict: OTHER_USER came
-    first; SETTLED_APART: earlier plans made two persons of them, which the service does not merge any more.
+    first; SETTLED_APART: earlier plans made two persons of them, which the service no longer merges.
     """
 
     SAME_ROW = 0
@@ -61,8 +61,8 @@ class Reason(IntEnum):
 class PairArrays:
     """The pairs as arrays, one place each, sorted by (anonymous id, user id).
 
-    `anonymous` and `user` are numbers of ids, `kinds` the sum of what says so, `first` µs UTC or NEVER, `events` the
-    rows that say so.
+    `anonymous` and `user` are numbers of ids, `kinds` sums of kinds, `first` is in µs UTC or NEVER, `events` counts the
+    rows that show the pair.
     """
 
     anonymous: NDArray[np.int32]
@@ -76,20 +76,20 @@ class PairArrays:
 
 
 @dataclass(slots=True)
-class Judged:
-    """`reasons` are Reasons, 0 where no rule speaks against the pair; `users` says by id whether it is a user's."""
+class RuleResult:
+    """`reasons` is by pair: a Reason, 0 where no rule refuses the pair. `users` is by id: whether it is a user's id."""
 
     reasons: NDArray[np.uint8]
     users: NDArray[np.bool_]
 
 
-def judge(
-    pairs: PairArrays, signs: NDArray[np.uint8], users: NDArray[np.bool_], earliest: NDArray[np.int64], most: int
-) -> Judged:
-    """Ask every rule of every pair, in order; the first that speaks against it counts.
+def apply_rules(
+    pairs: PairArrays, flags: NDArray[np.uint8], users: NDArray[np.bool_], earliest: NDArray[np.int64], most: int
+) -> RuleResult:
+    """Apply every rule to every pair, in order; the first that refuses a pair gives the reason.
 
-    `signs`, `users` and `earliest` are by id: what its text says, whether an event names it as a user's, its first
-    event. An id is a user's, too, where a pair of which nothing is wrong in itself has it on the user's side.
+    `flags`, `users` and `earliest` are by id: the flags of its text, whether an event names it as a user's id, its
+    first event. An id on the user's side of a pair that is valid in itself is a user's id, too.
     """
     reasons = np.zeros(len(pairs), np.uint8)
     free = (pairs.kinds & SETTLED) == 0
@@ -98,23 +98,23 @@ def judge(
     def refuse(where: NDArray[np.bool_], reason: Reason) -> None:
         reasons[where & (reasons == 0)] = reason
 
-    either = signs[pairs.anonymous] | signs[pairs.user]
+    either = flags[pairs.anonymous] | flags[pairs.user]
     refuse(free & (pairs.anonymous == pairs.user), Reason.SELF_PAIR)
     refuse(free & ((either & PLACEHOLDER) != 0), Reason.JUNK_ID)
     refuse(free & ((either & LONG) != 0), Reason.LONG_ID)
     users = users.copy()
     users[pairs.user[(reasons == 0) & ((pairs.kinds & (ROW | IDENTIFY | NAMED | SETTLED_USER)) != 0)]] = True
     device = soft & ((pairs.kinds & ~np.uint8(ROW | IDENTIFY)) == 0)
-    refuse(device & ((signs[pairs.anonymous] & EMAIL) != 0), Reason.EMAIL_AS_DEVICE)
+    refuse(device & ((flags[pairs.anonymous] & EMAIL) != 0), Reason.EMAIL_AS_DEVICE)
     row = soft & (pairs.kinds == ROW)
     refuse(row & users[pairs.anonymous], Reason.USER_AS_DEVICE)
     refuse(row & (earliest[pairs.anonymous] == NEVER), Reason.NEVER_ALONE)
     of_device = soft & ~users[pairs.anonymous]
     refuse(of_device & _crowded(pairs.anonymous, of_device & (reasons == 0), most), Reason.TOO_MANY_USERS)
     refuse(of_device & _crowded(pairs.user, of_device & (reasons == 0), most), Reason.TOO_MANY_IDS)
-    return Judged(reasons, users)
+    return RuleResult(reasons, users)
 
 
-def _crowded(ids: NDArray[np.int32], counted: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
-    """By pair: whether its id stands in more than `most` of the pairs that count."""
-    return np.asarray(counts(ids[counted], int(ids.max(initial=-1)) + 1)[ids] > most)
+def _crowded(ids: NDArray[np.int32], counting: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
+    """By pair: whether its id is in more than `most` of the pairs that count."""
+    return np.asarray(counts(ids[counting], int(ids.max(initial=-1)) + 1)[ids] > most)

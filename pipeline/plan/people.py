@@ -102,7 +102,7 @@ class PeopleBuilder:
 
     def add_block(self, number: int, part: int, first_row: int, stats: BlockStats) -> None:
         """Add a block, in order. `first_row` is the number of its first row in the part, from 1."""
-        self._observed.block(number, part, first_row)
+        self._observed.add_block(number, part, first_row)
         self._groups.types.update(stats.group_types)
         self._promoted.update(stats.promoted)
 
@@ -168,7 +168,7 @@ class PeopleBuilder:
         pairs = found.write(self._directory.pairs, [*self._parts, EARLIER], named)
         files["identities.parquet"] = digest_file(self._directory.pairs)
         blast = found.blast_radius()
-        found.forget()
+        found.release()
         return IdentitiesSeal(
             writer.count,
             pairs,
