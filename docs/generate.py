@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -190,14 +191,35 @@ def _examples() -> dict[str, str]:
 
 
 def library() -> str:
-    """The public functions and classes of the package, each with its signature and docstring."""
+    """The public functions of the package, each with its signature and docstring."""
     import pipeline
 
-    found = {name: getattr(pipeline, name) for name in pipeline.__all__ if name not in _errors()}
+    found = {name: getattr(pipeline, name) for name in pipeline.__all__}
     return "\n".join(
         f"### `{name}`\n\n{_fenced('python', _signature(name, one))}{inspect.getdoc(one)}\n"
         for name, one in found.items()
     )
+
+
+def options() -> str:
+    """The options of each step, as `pipeline.options` declares them."""
+    from pipeline import options as declared
+
+    kinds = (one for name, one in vars(declared).items() if name.endswith("Options") and hasattr(one, "__post_init__"))
+    return "\n".join(f"### `{kind.__name__}`\n\n{inspect.getdoc(kind)}\n\n{_option_table(kind)}" for kind in kinds)
+
+
+def _option_table(kind: Any) -> str:
+    from pipeline.option_types import option_of
+
+    rows = [
+        (f"`{one.name}`", f"`{one.default if one.default is not MISSING else {}!r}`", f"`{flags}`" if flags else "",
+         about.help.partition("  [default")[0])
+        for one in fields(kind)
+        for about in [option_of(one)]
+        for flags in [" ".join(about.flags)]
+    ]  # fmt: skip
+    return _table(("option", "default", "on the command line", "meaning"), rows)
 
 
 def _signature(name: str, one: Callable[..., object]) -> str:
@@ -211,6 +233,8 @@ def _signature(name: str, one: Callable[..., object]) -> str:
         text = f"{parameter.name}: {parameter.annotation}"
         if parameter.default is not parameter.empty:
             default = "..." if callable(parameter.default) else repr(parameter.default)
+            if is_dataclass(parameter.default):
+                default = f"{type(parameter.default).__name__}()"
             text += f" = {default}"
         lines.append(f"    {text},")
     return "\n".join([f"{name}(", *lines, ")"]) if lines else f"{name}()"
@@ -223,10 +247,9 @@ def errors() -> str:
 
 
 def _errors() -> dict[str, Any]:
-    import pipeline
+    from pipeline import errors
 
-    found = {name: getattr(pipeline, name) for name in pipeline.__all__}
-    return {name: one for name, one in found.items() if hasattr(one, "exit_code")}
+    return {name: one for name, one in vars(errors).items() if hasattr(one, "exit_code")}
 
 
 def _first(one: object) -> str:
@@ -270,6 +293,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "conditions": lambda: verbs("condition"),
     "decoders": lambda: verbs("decoder"),
     "library": library,
+    "options": options,
     "errors": errors,
     "codes": codes,
     "mappings": mappings,

@@ -1,103 +1,310 @@
-"""The steps of a migration, composed: what the commands call, and what `pipeline.library` offers to scripts.
+"""The steps of a migration: what `import pipeline` offers, what the commands call, what a scheduled job repeats.
 
-plan_export(PlanRequest(["exports/"], Path("plan"), "mixpanel"))         planning
-apply_plan(plan, directory, ApplyRequest("eu", key))                     sending; rehearse and verify_plan too
+`survey_export` looks at an export, `plan_export` reads all of it and seals a plan without sending anything,
+`rehearse_plan` sends the plan to the embedded local service and compares what landed, `apply_plan` sends exactly the
+plan to its target and can be repeated to resume, `verify_plan` compares what landed there. `run_job` does this for each
+window of a job file. Each step takes its options as one object of `pipeline.options`, asks nothing and prints nothing.
 
-Each name is loaded when it is first used: to plan takes nothing that sends.
+Keys come from the environment unless they are given; a key is in no repr, plan, ledger or report. A script may call
+these from its top level: worker processes do not run it again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline import config
+from pipeline.config import Secret
+from pipeline.errors import UsageError
+from pipeline.files import private
+from pipeline.options import (
+    ApplyOptions,
+    PathText,
+    PlanOptions,
+    RehearseOptions,
+    RejectsOptions,
+    RunOptions,
+    SurveyOptions,
+    VerifyOptions,
+)
 
 if TYPE_CHECKING:
-    from pipeline.delivery.phases import choose_phases
-    from pipeline.plan.export import PlanRequest, plan_export
-    from pipeline.plan.freshness import (
-        check_applicable,
-        check_fresh,
-        dialect_of,
-        differences,
-        load_plan,
-        transform_config_for,
-    )
-    from pipeline.preflight.run import Preflight, PreflightRequest, check_target
-    from pipeline.report.rejects import count_refused, refusal, rejected
-    from pipeline.sending import (
-        ApplyRequest,
-        Rehearsal,
-        apply_plan,
-        capture_key,
-        check_request,
-        rehearse,
-        status,
-        verify_plan,
-    )
-    from pipeline.survey.recognition import guess_mapping, no_rows, starting_mapping
-
-__all__ = [
-    "ApplyRequest",
-    "PlanRequest",
-    "Preflight",
-    "PreflightRequest",
-    "Rehearsal",
-    "apply_plan",
-    "capture_key",
-    "check_applicable",
-    "check_fresh",
-    "check_request",
-    "check_target",
-    "choose_phases",
-    "count_refused",
-    "dialect_of",
-    "differences",
-    "guess_mapping",
-    "load_plan",
-    "no_rows",
-    "plan_export",
-    "refusal",
-    "rehearse",
-    "rejected",
-    "starting_mapping",
-    "status",
-    "transform_config_for",
-    "verify_plan",
-]
-
-_HOMES = {
-    "ApplyRequest": "sending",
-    "PlanRequest": "plan.export",
-    "Preflight": "preflight.run",
-    "PreflightRequest": "preflight.run",
-    "Rehearsal": "sending",
-    "apply_plan": "sending",
-    "capture_key": "sending",
-    "check_applicable": "plan.freshness",
-    "check_fresh": "plan.freshness",
-    "check_request": "sending",
-    "check_target": "preflight.run",
-    "choose_phases": "delivery.phases",
-    "count_refused": "report.rejects",
-    "dialect_of": "plan.freshness",
-    "differences": "plan.freshness",
-    "guess_mapping": "survey.recognition",
-    "load_plan": "plan.freshness",
-    "no_rows": "survey.recognition",
-    "plan_export": "plan.export",
-    "transform_config_for": "plan.freshness",
-    "refusal": "report.rejects",
-    "rehearse": "sending",
-    "rejected": "report.rejects",
-    "starting_mapping": "survey.recognition",
-    "status": "sending",
-    "verify_plan": "sending",
-}
+    from pipeline.delivery.outcome import Outcome, RunCounts
+    from pipeline.jobs.run import JobRun
+    from pipeline.jobs.windows import JobHooks
+    from pipeline.local_service.faults import FaultCounts
+    from pipeline.models import Reject
+    from pipeline.plan.directory import Directory
+    from pipeline.plan.manifest import Plan
+    from pipeline.report.state import PlanStatus
+    from pipeline.survey import Survey
+    from pipeline.transform.workers import Workers
+    from pipeline.verify import Verification
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+@private()
+def survey_export(sources: PathText | Sequence[PathText], options: SurveyOptions = SurveyOptions()) -> Survey:
+    """Look at an export before mapping it: its tool, fields, types, times and zone.
 
-    found = globals()[name] = getattr(import_module(f"pipeline.{_HOMES[name]}"), name)
+    Raises UsageError, UnreadableExport.
+    """
+    from pipeline.extractors import open_source
+    from pipeline.extractors.header import SETTING, asked
+    from pipeline.survey import survey
+
+    settings = dict(options.settings)
+    if unknown := sorted(settings.keys() - {SETTING}):
+        raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {SETTING}")
+    with tempfile.TemporaryDirectory() as spool:
+        source = open_source(_texts(sources), spool=Path(spool), header=asked(settings))
+        return survey(source, rows=None if options.every else options.rows)
+
+
+def plan_export(
+    sources: PathText | Sequence[PathText],
+    directory: PathText,
+    options: PlanOptions = PlanOptions(),
+    *,
+    progress: Callable[[int, int], None] = lambda rows, length: None,
+    started: Workers | None = None,
+) -> Plan:
+    """Read everything, send nothing, write the sealed plan and its report into `directory`.
+
+    The plan may come back not ready: look at `plan.ready` and `plan.gates`. `progress` is called with the rows and
+    bytes that were read; `started` are worker processes that run already. Raises UsageError, MappingError,
+    UnreadableExport, and Busy where the directory has the ledger of a plan that was applied.
+    """
+    from pipeline.plan.directory import Directory
+    from pipeline.plan.export import create_plan
+    from pipeline.report.machine import write_report
+
+    plan = create_plan(_texts(sources), Path(directory), options, progress=progress, started=started)
+    write_report(Directory(Path(directory)), plan)
+    return plan
+
+
+def load_plan(directory: PathText) -> Plan:
+    """A plan, read back and checked to be as it was sealed. Raises UsageError, UnsafePlan."""
+    from pipeline.plan.freshness import open_plan
+
+    return open_plan(fspath(directory))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A whole run against the local service: its outcome, what was read back, where it landed, what its faults did."""
+
+    outcome: Outcome
+    verification: Verification
+    store: Path
+    faults: Sequence[FaultCounts] = ()
+
+
+@private()
+def rehearse_plan(
+    directory: PathText,
+    options: RehearseOptions = RehearseOptions(),
+    *,
+    progress: Callable[[RunCounts], None] = lambda counts: None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Rehearsal:
+    """Apply a plan to a fresh local service, read everything back, compare, and add the result to the report.
+
+    Nothing leaves this machine, and a plan that is not ready can be rehearsed too. Look at
+    `rehearsal.verification.proved`. What landed stays in `rehearsal/store.duckdb` in the plan's directory;
+    `backcast service --store` shows it.
+
+    Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
+    """
+    from pipeline.delivery.send import Hooks, send_unchecked
+    from pipeline.local_service import LocalService
+    from pipeline.local_service.faults import BadFault, read_script
+    from pipeline.plan.freshness import open_plan
+    from pipeline.report.machine import write_report
+    from pipeline.report.results import apply_result, verify_result
+
+    try:
+        read_script(options.faults)
+    except BadFault as error:
+        raise UsageError(f"not a fault: {error}", hint=error.hint) from None
+    plan, place = open_plan(fspath(directory))
+    sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
+    with _rehearsal_directory(plan, place) as inner:
+        store = inner.path / "store.duckdb"
+        with LocalService(store, faults=options.faults, fault_seed=options.fault_seed) as service:
+            key, hooks = Secret(service.capture_key), Hooks(progress, warn)
+            outcome = send_unchecked(plan, inner, service.url, key, sending, hooks)
+            if outcome.problem is not None:
+                raise outcome.problem
+            reading = VerifyOptions(
+                project=str(service.project_id), workers=options.workers, source_root=options.source_root, whole=True
+            )
+            verification = _verify(plan, inner, service.url, reading, Secret(service.personal_key))
+    write_report(place, plan, rehearsal=apply_result(outcome), rehearsed=verify_result(verification))
+    return Rehearsal(outcome, verification, store, service.faults)
+
+
+@private()
+def apply_plan(
+    directory: PathText,
+    to: str,
+    options: ApplyOptions = ApplyOptions(),
+    *,
+    project_key: str | Secret | None = None,
+    progress: Callable[[RunCounts], None] = lambda counts: None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Send exactly the plan, or resume doing so. Naming the target (us, eu or a URL) is the consent; nothing is asked.
+
+    A dry run counts what is left to send in `outcome.counts.would_send`, and sends nothing. Merges cannot be undone, so
+    `options.approve_merges` has to be their number, `plan.events.phases["identities"]`, unless the target is this
+    machine. The outcome is of a run that came to its end; look at `outcome.counts.refused` for events that the service
+    refused, and at `outcome.held` where `options.phases` left some alone.
+
+    Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger, UnreadableExport; Refused when the service refused us;
+    Unfinished when a later call resumes.
+    """
+    from pipeline.delivery.send import Hooks, capture_key, send_plan
+    from pipeline.plan.freshness import open_plan
+    from pipeline.report.machine import add_applied
+
+    plan, place = open_plan(fspath(directory))
+    key = capture_key(to, key=_secret(project_key), dry_run=options.dry_run, warn=warn)
+    outcome = send_plan(plan, place, to, key, options, Hooks(progress, warn))
+    if not options.dry_run and (problem := add_applied(place, plan)):
+        warn(problem)
+    if outcome.problem is not None:
+        raise outcome.problem
+    return outcome
+
+
+@private()
+def verify_plan(
+    directory: PathText,
+    to: str,
+    options: VerifyOptions = VerifyOptions(),
+    *,
+    personal_key: str | Secret | None = None,
+) -> Verification:
+    """Compare what landed with the ledger, event by event, and add the result to the report.
+
+    `options.project` is 1 on this machine, and has to be named elsewhere. Look at `verification.proved`. Raises
+    UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
+    """
+    from pipeline.plan.freshness import open_plan
+    from pipeline.report.machine import write_report
+    from pipeline.report.results import verify_result
+    from pipeline.targets import address_of
+
+    plan, place = open_plan(fspath(directory))
+    key = _secret(personal_key) or config.required_personal_key()
+    found = _verify(plan, place, to, options, key)
+    write_report(place, plan, verification=verify_result(found, to=address_of(to)))
     return found
+
+
+def plan_status(directory: PathText) -> PlanStatus:
+    """The state of a plan, by its ledger and report, also while it is being sent.
+
+    Raises UsageError, UnsafePlan, BrokenLedger.
+    """
+    from pipeline.plan.freshness import open_plan
+    from pipeline.report.state import plan_status
+
+    return plan_status(*open_plan(fspath(directory)))
+
+
+def read_rejects(
+    directory: PathText, options: RejectsOptions = RejectsOptions(), *, warn: Callable[[str], None] = lambda line: None
+) -> Iterator[Reject]:
+    """The rows that cannot be sent and the events that the service refused, each with place, code and text.
+
+    Raises UsageError, UnsafePlan, BrokenLedger.
+    """
+    from pipeline.plan.freshness import open_plan
+    from pipeline.report.rejects import check_code, rejected
+
+    plan, place = open_plan(fspath(directory))
+    if options.code is not None:
+        check_code(plan, place, options.code)
+    found = rejected(plan, place, None if options.source_root is None else Path(options.source_root), warn=warn)
+    return (one for one in found if options.code in (None, one.code))
+
+
+@private()
+def run_job(
+    file: PathText,
+    options: RunOptions = RunOptions(),
+    *,
+    project_key: str | Secret | None = None,
+    personal_key: str | Secret | None = None,
+    hooks: JobHooks | None = None,
+) -> JobRun:
+    """Plan, check and send every window of a job file that is due, oldest first; what is left the next call does.
+
+    Naming the target in the job file is the consent. With a personal key the target is checked first, and what was sent
+    is read back. Look at `run.problem`: the first thing that a person has to know. Raises UsageError, JobError,
+    MappingError, Busy, BrokenLedger.
+    """
+    from pipeline.delivery.send import capture_key
+    from pipeline.jobs import load_job
+    from pipeline.jobs.run import run_due_windows
+    from pipeline.jobs.windows import JobHooks
+
+    hooks = hooks or JobHooks()
+    job = load_job(fspath(file))
+    key = capture_key(job.to, key=_secret(project_key), dry_run=options.dry_run, warn=hooks.warn)
+    return run_due_windows(job, key, _secret(personal_key) or config.personal_key(), options, hooks)
+
+
+@contextmanager
+def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory]:
+    """An empty directory inside the plan's with links to its files, for a ledger of its own. Raises Busy."""
+    from pipeline.ledger import lock_file, read_totals, unlock
+    from pipeline.plan.directory import Directory
+    from pipeline.plan.freshness import EXCLUDED
+
+    read_totals(directory.ledger)  # a ledger that cannot be read is found before an hour of rehearsing
+    place = directory.rehearsal
+    lock = lock_file(place, "the rehearsal of this plan")
+    try:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        for name in [*plan.files, *([EXCLUDED] if plan.options.excluded_ids else [])]:
+            (place / name).symlink_to(Path("..") / name)
+        if directory.stdin.exists():
+            (place / "stdin").symlink_to(Path("..") / "stdin")
+        yield Directory(place)
+    finally:
+        unlock(lock)
+
+
+def _verify(plan: Plan, directory: Directory, to: str, options: VerifyOptions, key: Secret) -> Verification:
+    from pipeline.management import ManagementClient
+    from pipeline.plan.freshness import transform_config_for, workers_for
+    from pipeline.targets import address_of, is_loopback
+    from pipeline.verify import verify
+
+    if options.project is None and not is_loopback(address_of(to)):
+        raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
+    transform_config = transform_config_for(
+        plan, directory, None if options.source_root is None else Path(options.source_root)
+    )
+    with ManagementClient(to, key, options.project or "1") as client:
+        workers = workers_for(options.workers, transform_config.parts)
+        return verify(plan, directory, transform_config, client, workers=workers, whole=options.whole)
+
+
+def _texts(sources: PathText | Sequence[PathText]) -> list[str]:
+    return [fspath(sources)] if isinstance(sources, str | PathLike) else [fspath(source) for source in sources]
+
+
+def _secret(key: str | Secret | None) -> Secret | None:
+    return Secret(key) if isinstance(key, str) else key

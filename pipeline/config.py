@@ -128,6 +128,17 @@ def personal_key(file: str | None = None, environment: Mapping[str, str] = os.en
     return key
 
 
+def required_personal_key(file: str | None = None) -> Secret:
+    """The management key. Raises UsageError also where there is none."""
+    key = personal_key(file)
+    if not key:
+        raise UsageError(
+            "there is no personal key",
+            hint=f"set {PERSONAL_KEY}, or give --personal-key-file FILE; it begins with phx_",
+        )
+    return key
+
+
 def _is_token(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text
 

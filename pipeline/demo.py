@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from pipeline import api
 from pipeline.errors import UsageError
-from pipeline.report import machine
-from pipeline.report.results import apply_result, verify_result
+from pipeline.options import PlanOptions
+from pipeline.plan.directory import Directory
+from pipeline.report.results import verify_result
 
 _PACKAGE = Path(__file__).resolve().parent
 MARK = "written-by-backcast-demo"
@@ -20,24 +21,22 @@ MARK = "written-by-backcast-demo"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One bundled export: where it lies under sample_data, and what `plan` is asked besides."""
+    """One bundled export: its files under sample_data, and the options of its plan."""
 
     name: str
     files: tuple[str, ...]
-    mapping: str
-    zones: tuple[tuple[str, str], ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+    options: PlanOptions
 
 
 _COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
 
 SAMPLES = (
-    Sample("mixpanel", ("mixpanel", "mixpanel-people"), "mixpanel", zones=(("America/New_York", ""),)),
-    Sample("amplitude", ("amplitude",), "amplitude"),
-    Sample("segment", ("segment/warehouse",), "segment-warehouse"),
-    Sample("rudderstack", ("rudderstack/lake",), "rudderstack-warehouse"),
-    Sample("posthog", ("posthog", "posthog-persons"), "posthog"),
-    Sample("generic", ("generic",), "generic", settings=_COLUMNS),
+    Sample("mixpanel", ("mixpanel", "mixpanel-people"), PlanOptions(mapping="mixpanel", timezone="America/New_York")),
+    Sample("amplitude", ("amplitude",), PlanOptions(mapping="amplitude")),
+    Sample("segment", ("segment/warehouse",), PlanOptions(mapping="segment-warehouse")),
+    Sample("rudderstack", ("rudderstack/lake",), PlanOptions(mapping="rudderstack-warehouse")),
+    Sample("posthog", ("posthog", "posthog-persons"), PlanOptions(mapping="posthog")),
+    Sample("generic", ("generic",), PlanOptions(mapping="generic", settings=_COLUMNS)),
 )
 
 
@@ -69,7 +68,7 @@ def _make_room(output: Path) -> None:
         output.is_dir() and ((output / MARK).exists() or next(output.iterdir(), None) is None)
     )
     if foreign:
-        raise UsageError(f"{output} holds something that no demo wrote", hint="choose another place with -o DIR")
+        raise UsageError(f"{output} contains files that no demo wrote", hint="choose another place with -o DIR")
     try:
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True, exist_ok=True)
@@ -79,25 +78,14 @@ def _make_room(output: Path) -> None:
 
 
 def _one(sample: Sample, folder: Path) -> Step:
-    plan = api.plan_export(
-        api.PlanRequest(
-            sources=[str(samples() / file) for file in sample.files],
-            directory=folder,
-            mapping=sample.mapping,
-            zones=sample.zones,
-            settings=sample.settings,
-        )
-    )
-    _, directory = api.load_plan(folder)
-    machine.write_report(directory, plan)
-    done = api.rehearse(plan, directory)
-    applied, verified = apply_result(done.outcome), verify_result(done.verification)
-    machine.write_report(directory, plan, rehearsal=applied, rehearsed=verified)
+    plan = api.plan_export([samples() / file for file in sample.files], folder, sample.options)
+    done = api.rehearse_plan(folder)
+    verified = verify_result(done.verification)
     return Step(
         sample.name,
         plan.sentence,
         f"Verified: {verified.events.expected:,} expected, {verified.events.found:,} found,"
         f" {verified.events.missing:,} missing, {verified.events.extra:,} extra.",
         plan.ready and done.outcome.balanced and verified.proved,
-        str(directory.report_html),
+        str(Directory(folder).report_html),
     )

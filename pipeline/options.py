@@ -1,11 +1,335 @@
-"""The options of every step, each declared once."""
+"""The options of every step, each declared once: type, default, help, spelling on the command line, key in a job file.
+
+    PlanOptions  ApplyOptions  RehearseOptions  VerifyOptions  SurveyOptions
+    RejectsOptions  PreflightOptions  RunOptions  KeyOptions
+
+A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
+(`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use.
+What of a plan's options decides what is sent is sealed in the plan, resolved, as `SealedOptions`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
 
 import msgspec
+
+from pipeline.models import Limits
+from pipeline.option_types import Checked, Instant, option, read_instant, read_names, read_seconds, read_settings
+
+PathText = str | PathLike[str]
+
+
+# --- Options that several steps have ----------------------------------------------------------------------
+
+
+def _workers() -> Any:
+    return option(
+        None, "--workers", least=0, most=256, metavar="N",
+        help="Processes that read and encode; 0 works in this one.  [default: one per processor]",
+    )  # fmt: skip
+
+
+def _source_root() -> Any:
+    return option(
+        None, "--source-root", path="folder", exists=False, metavar="DIR",
+        help="Where the export is now, if it moved since the plan.",
+    )  # fmt: skip
+
+
+def _project(default: str) -> Any:
+    return option(None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]")
+
+
+def _ca_file() -> Any:
+    return option(
+        None, "--ca-file", metavar="FILE", help="Certificates to trust, as PEM.  [default: SSL_CERT_FILE]", read=str
+    )
+
+
+def _allow_firing() -> Any:
+    return option(
+        False, "--allow-firing", help="Go on although hog functions of the project would fire on these events."
+    )
+
+
+def _dry_run(help: str) -> Any:
+    return option(False, "--dry-run", help=help)
+
+
+# --- The steps --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyOptions(Checked):
+    """The options of a survey."""
+
+    rows: int = option(200_000, "--rows", least=1, metavar="N", help="How many rows to read.  [default: 200,000]")
+    every: bool = option(False, "--all", help="Read every row.")
+    settings: Mapping[str, str] = option(
+        dict, "--set", many=True, read=read_settings, metavar="header=yes|no", help="Whether CSV files have a header."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(Checked):
+    """The options of a plan. None leaves a value to the mapping or to the export, as the help of each says.
+
+    `timezone` is one text or several, `ZONE` or `ZONE@DATE`. `since` and `until` are a half-open window of event time.
+    """
+
+    mapping: PathText | None = option(
+        None, "--mapping", "-m", metavar="NAME|FILE", complete="mappings",
+        help="A shipped mapping or a file.  [default: recognised from the export]",
+        job="mapping", job_help="a shipped mapping, or a file relative to the job file",
+    )  # fmt: skip
+    target: str = option(
+        "", "--for", metavar="us|eu|URL", complete="targets",
+        help="The intended target; decides which spelling of events (dialect) is written.",
+    )  # fmt: skip
+    dialect: str | None = option(None, "--dialect", choices=("contract", "posthog"), help="Override that spelling.")
+    since: Instant | None = option(
+        None, "--since", metavar="TIME", read=read_instant, help="Only events at or after this time (UTC)."
+    )
+    until: Instant | None = option(
+        None, "--until", metavar="TIME", read=read_instant, help="Only events before this time (UTC)."
+    )
+    timezone: str | Sequence[str] = option(
+        (), "--timezone", many=True, metavar="ZONE[@DATE]", complete="zones",
+        help="IANA zone of a tool that writes local times; repeat with @DATE where it changed.",
+        job="timezone", job_help="the zone of a tool that writes local times; a list with ZONE@DATE where it changed",
+    )  # fmt: skip
+    settings: Mapping[str, str] = option(
+        dict, "--set", many=True, read=read_settings, metavar="KEY=VALUE", help="A setting of the mapping.",
+        job="set", job_help="settings of the mapping, name: value",
+    )  # fmt: skip
+    exclude_ids: Path | str | None = option(
+        None, "--exclude-ids", path="file", metavar="FILE",
+        help="Ids to leave out, one a line: people who asked to be forgotten.",
+        job="exclude_ids", job_help="a file of ids to leave out, one a line",
+    )  # fmt: skip
+    limit: int | None = option(None, "--limit", least=1, metavar="N", help="Read only the first N rows.")
+    max_rejects: str = option(
+        "0", "--max-rejects", metavar="N|P%", shown=True, help="Maximum rejected rows.",
+        job="gates.max_rejects", job_help="rows that may be rejected, such as 100 or 0.1%",
+    )  # fmt: skip
+    allow_recent: bool = option(
+        False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
+    )
+    collapse_identical: bool = option(
+        False, "--collapse-identical", help="Identical rows without a source id become one event.",
+        job="collapse", job_words=("none", "identical"), job_help="none, or identical where rows have no source key",
+    )  # fmt: skip
+    allow_key_conflicts: bool = option(
+        False, "--allow-key-conflicts",
+        help="Rows of one source id are one event even where their event names or UTC days differ.",
+        job="gates.key_conflicts", job_words=("stop", "allow"), job_help="rows of one key that are different events",
+    )  # fmt: skip
+    name: str = option(
+        "", "--name", metavar="TEXT", help="A name for this import, carried by every event.",
+        job="name", job_help="a name for this import, carried by every event",
+    )  # fmt: skip
+    provenance: bool = option(True, "--no-provenance", help="Leave the import's own properties off the events.")
+    max_batch_events: int = option(
+        Limits().batch_events, "--max-batch-events", least=1, most=100_000, metavar="N", shown=True,
+        help="Maximum events of a request.",
+    )  # fmt: skip
+    max_batch_bytes: int = option(
+        Limits().batch_bytes, "--max-batch-bytes", least=1000, most=9 * 1024 * 1024, metavar="N", shown=True,
+        help="Maximum bytes of a request, before compression.",
+    )  # fmt: skip
+    person_properties: str | None = option(
+        None, "--person-properties", choices=("none", "final"),
+        help="Each person's last values, sent once, or none.  [default: the mapping's, else final]",
+        job="persons.properties", job_help="none, or final where the files are profiles alone",
+    )  # fmt: skip
+    profile_policy: str | None = option(
+        None, "--profile-policy", metavar="fill-only|overwrite|prefix=TEXT", complete="policies",
+        help="How existing profile values are handled.  [default: the mapping's, else fill-only]",
+    )  # fmt: skip
+    promoted_properties: str | None = option(
+        None, "--promoted-properties", choices=("leave", "final"),
+        help="Event properties that the service copies to persons ($browser, utm_source, …): leave whatever arrives"
+        " last, or send final values: first ones before all events, as $set_once of $initial_…, and last ones after"
+        " them, as $set under every policy, since events overwrite these anyway. Reads the export twice."
+        "  [default: the mapping's, else leave]",
+    )  # fmt: skip
+    persons: str = option(
+        "all", "--persons", choices=("all", "identified"), shown=True,
+        help="Whose events make profiles; merges and groups need one.",
+    )  # fmt: skip
+    max_ids_per_person: int = option(
+        50, "--max-ids-per-person", least=1, metavar="N", shown=True,
+        help="A user with more anonymous ids than this is not merged with them.",
+    )  # fmt: skip
+    identities: Path | str | None = option(
+        None, "--identities", path="file", metavar="FILE",
+        help="Pairs of ids of your own: CSV with anonymous_id,user_id, or the same as JSON lines.",
+    )  # fmt: skip
+    group_types: Sequence[str] = option(
+        (), "--group-types", metavar="A,B,C", read=read_names,
+        help="Up to five group types, in the order of their numbers.",
+    )  # fmt: skip
+    earlier: Sequence[Path | str] | None = option(
+        None, "--earlier", many=True, path="folder", metavar="DIR",
+        help="An earlier plan whose merges are already applied; repeat."
+        "  [default: those beside -o for the same target]",
+    )  # fmt: skip
+    as_of: Instant | None = option(
+        None, "--as-of", metavar="TIME", read=read_instant,
+        help="The plan's instant, to repeat an earlier plan exactly.  [default: now]",
+    )  # fmt: skip
+    workers: int | None = _workers()
+
+    @property
+    def limits(self) -> Limits:
+        """How large a request may be."""
+        return Limits(batch_events=self.max_batch_events, batch_bytes=self.max_batch_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultOptions(Checked):
+    """Failures that the local service simulates, written as `pipeline.local_service.faults` lists them."""
+
+    faults: Sequence[str] = option(
+        (), "--fault", many=True, metavar="FAULT", complete="faults",
+        help="Simulate this failure; several are applied in the order given. See below.",
+    )  # fmt: skip
+    fault_seed: int = option(
+        0, "--fault-seed", metavar="N", shown=True,
+        help="Seed of the faults that happen by chance: the same seed and requests give the same faults.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearseOptions(FaultOptions):
+    """The options of a rehearsal."""
+
+    source_root: Path | str | None = _source_root()
+    workers: int | None = _workers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions(Checked):
+    """The options of sending a plan. `retry_for`, `timeout` and `max_duration` are seconds; `phases` None is all.
+
+    `approve_merges` is the number of merges that a person looked at and approved. The first retry of
+    a batch waits up to `first_pause` seconds, later ones longer, up to `longest_pause`.
+    """
+
+    dry_run: bool = _dry_run("Build every request that is left, and send none.")
+    phases: Sequence[str] | None = option(
+        None, "--phases", metavar="LIST", complete="phases", read=read_names,
+        help="Send only these, as identities,groups; always in the order of the plan."
+        "  [default: identities,groups,events,persons]",
+    )  # fmt: skip
+    approve_merges: int | None = option(
+        None, "--approve-merges", least=0, metavar="N",
+        help="The number of merges in the plan, which cannot be undone; a target on this machine needs none.",
+    )  # fmt: skip
+    rotated_key: bool = option(
+        False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."
+    )
+    rate: float | None = option(
+        None, "--rate", metavar="N", help="Maximum events per second.  [default: no limit]", above=0,
+        job="rate", job_help="maximum events per second",
+    )  # fmt: skip
+    max_concurrency: int = option(
+        8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
+        help="Maximum requests in flight; fewer while the service is slow or returns errors.",
+    )  # fmt: skip
+    max_retries: int | None = option(
+        None, "--max-retries", least=0, metavar="N", help="Tries after the first, for each batch."
+    )
+    retry_for: float = option(
+        3600.0, "--retry-for", metavar="TIME", read=read_seconds, shown="1h",
+        help="Give up after this long without progress.",
+    )  # fmt: skip
+    first_pause: float = option(0.5, least=0)
+    longest_pause: float = option(60.0, least=0)
+    timeout: float = option(
+        60.0, "--timeout", least=0.1, metavar="SECONDS", shown=True, help="How long to wait for one response."
+    )
+    max_refused: int = option(
+        100, "--max-refused", least=0, metavar="N", shown=True,
+        help="Events the service may refuse before the run stops.",
+    )  # fmt: skip
+    max_duration: float | None = option(
+        None, "--max-duration", metavar="TIME", read=read_seconds,
+        help="Stop cleanly after this long, as 30m or 6h; run again to resume.",
+    )  # fmt: skip
+    ca_file: PathText | None = _ca_file()
+    redirect_hosts: Sequence[str] = option(
+        (), "--allow-redirect-host", many=True, metavar="HOST", help="A host the key may be redirected to."
+    )
+    source_root: Path | str | None = _source_root()
+    workers: int | None = _workers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(Checked):
+    """The options of a verification. `whole`: events of the project that are not of this plan count as extra."""
+
+    project: str | None = _project("1 on this machine")
+    source_root: Path | str | None = _source_root()
+    workers: int | None = _workers()
+    whole: bool = option(False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyOptions(Checked):
+    """The files of the keys that a command uses. A key is never on the command line itself."""
+
+    project_key_file: str | None = option(
+        None, "--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY."
+    )
+    personal_key_file: str | None = option(
+        None, "--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectsOptions(Checked):
+    """The options of listing rejected rows and refused events."""
+
+    code: str | None = option(None, "--code", metavar="CODE", complete="codes", help="Only those with this code.")
+    source_root: Path | str | None = _source_root()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreflightOptions(Checked):
+    """The options of a look at the target. `reach`: also send the capture host a batch without events."""
+
+    api: str | None = option(
+        None, "--api", metavar="us|eu|URL", complete="targets",
+        help="Where the management API is.  [default: where --to is]",
+    )  # fmt: skip
+    project: str | None = _project("the one of the capture key")
+    allow_firing: bool = _allow_firing()
+    timeout: float = option(
+        20.0, "--timeout", least=0.1, metavar="SECONDS", shown=True, help="How long to wait for one response."
+    )
+    ca_file: PathText | None = _ca_file()
+    redirect_hosts: Sequence[str] = option(())
+    reach: bool = option(True)
+
+    @property
+    def ca_path(self) -> str | None:
+        """The certificates' file as text."""
+        return None if self.ca_file is None else fspath(self.ca_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Checked):
+    """The options of one run of a scheduled job."""
+
+    dry_run: bool = _dry_run("Plan what is due in a temporary folder; send and record nothing.")
+    allow_firing: bool = _allow_firing()
+    workers: int | None = _workers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +356,7 @@ class SealedOptions:
     person_properties: str = "final"
     profile_policy: str = "fill-only"
     persons: str = "all"
-    max_ids_per_person: int = 50
+    max_ids_per_person: int = PlanOptions.max_ids_per_person
     identities: str = ""
     group_types: tuple[str, ...] = ()
     promoted_properties: str | msgspec.UnsetType = msgspec.UNSET

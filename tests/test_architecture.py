@@ -15,10 +15,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "native", "json_limits", "models", "options", "uuids", "config", "values", "text", "files", "ctrl_c",
-    "zone_hints", "timestamps", "id_hash", "clock_offsets", "targets", "extractors", "validator", "mapper",
-    "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan", "delivery", "management", "verify",
-    "report", "preflight", "local_service", "sending", "jobs", "api", "library", "demo", "cli",
+    "errors", "native", "json_limits", "models", "uuids", "config", "values", "text", "files", "ctrl_c",
+    "zone_hints", "timestamps", "id_hash", "clock_offsets", "targets", "option_types", "options", "extractors",
+    "validator", "mapper", "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan", "delivery",
+    "management", "verify", "report", "preflight", "local_service", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
@@ -47,7 +47,7 @@ LIBRARIES = {
     "pydantic_core": {"management.models"},
     "starlette": {"local_service"},
     "uvicorn": {"local_service.server", "local_service.faults.middleware"},
-    "rich": {"report", "cli.progress", "cli.options"},
+    "rich": {"report", "cli.progress", "cli.common"},
     "ua_parser": {"mapper.verbs.user_agent"},
     "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
     "zstandard": {"extractors.containers"},

@@ -104,10 +104,11 @@ def test_every_row_with_a_time_ends_in_one_cell_of_its_day(
 SCRIPT = """
 import sys
 from pathlib import Path
-from pipeline.api import PlanRequest, plan_export
+from pipeline.api import plan_export
+from pipeline.options import PlanOptions
 place, workers, number = sys.argv[1:]
-plan = plan_export(PlanRequest([place + "/export"], Path(place) / ("plan" + number), mapping="mixpanel",
-    zones=(("America/New_York", ""),), as_of=1_704_067_200_000_000, workers=int(workers)))
+plan = plan_export(place + "/export", place + "/plan" + number, PlanOptions(mapping="mixpanel",
+    timezone="America/New_York", as_of=1_704_067_200_000_000, workers=int(workers)))
 print(plan.digest, plan.verdict, plan.events.made)
 """
 

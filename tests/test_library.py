@@ -12,17 +12,18 @@ from pathlib import Path
 import pytest
 
 import pipeline
+from pipeline import errors
+from pipeline.local_service import LocalService
+from pipeline.options import ApplyOptions, PlanOptions, RehearseOptions, VerifyOptions
 from tests.support.deliveries import COLUMNS, Reply, add, export, planned, scripted, serving
 
-FUNCTIONS = [name for name in pipeline.__all__ if name[0].islower()]
 
-
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", pipeline.__all__)
 def test_every_function_is_typed_and_documented(name: str) -> None:
     """Each has a docstring, and a type for every parameter and the result."""
     function = getattr(pipeline, name)
     signature = inspect.signature(function)
-    assert inspect.getdoc(function) or name in ("compile_mapping",)
+    assert inspect.getdoc(function)
     assert signature.return_annotation is not inspect.Signature.empty
     assert all(one.annotation is not inspect.Parameter.empty for one in signature.parameters.values())
 
@@ -45,9 +46,12 @@ import sys
 import pipeline
 
 print("running")
-plan = pipeline.plan_export("export", "plan", mapping="generic", settings={COLUMNS!r}, workers=2)
-if plan.ready and pipeline.rehearse_plan("plan", workers=2).verification.proved:
-    outcome = pipeline.apply_plan("plan", sys.argv[1], project_key="phc_any", workers=2)
+options = pipeline.options
+plan = pipeline.plan_export(
+    "export", "plan", options.PlanOptions(mapping="generic", settings={COLUMNS!r}, workers=2)
+)
+if plan.ready and pipeline.rehearse_plan("plan", options.RehearseOptions(workers=2)).verification.proved:
+    outcome = pipeline.apply_plan("plan", sys.argv[1], options.ApplyOptions(workers=2), project_key="phc_any")
     print(outcome.counts.accepted, pipeline.plan_status("plan").state)
 """,
         "utf-8",
@@ -65,28 +69,32 @@ def test_apply_raises_what_stopped_it(tmp_path: Path) -> None:
     """A refusal of us is an exception with its status, and the next call resumes."""
     directory = planned(tmp_path, 20)
     with serving(lambda asked: Reply(401) if asked.number == 0 else Reply()) as server:
-        with pytest.raises(pipeline.Refused) as told:
-            pipeline.apply_plan(directory, server.url, project_key="phc_any", workers=0)
+        with pytest.raises(errors.Refused) as told:
+            pipeline.apply_plan(directory, server.url, ApplyOptions(workers=0), project_key="phc_any")
         assert told.value.status == 401
         assert pipeline.plan_status(directory).state == "stopped"
-        assert pipeline.apply_plan(directory, server.url, project_key="phc_any", workers=0).balanced
+        assert pipeline.apply_plan(directory, server.url, ApplyOptions(workers=0), project_key="phc_any").balanced
 
 
 def test_a_rehearsal_can_go_through_faults(tmp_path: Path) -> None:
     """What misbehaved is told beside what landed all the same."""
-    done = pipeline.rehearse_plan(planned(tmp_path, 40), workers=0, faults=["before:503,times=2"], fault_seed=7)
+    done = pipeline.rehearse_plan(
+        planned(tmp_path, 40), RehearseOptions(workers=0, faults=["before:503,times=2"], fault_seed=7)
+    )
     assert done.verification.proved
     assert [tally.acted > 0 for tally in done.faults] == [True]
-    with pytest.raises(pipeline.UsageError, match="not a fault: no fault is called 'status'"):
-        pipeline.rehearse_plan(tmp_path / "plan", faults=["status:503"])
+    with pytest.raises(errors.UsageError, match="not a fault: no fault is called 'status'"):
+        pipeline.rehearse_plan(tmp_path / "plan", RehearseOptions(faults=["status:503"]))
 
 
 def test_verify_adds_its_result_to_the_report(tmp_path: Path) -> None:
     """What was applied to a local service is proved from Python."""
     directory = planned(tmp_path, 20)
-    with pipeline.LocalService() as service:
-        pipeline.apply_plan(directory, service.url, project_key=service.capture_key, workers=0)
-        found = pipeline.verify_plan(directory, service.url, personal_key=service.personal_key, workers=0)
+    with LocalService() as service:
+        pipeline.apply_plan(directory, service.url, ApplyOptions(workers=0), project_key=service.capture_key)
+        found = pipeline.verify_plan(
+            directory, service.url, VerifyOptions(workers=0), personal_key=service.personal_key
+        )
     assert found.proved
     assert '"proved": true' in (directory / "report.json").read_text("utf-8")
 
@@ -96,7 +104,7 @@ def test_times_are_half_open_and_need_an_offset(tmp_path: Path) -> None:
     since = datetime(2023, 2, 1, tzinfo=UTC)
     plan = pipeline.load_plan(planned(tmp_path, 30, since=since))
     assert plan.events.made == 20
-    with pytest.raises(pipeline.UsageError, match="since has no offset"):
+    with pytest.raises(errors.UsageError, match="since has no offset"):
         planned(tmp_path / "naive", 3, since=datetime(2023, 2, 1))
 
 
@@ -104,7 +112,9 @@ def test_rejects_are_read_one_by_one(tmp_path: Path) -> None:
     """Each with its code and place."""
     source = export(tmp_path / "export", 2, files=1)
     add(source / "part-0.jsonl", b"{broken\n")
-    pipeline.plan_export(source, tmp_path / "plan", mapping="generic", settings=COLUMNS, max_rejects="1", workers=0)
+    pipeline.plan_export(
+        source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS, max_rejects="1", workers=0)
+    )
     assert [(one.code, one.row) for one in pipeline.read_rejects(tmp_path / "plan")] == [("bad_json", 3)]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import api
+from pipeline.plan.freshness import open_plan
 from pipeline.text import are, pluralize
 from tests.support.deliveries import planned
 
@@ -27,5 +27,5 @@ def test_a_count_and_its_noun(count: int, what: str, said: str) -> None:
 
 def test_the_sentence_of_a_plan_of_one(tmp_path: Path) -> None:
     """One event of one row in one part."""
-    plan, _ = api.load_plan(planned(tmp_path, 1, files=1))
+    plan, _ = open_plan(planned(tmp_path, 1, files=1))
     assert plan.sentence == "Plan: 1 event to send, from 1 of 1 row in 1 part; 0 skipped, 0 rejected."

@@ -148,7 +148,7 @@ def _run(arguments: list[str] | None) -> int:
     except click.Abort:
         return _say("interrupted; nothing is lost", "run the same command again", 130)
     except click.exceptions.NoArgsIsHelpError as asked:
-        from pipeline.cli.options import output
+        from pipeline.cli.common import output
 
         with output():
             click.echo(asked.format_message())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import options
+from pipeline.cli import common
 
 
 @click.command(epilog="Example: backcast demo")
@@ -19,7 +19,7 @@ from pipeline.cli import options
     metavar="DIR",
     help="Where the plans are written; what an earlier demo left there is replaced.",
 )
-@options.as_json
+@common.as_json
 def demo(output: Path, as_json: bool) -> int:
     """Plan, rehearse and verify the bundled sample data: the whole job, offline, no keys."""
     from pipeline import demo
@@ -32,7 +32,7 @@ def demo(output: Path, as_json: bool) -> int:
             click.echo(f"  {step.verdict}")
     proved = all(step.proved for step in results)
     if as_json:
-        options.emit({"format": "backcast.demo/1", "proved": proved, "steps": results})
+        common.emit({"format": "backcast.demo/1", "proved": proved, "steps": results})
     else:
         click.echo()
         click.echo("What landed equals what was planned, event by event." if proved else "There are differences.")

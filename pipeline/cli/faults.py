@@ -1,4 +1,4 @@
-"""The options of the commands that run the local service with faults; their help lists every fault."""
+"""What the commands share that run the local service with faults: the help lists every fault."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.cli import completing
 from pipeline.errors import UsageError
 from pipeline.text import pluralize
 
 if TYPE_CHECKING:
     from pipeline.local_service.faults import FaultCounts
 
-script = click.option(
-    "--fault", "faults", multiple=True, metavar="FAULT",
-    help="Misbehave so; several are met in turn. See below.", shell_complete=completing.faults,
-)  # fmt: skip
-seed = click.option(
-    "--fault-seed", default=0, show_default=True, metavar="N",
-    help="Draws by chance: the same seed and order of requests, the same faults.",
-)  # fmt: skip
-
 
 class WithFaults(click.Command):
-    """A command whose help ends with the faults there are."""
+    """A command whose help ends with the list of faults."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, then the faults."""
@@ -37,7 +27,7 @@ class WithFaults(click.Command):
 
 
 def check(texts: Sequence[str]) -> None:
-    """Raises UsageError for a text that is no fault."""
+    """Raise UsageError for a text that names no fault."""
     from pipeline.local_service.faults import BadFault, read_script
 
     try:
@@ -46,6 +36,6 @@ def check(texts: Sequence[str]) -> None:
         raise UsageError(f"--fault: {error}", hint=error.hint) from None
 
 
-def told(tallies: Iterable[FaultCounts]) -> list[str]:
-    """What the faults did, a line each."""
+def report(tallies: Iterable[FaultCounts]) -> list[str]:
+    """What the faults did, one line each."""
     return [f"Fault {tally.fault}: {tally.acted:,} of {pluralize(tally.reached, 'request')}" for tally in tallies]

@@ -6,72 +6,73 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import options
+from pipeline.cli import common
 from pipeline.cli.apply import interruptible
-from pipeline.cli.options import console
+from pipeline.cli.common import console
+from pipeline.cli.flags import takes
 from pipeline.cli.progress import Reading, Sending
 from pipeline.errors import UsageError
+from pipeline.options import KeyOptions, RunOptions
 
 
 @click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast run nightly.yaml")
 @click.argument("job", metavar="JOB.yaml", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Plan what is due in a scratch folder; send and record nothing.")
 @click.option("--history", is_flag=True, help="Show what the job did so far, and do nothing.")
-@options.project_key_file
-@options.personal_key_file
-@options.allow_firing
-@options.workers
-@options.as_json
-@options.quiet
+@takes(RunOptions)
+@takes(KeyOptions, "keys")
+@common.as_json
+@common.quiet
 def run(
-    job: Path, dry_run: bool, history: bool, project_key_file: str | None, personal_key_file: str | None,
-    allow_firing: bool, workers: int | None, as_json: bool, quiet: bool,
+    job: Path, history: bool, options: RunOptions, keys: KeyOptions,
+    as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Plan, check and send every window that is due, oldest first; run again to resume or to go on.
 
-    Nothing is asked: naming the target in the job file is the consent. With a personal key the target is looked at
-    first, and what was sent is read back. Exit 3: a window's files cannot be read. Exit 4: a gate stopped a window, or
-    the target is not ready. Exit 5: the service refused events or refused us. Exit 6: a window waits for its files, or
-    is not sent to its end. Exit 7: a window is not at the service as it was sent. The next run does what is left.
+    Nothing is asked: naming the target in the job file is the consent. With a personal key the target is checked first,
+    and what was sent is read back. Exit 3: a window's files cannot be read. Exit 4: a check stopped a window, or the
+    target is not ready. Exit 5: the service refused events or refused us. Exit 6: a window waits for its files, or is
+    not completely sent. Exit 7: what a window sent is not what is found at the service. The next run does what is left.
     """
-    from pipeline import config
-    from pipeline.jobs import load_job, read_history, state_file
-    from pipeline.jobs.run import run_job
-    from pipeline.jobs.windows import Watching
+    from pipeline import api, config
+    from pipeline.jobs.windows import JobHooks
     from pipeline.report import job_view
-    from pipeline.sending import capture_key
 
-    if dry_run and history:
+    if options.dry_run and history:
         raise UsageError("--history does nothing, so there is nothing to try", hint="leave --dry-run out")
-    found = load_job(job)
     if history:
-        windows, attempts = read_history(state_file(found.state))
-        with options.output():
-            if as_json:
-                options.emit(job_view.history_object(found.name, windows, attempts))
-            else:
-                job_view.show_history(console(), found.name, windows, attempts)
-        return 0
-    key = capture_key(found.to, project_key_file, dry_run=dry_run, warn=options.warn)
-    personal = config.personal_key(personal_key_file)
-
-    watching = Watching(
-        ended=lambda ended: click.echo(job_view.window_line(ended), err=as_json),
-        proved=lambda proof: click.echo(job_view.proof_line(proof), err=as_json),
-        warn=options.warn,
-        reading=lambda window: Reading(None, quiet=quiet),
-        sending=lambda window, events: Sending(events, quiet=quiet, title=f"Sending {window}"),
-    )
+        return _show_history(job, as_json)
     with interruptible() as interrupted:
-        done = run_job(
-            found, key, personal_key=personal, allow_firing=allow_firing, dry_run=dry_run, workers=workers,
-            interrupted=interrupted, watching=watching,
+        hooks = JobHooks(
+            ended=lambda ended: click.echo(job_view.window_line(ended), err=as_json),
+            proved=lambda proof: click.echo(job_view.proof_line(proof), err=as_json),
+            warn=common.warn,
+            reading=lambda window: Reading(None, quiet=quiet),
+            sending=lambda window, events: Sending(events, quiet=quiet, title=f"Sending {window}"),
+            interrupted=interrupted,
+        )
+        done = api.run_job(
+            job, options, project_key=config.given_project_key(keys.project_key_file),
+            personal_key=config.personal_key(keys.personal_key_file), hooks=hooks,
         )  # fmt: skip
-    with options.output():
+    with common.output():
         if as_json:
-            options.emit(job_view.run_object(done))
+            common.emit(job_view.run_object(done))
         elif not (done.windows or done.proofs or done.problem):
             click.echo(f"Job {done.job}: nothing is due.")
     if done.problem is not None:
         raise done.problem
+    return 0
+
+
+def _show_history(file: Path, as_json: bool) -> int:
+    from pipeline.jobs import load_job, read_history, state_file
+    from pipeline.report import job_view
+
+    job = load_job(file)
+    windows, attempts = read_history(state_file(job.state))
+    with common.output():
+        if as_json:
+            common.emit(job_view.history_object(job.name, windows, attempts))
+        else:
+            job_view.show_history(console(), job.name, windows, attempts)
     return 0

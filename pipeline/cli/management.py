@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.cli import completing, options
+from pipeline.cli import common
+from pipeline.cli.flags import takes
 from pipeline.errors import UsageError
+from pipeline.options import KeyOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,12 +50,7 @@ class Reach:
         from pipeline import config
         from pipeline.management import ManagementClient
 
-        key = config.personal_key(self.personal_key_file)
-        if not key:
-            raise UsageError(
-                "there is no personal key",
-                hint="set BACKCAST_PERSONAL_KEY, or give --personal-key-file FILE; it begins with phx_",
-            )
+        key = config.required_personal_key(self.personal_key_file)
         with ManagementClient(self.to, key, self.project, timeout=60.0) as client:
             if project and self.project is None:
                 client.choose_project()
@@ -61,11 +58,11 @@ class Reach:
 
     def show(self, value: object, draw: Callable[[Console], None]) -> None:
         """An answer: for a program the JSON of the service, for a person what `draw` prints."""
-        with options.output():
+        with common.output():
             if self.as_json:
                 print_json(value)
             else:
-                draw(options.console())
+                draw(common.console())
 
     def show_list(self, listing: Listing[Any], every: bool, draw: Callable[[Console, list[Any]], None]) -> None:
         """One page, or every page as one."""
@@ -92,26 +89,15 @@ def reaching(project: bool = True) -> Callable[[Callable[..., Any]], Callable[..
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def called(
-            to: str, personal_key_file: str | None, as_json: bool, project: str | None = None, **rest: Any
-        ) -> Any:
-            return command(Reach(to, project, personal_key_file, as_json), **rest)
+        def called(to: str, keys: KeyOptions, as_json: bool, project: str | None = None, **rest: Any) -> Any:
+            return command(Reach(to, project, keys.personal_key_file, as_json), **rest)
 
-        made = options.as_json(called)
-        made = click.option(
-            "--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY."
-        )(made)
+        made = takes(KeyOptions, "keys", without=("project_key_file",))(common.as_json(called))
         if project:
             made = click.option("--project", metavar="ID", help="The project's id.  [default: the key's only one]")(
                 made
             )
-        return click.option(
-            "--to",
-            required=True,
-            metavar="us|eu|URL",
-            help="The service to speak to.",
-            shell_complete=completing.targets,
-        )(made)
+        return common.target(made)
 
     return decorate
 

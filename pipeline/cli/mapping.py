@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import completing, options
+from pipeline.cli import common, completing
 from pipeline.errors import UsageError
 from pipeline.text import pluralize
 
@@ -18,14 +18,14 @@ def mapping() -> None:
 
 
 @mapping.command("list", epilog="Example: backcast mapping list")
-@options.as_json
+@common.as_json
 def list_(as_json: bool) -> int:
     """The shipped mappings."""
     from pipeline.mapper import available, load
 
     found = [{"name": name, "tool": load(name).tool, "title": load(name).title} for name in available()]
     if as_json:
-        options.emit({"format": "backcast.mappings/1", "mappings": found})
+        common.emit({"format": "backcast.mappings/1", "mappings": found})
     else:
         for one in found:
             click.echo(f"{one['name']:12} {one['title']}")
@@ -42,6 +42,7 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     from pipeline.mapper import compile as compile_mapping
     from pipeline.mapper import load
     from pipeline.mapper.printer import printed
+    from pipeline.option_types import read_settings
     from pipeline.options import SealedOptions
 
     if as_program and compiled:
@@ -50,7 +51,7 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     if not as_program and not compiled:
         click.echo(found.text, nl=False)
         return 0
-    mapper = compile_mapping(found, SealedOptions(as_of=0, settings=options.settings(settings)))
+    mapper = compile_mapping(found, SealedOptions(as_of=0, settings=read_settings(settings)))
     click.echo(printed(mapper.program) if as_program else mapper.source, nl=compiled)
     return 0
 
@@ -71,7 +72,7 @@ def check(names: tuple[str, ...]) -> int:
 
 @mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=completing.mappings)
-@options.as_json
+@common.as_json
 def test(names: tuple[str, ...], as_json: bool) -> int:
     """Run the cases inside mapping files (all shipped ones when none is named). Exit 7 when a case fails."""
     from pipeline.mapper import available, load
@@ -94,7 +95,7 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
             if not outcome.passed and not as_json:
                 click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
     if as_json:
-        options.emit({"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "results": results})
+        common.emit({"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "results": results})
     else:
         click.echo(f"{pluralize(total - failed, 'case')} passed, {failed} failed")
     return 7 if failed else 0
@@ -105,12 +106,12 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
 @click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of stdout.")
 def new(sources: tuple[str, ...], output: Path | None) -> int:
     """Write a commented starting mapping from a look at an export: of a known tool, the shipped one."""
-    from pipeline import api
+    from pipeline.survey.recognition import starting_mapping
 
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already", hint="choose another -o FILE")
     with tempfile.TemporaryDirectory() as spool:
-        text = api.starting_mapping(sources, Path(spool))
+        text = starting_mapping(sources, Path(spool))
     if output is None:
         click.echo(text, nl=False)
         return 0
@@ -124,5 +125,5 @@ def schema() -> int:
     """The JSON Schema of mapping files, for editors."""
     from pipeline.mapper.editor_schema import editor_schema
 
-    options.emit(editor_schema())
+    common.emit(editor_schema())
     return 0

@@ -7,72 +7,66 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.cli import options
-from pipeline.cli.options import console
+from pipeline.cli import common
+from pipeline.cli.common import console
+from pipeline.cli.flags import takes
 from pipeline.errors import UnsafePlan
+from pipeline.options import KeyOptions, PreflightOptions
 
 if TYPE_CHECKING:
-    from pipeline.api import Preflight, PreflightRequest
     from pipeline.plan.directory import Directory
     from pipeline.plan.manifest import Plan
+    from pipeline.preflight.run import Preflight, PreflightRequest
 
 
 @click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… BACKCAST_PROJECT_KEY=… backcast preflight plan/ --to eu")
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@options.target
-@options.api
-@options.project
-@options.project_key_file
-@options.personal_key_file
-@options.allow_firing
-@click.option("--timeout", type=click.FloatRange(0.1), default=20.0, show_default=True, metavar="SECONDS")
-@options.ca_file
-@options.as_json
+@common.target
+@takes(PreflightOptions)
+@takes(KeyOptions, "keys")
+@common.as_json
 def preflight(
-    directory: Path | None, to: str, api: str | None, project: str | None, project_key_file: str | None,
-    personal_key_file: str | None, allow_firing: bool, timeout: float, ca_file: str | None, as_json: bool,
+    directory: Path | None, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool,
 ) -> int:  # fmt: skip
-    """Look whether a target is ready for an import. Nothing is sent and nothing is changed.
+    """Check whether a target is ready for an import. Nothing is sent and nothing is changed.
 
-    With the directory of a plan, its events are held against the project: its settings, and the hog functions that
-    would fire. What cannot be told is said to be so. Exit 4 when something would harm.
+    With the directory of a plan, its events are checked against the project: its settings, and the hog functions that
+    would fire. What cannot be found out is reported as unknown. Exit 4 when something would do harm.
     """
-    from pipeline import api as workflow
     from pipeline import config
+    from pipeline.plan.freshness import open_plan
+    from pipeline.preflight.run import PreflightRequest, check_target
     from pipeline.report import preflight_view
 
-    key = config.given_project_key(project_key_file)
-    personal = config.personal_key(personal_key_file)
-    request = workflow.PreflightRequest(
-        to, key, personal, api, project, ca_file, timeout=timeout, allow_firing=allow_firing
-    )
-    plan, place = workflow.load_plan(directory) if directory is not None else (None, None)
-    found = workflow.check_target(request, plan, place)
-    with options.output():
+    key = config.given_project_key(keys.project_key_file)
+    personal = config.personal_key(keys.personal_key_file)
+    plan, place = open_plan(directory) if directory is not None else (None, None)
+    found = check_target(PreflightRequest(to, key, personal, options), plan, place)
+    with common.output():
         if as_json:
-            options.emit(preflight_view.preflight_object(found))
+            common.emit(preflight_view.preflight_object(found))
         else:
             preflight_view.show_preflight(console(), found)
     return 4 if found.stops else 0
 
 
 def before_sending(request: PreflightRequest, plan: Plan, place: Directory, *, as_json: bool, quiet: bool) -> Preflight:
-    """Look before `apply` sends: its first line says whose the capture key is, or that nobody could prove it.
+    """Check the target before `apply` sends: the first line names the project of the capture key, or why it is unknown.
 
     It is the first line on stdout, whatever the target and also when it is `quiet`; with `as_json` stdout is the
     object's, which has it as a field. Everything else that is not ok goes to stderr, unless it is `quiet`. Raises
-    UnsafePlan for what would harm.
+    UnsafePlan for what would do harm.
     """
-    from pipeline import api as workflow
+    from pipeline.preflight.run import check_target
     from pipeline.report.preflight_view import key_line, preflight_line
 
     known = bool(request.personal_key)
-    found = workflow.check_target(request, plan if known else None, place if known else None)
+    found = check_target(request, plan if known else None, place if known else None)
     lines = [preflight_line(one) for one in found.checks if known and one.level != "ok"]
     if as_json:
         lines.insert(0, key_line(found))
     else:
-        with options.output():
+        with common.output():
             click.echo(key_line(found))
     if lines and not quiet:
         click.echo("\n".join(lines), err=True)

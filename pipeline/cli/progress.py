@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import is_terminal
+from pipeline.cli.common import is_terminal
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:

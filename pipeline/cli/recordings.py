@@ -70,7 +70,7 @@ def delete(reach: Reach, id: str, yes: bool) -> None:
 @reaching()
 @_id
 def sharing(reach: Reach, id: str) -> None:
-    """How a recording is shared. Its access token is a secret, shown with --json only."""
+    """How a recording is common. Its access token is a secret, shown with --json only."""
     with reach.client() as client:
         _show(reach, client.session_recordings.sharing(id))
 

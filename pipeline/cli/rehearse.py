@@ -6,50 +6,42 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import faults as misbehaviour
-from pipeline.cli import options
-from pipeline.cli.options import console
+from pipeline.cli import common, faults
+from pipeline.cli.common import console
+from pipeline.cli.flags import takes
 from pipeline.cli.progress import Sending
+from pipeline.options import RehearseOptions
 
 
-@click.command(cls=misbehaviour.WithFaults, epilog="Example: backcast rehearse plan/ --fault mix:10%")
-@options.directory
-@options.source_root
-@options.workers
-@misbehaviour.script
-@misbehaviour.seed
-@options.as_json
-@options.quiet
-def rehearse(
-    directory: Path, source_root: Path | None, workers: int | None, faults: tuple[str, ...], fault_seed: int,
-    as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+@click.command(cls=faults.WithFaults, epilog="Example: backcast rehearse plan/ --fault mix:10%")
+@common.directory
+@takes(RehearseOptions)
+@common.as_json
+@common.quiet
+def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bool) -> int:
     """Apply a plan to the embedded local service and verify it there.
 
     Nothing leaves this machine. A plan that is not ready can be rehearsed too. What landed stays in
     DIR/rehearsal/store.duckdb, and the result goes into the report. Exit 7 when what landed is not what was planned.
-    With --fault the service misbehaves on the way.
+    With --fault the service fails on the way, as real ones do.
     """
     from pipeline import api
-    from pipeline.report import machine, terminal
+    from pipeline.plan.directory import Directory
+    from pipeline.report import terminal
+    from pipeline.report.rejects import refusal
     from pipeline.report.results import apply_result, verify_result
 
-    misbehaviour.check(faults)
-    plan, place = api.load_plan(directory)
-    with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:
-        done = api.rehearse(
-            plan, place, workers=workers, source_root=source_root, faults=faults, fault_seed=fault_seed,
-            progress=progress,
-            warn=options.warn,
-        )  # fmt: skip
-    for line in misbehaviour.told(done.faults):
+    faults.check(options.faults)
+    events = api.load_plan(directory).events.made
+    with Sending(events, quiet=quiet, title="Rehearsing") as progress:
+        done = api.rehearse_plan(directory, options, progress=progress, warn=common.warn)
+    for line in faults.report(done.faults):
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
-    machine.write_report(place, plan, rehearsal=applied, rehearsed=verified)
-    status = api.status(plan, place)
-    with options.output():
+    status = api.plan_status(directory)
+    with common.output():
         if as_json:
-            options.emit({"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified})
+            common.emit({"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified})
         else:
             terminal.show_apply(console(), applied)
             terminal.show_verification(console(), verified)
@@ -59,5 +51,5 @@ def rehearse(
     if not done.outcome.balanced:
         return 6
     if done.outcome.counts.refused:
-        raise api.refusal(place, rehearsed=True)
+        raise refusal(Directory(directory), rehearsed=True)
     return 0

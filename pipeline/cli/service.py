@@ -8,10 +8,12 @@ from typing import Literal
 
 import click
 
-from pipeline.cli import faults as misbehaviour
+from pipeline.cli import faults
+from pipeline.cli.flags import takes
+from pipeline.options import FaultOptions
 
 
-class _WithSwitches(misbehaviour.WithFaults):
+class _WithSwitches(faults.WithFaults):
     """A command whose help ends with what can be set, and the faults there are."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -50,8 +52,7 @@ class _WithSwitches(misbehaviour.WithFaults):
     help="What the management API answers: what its contract states, or what the real service was seen to do.",
 )
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Decide an unsettled point. See below.")
-@misbehaviour.script
-@misbehaviour.seed
+@takes(FaultOptions, "simulated")
 def service(
     port: int,
     store: Path | None,
@@ -59,8 +60,7 @@ def service(
     seed_file: Path | None,
     behaviour: Literal["contract", "observed"],
     changes: tuple[str, ...],
-    faults: tuple[str, ...],
-    fault_seed: int,
+    simulated: FaultOptions,
 ) -> int:
     """The local service, which stands in for the real one.
 
@@ -75,7 +75,7 @@ def service(
     from pipeline.local_service.server import LocalService
     from pipeline.local_service.settings import parse_settings
 
-    misbehaviour.check(faults)
+    faults.check(simulated.faults)
     try:
         keys = load_keys(keys_file) if keys_file else generate_keys()
         running = LocalService(
@@ -83,8 +83,8 @@ def service(
             port=port,
             keys=keys,
             settings=parse_settings(behaviour, changes),
-            faults=faults,
-            fault_seed=fault_seed,
+            faults=simulated.faults,
+            fault_seed=simulated.fault_seed,
             seed=load_seed(seed_file) if seed_file else None,
         )
     except (OSError, ValueError) as error:
@@ -101,7 +101,7 @@ def service(
         running.serve()
     except _Stopped:
         running.close()
-    for line in misbehaviour.told(running.faults):
+    for line in faults.report(running.faults):
         click.echo(line, err=True)
     return 0
 

@@ -1,4 +1,4 @@
-"""`backcast status`: where a plan stands."""
+"""`backcast status`: the state of a plan."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import options
-from pipeline.cli.options import console
+from pipeline.cli import common
+from pipeline.cli.common import console
 
 
 @click.command(epilog="Example: backcast status plan/")
-@options.directory
-@options.as_json
+@common.directory
+@common.as_json
 def status(directory: Path, as_json: bool) -> int:
-    """Where a plan stands, and what is in doubt. Reads the ledger, also while a run is going."""
+    """The state of a plan, and what is in doubt. Reads the ledger, also while a run is going."""
     from pipeline import api
     from pipeline.report import terminal
     from pipeline.report.results import status_result
 
-    plan, place = api.load_plan(directory)
-    result = status_result(plan, api.status(plan, place))
+    result = status_result(api.load_plan(directory), api.plan_status(directory))
     if as_json:
-        options.emit(result)
+        common.emit(result)
     else:
         terminal.show_status(console(), result)
     return 0

@@ -24,8 +24,10 @@ NEEDS = {"events": ("identities", "groups"), "persons": ("identities", "events")
 """By phase: those that must be in, or be sent before it in the same run."""
 
 
-def choose_phases(names: Sequence[str]) -> tuple[str, ...]:
-    """These phases in the order in which they are always sent. Raises UsageError for a name that is none."""
+def choose_phases(names: Sequence[str] | None) -> tuple[str, ...]:
+    """These phases in the order in which they are always sent; None is all. Raises UsageError for an unknown name."""
+    if names is None:
+        return PHASES
     for name in names:
         if name not in PHASES:
             near = difflib.get_close_matches(name, PHASES, n=1)

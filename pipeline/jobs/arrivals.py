@@ -46,7 +46,7 @@ def look(job: Job, window: Window, seen: Mapping[str, SeenPart]) -> Arrivals:
     path = job.source.at(window.wall)
     if not glob.glob(pattern, recursive=True):
         return Arrivals(absent=f"nothing matches {path}")
-    header = asked(job.settings)
+    header = asked(job.plan.settings)
     try:
         source = open_source([pattern], header=header)
     except UsageError as error:

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.jobs.calendar import Calendar, Window
 from pipeline.jobs.template import PathTemplate
+from pipeline.options import ApplyOptions, PlanOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job file says. `first` and `until` are windows, the latter the first that is no more the job's.
+    """A job file, read. `first` and `until` are windows; `until` is the first one that is not the job's any more.
 
-    Relative paths are relative to `folder`, the job file's own. `lag` is in µs: a window is due so long after its end.
-    `person_properties` final is for windows that hold profiles alone. `most_merges` None holds merges back. `rate` is
-    events a second at most, None without a limit.
+    `plan` and `apply` are the options of each window's steps. Relative paths are relative to `folder`, the job file's
+    own. `lag` is in µs: a window is due this long after its end. `most_merges` None holds merges back.
     """
 
     file: Path
     name: str
     source: PathTemplate
-    mapping: str
-    settings: Mapping[str, str]
-    zones: tuple[tuple[str, str], ...]
     calendar: Calendar
     first: Window
     until: Window | None
     lag: int
     lookback: int
-    collapse: bool
-    person_properties: str
     most_merges: int | None
     to: str
     state: Path
     missing: str
-    max_rejects: str
-    key_conflicts: bool
-    rate: float | None
-    import_name: str = ""
-    exclude_ids: Path | None = None
+    plan: PlanOptions
+    apply: ApplyOptions
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,9 +40,8 @@ class Job:
     def as_of(self, window: Window) -> int:
         """The instant of a window's plans, in µs UTC: when it fell due.
 
-        Not the clock, so that a window planned late, or planned again, gives the same events
-        (docs/know/promises.md#purity). It never lies ahead of the clock, so an event that is old enough for it is old
-        enough when it is sent.
+        It is not the clock, so a window that is planned late or again gives the same events (invariant 2). It is never
+        ahead of the clock, so an event that is old enough for it is old enough when it is sent.
         """
         return window.end + self.lag
 

@@ -1,13 +1,14 @@
 """Reads a job file: strict YAML in, `Job` out, or a JobError at file:line:column.
 
-The keys are a stable contract. Every value is checked here, so that a job that starts fails for nothing
-that its file could have told.
+The keys are a stable contract. Every value is checked here, so a job that starts does not fail for a wrong value in its
+file. Options of a plan or an apply are declared in `pipeline.options`, with the key that they have here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,44 +17,37 @@ from pipeline.jobs.calendar import Calendar
 from pipeline.jobs.job import Job
 from pipeline.jobs.template import PathTemplate
 from pipeline.mapper.loader import Reader, nearest
-from pipeline.timestamps import HOUR, ZoneClock
+from pipeline.option_types import Option, option_of, zones_of
+from pipeline.options import ApplyOptions, PlanOptions
+from pipeline.timestamps import HOUR
 
 if TYPE_CHECKING:
     import yaml
 
 T = TypeVar("T")
 
-KEYS = {
+OWN_KEYS = {
     "job": "the job's name, in letters, digits, dots, hyphens and underscores",
-    "source": "where the files of a window lie, such as exports/{date:%Y/%m/%d}/*.jsonl.gz",
-    "mapping": "a shipped mapping, or a file relative to the job file",
-    "set": "settings of the mapping, name: value",
-    "timezone": "the zone of a tool that writes local times; a list with ZONE@DATE where it changed",
+    "source": "where the files of a window are, such as exports/{date:%Y/%m/%d}/*.jsonl.gz",
     "window": "day or hour",
     "window_timezone": "the calendar of the paths",
     "from": "the first window",
     "until": "the first window that is not the job's any more",
     "lag": "how long after its end a window is due, such as 49h",
-    "lookback": "how many windows are looked at again for new or changed files",
-    "collapse": "none, or identical where rows have no source key",
-    "persons": "{properties: none}, or final where the files hold profiles alone",
+    "lookback": "how many windows are checked again for new or changed files",
     "merges": "hold, or {up-to: N}",
     "to": "us, eu or a URL",
     "state": "where plans, ledgers and the history are kept",
     "missing": "wait, done or stop: what to do about a window without files",
-    "gates": "{max_rejects: 0.1%, key_conflicts: allow}: rows that may be rejected (0), and rows of one key that are"
-    " different events (stop)",
-    "rate": "events a second at most",
-    "name": "a name for this import, carried by every event",
-    "exclude_ids": "a file of ids to leave out, one a line",
 }
+"""The keys that only a job has; the others are those of `PlanOptions` and `ApplyOptions` that name one."""
 REQUIRED = ("job", "source", "mapping", "from", "persons", "to")
 NOT_PROMOTED = (
     "a window knows only its own events, so the last values of one that comes late would overwrite newer ones",
     "plan the whole export at once with --promoted-properties final, or leave what the service promotes",
 )
 LEAST_LAG = 48 * HOUR
-"""The service bills younger events as live ones (docs/know/service.md#historical-migration): all would be rejected."""
+"""The service bills younger events as live ones, so all of them would be rejected (code `recent_timestamp`)."""
 
 
 def load_job(file: str | Path) -> Job:
@@ -67,42 +61,91 @@ def load_job(file: str | Path) -> Job:
             f"cannot read the job file {path}: {why}", hint="name a YAML file: backcast run JOB.yaml"
         ) from None
     reader = Reader(str(path), JobError)
-    table = _Table(reader, reader.compose(text), "a job", KEYS, REQUIRED)
+    table = _Table(reader, reader.compose(text), "a job", job_keys(), REQUIRED)
     kind = table.choice("window", ("day", "hour"))
     calendar = Calendar(kind, table.one("window_timezone", lambda zone: Calendar(kind, zone).zone, "UTC"))
     first = table.one("from", calendar.window)
     until = table.optional("until", calendar.window)
     if until is not None and until.label <= first.label:
-        raise table.wrong(
-            "until", "the job would have no window", "`until` is the first window that is not its any more"
-        )
+        raise table.wrong("until", "the job would have no window", "`until` is the first window after the last one")
     name = table.one("job", _name)
     folder = path.absolute().parent
-    gates = table.below("gates", (), ("max_rejects", "key_conflicts")) if "gates" in table else None
+    to = table.one("to", _target)
+    plan = _options(PlanOptions, table, folder)
+    _refuse_promoted(table)
     return Job(
         file=path,
         name=name,
         source=table.one("source", lambda text: PathTemplate(text, kind)),
-        mapping=table.one("mapping", lambda text: _mapping(text, folder)),
-        settings=table.texts("set"),
-        zones=_zones(table),
         calendar=calendar,
         first=first,
         until=until,
         lag=table.one("lag", _lag, "49h"),
         lookback=table.one("lookback", lambda text: _whole(text, 0), "0"),
-        collapse=table.choice("collapse", ("none", "identical")) == "identical",
-        person_properties=_person_properties(table),
         most_merges=_merges(table),
-        to=table.one("to", _target),
+        to=to,
         state=folder / table.one("state", _filled, f"state/{name}"),
         missing=table.choice("missing", ("wait", "done", "stop")),
-        max_rejects=gates.one("max_rejects", _allowed, "0") if gates is not None else "0",
-        key_conflicts=gates is not None and gates.choice("key_conflicts", ("stop", "allow")) == "allow",
-        rate=table.optional("rate", lambda text: _whole(text, 1)),
-        import_name=table.one("name", str, ""),
-        exclude_ids=table.optional("exclude_ids", lambda text: _existing(folder / text)),
+        plan=PlanOptions(**plan, target=to),
+        apply=ApplyOptions(**_options(ApplyOptions, table, folder)),
     )
+
+
+def _declared(kind: type[PlanOptions | ApplyOptions]) -> Iterator[tuple[str, Field[Any], Option]]:
+    """(key, field, declaration) of every option that has a key in a job file."""
+    for one in fields(kind):
+        about = option_of(one)
+        if about.job:
+            yield about.job, one, about
+
+
+def job_keys() -> dict[str, str]:
+    """What each key of a job file is, in a sentence. The keys of a table inside it have those of the table."""
+    found = dict(OWN_KEYS)
+    for kind in (PlanOptions, ApplyOptions):
+        for key, _, about in _declared(kind):
+            outer, _, inner = key.partition(".")
+            more = f"{{{inner}: …}}: {about.job_help}" if inner else about.job_help
+            found[outer] = f"{found[outer]}; {more}" if outer in found else more
+    return found
+
+
+def _options(kind: type[PlanOptions | ApplyOptions], table: _Table, folder: Path) -> dict[str, Any]:
+    """The options that the file gives, by the names of their fields."""
+    inner: dict[str, list[str]] = {}
+    for key, _, _ in _declared(kind):
+        outer, dot, name = key.partition(".")
+        if dot:
+            inner.setdefault(outer, []).append(name)
+    tables = {
+        outer: table.below(outer, (), (*names, *_REFUSED.get(outer, ())))
+        for outer, names in inner.items()
+        if outer in table
+    }
+    found = {}
+    for key, one, about in _declared(kind):
+        outer, dot, name = key.partition(".")
+        place = tables.get(outer) if dot else table
+        if place is not None and (name or outer) in place:
+            found[one.name] = _value(one, about, place, name or outer, folder)
+    return found
+
+
+def _value(one: Field[Any], about: Option, table: _Table, key: str, folder: Path) -> Any:
+    """The value of an option, as its declaration says it is written."""
+    if one.name in _READERS:
+        return _READERS[one.name](table, key, folder)
+    if about.job_words is not None:
+        return table.choice(key, about.job_words) == about.job_words[1]
+    if about.choices:
+        return table.choice(key, about.choices)
+    if about.path:
+        return table.one(key, lambda text: _existing(folder / text))
+    if about.many:
+        return table.many(key, str)
+    if about.above is not None or about.least is not None:
+        return table.one(key, lambda text: _whole(text, max(1, int(about.least or 0))))
+    return table.one(key, about.read or str)
 
 
 class _Table:
@@ -121,7 +164,7 @@ class _Table:
                 raise reader.wrong(reader.key(node, key), f"{name} has no key {key!r}", nearest(key, keys))
         for key in required:
             if key not in self._entries:
-                raise reader.wrong(node, f"{name} lacks {key!r}", f"{key}: {KEYS.get(key, '…')}")
+                raise reader.wrong(node, f"{name} lacks {key!r}", f"{key}: {job_keys().get(key, '…')}")
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
@@ -134,7 +177,7 @@ class _Table:
         return self.one(key, read) if key in self else None
 
     def one(self, key: str, read: Callable[[str], T], default: str = "") -> T:
-        """A value, as `read` understands its text; what it says of a wrong one is told with the place."""
+        """A value, as `read` makes it of its text; the error of a wrong one names the place."""
         if key not in self:
             return read(default)
         return self._read(self._entries[key], key, read)
@@ -194,15 +237,18 @@ def _mapping(text: str, folder: Path) -> str:
 
     path = str(folder / text) if (folder / text).is_file() else text
     if load(path).persons.promoted == "final":
-        raise UsageError(f"{text} says `promoted: final` of persons; {NOT_PROMOTED[0]}", hint=NOT_PROMOTED[1])
+        raise UsageError(f"{text} has `promoted: final` for persons; {NOT_PROMOTED[0]}", hint=NOT_PROMOTED[1])
     return path
 
 
-def _person_properties(table: _Table) -> str:
-    persons = table.below("persons", ("properties",), ("promoted",))
+_REFUSED = {"persons": ("promoted",)}
+"""Keys inside a table that are known, to be refused with a reason."""
+
+
+def _refuse_promoted(table: _Table) -> None:
+    persons = table.below("persons", ("properties",), _REFUSED["persons"])
     if persons.choice("promoted", ("leave", "final")) == "final":
         raise persons.wrong("promoted", *NOT_PROMOTED)
-    return persons.choice("properties", ("none", "final"))
 
 
 def _existing(path: Path) -> Path:
@@ -211,18 +257,17 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _zones(table: _Table) -> tuple[tuple[str, str], ...]:
-    def zone(text: str) -> tuple[str, str]:
-        name, _, since = text.partition("@")
-        ZoneClock([(name, since)])
-        return name, since
+def _timezone(table: _Table, key: str, folder: Path) -> tuple[str, ...]:
+    def known(text: str) -> str:
+        zones_of(text)
+        return text
 
-    zones = tuple(table.many("timezone", zone))
+    texts = tuple(table.many(key, known))
     try:
-        ZoneClock(zones)
+        zones_of(texts)
     except UsageError as error:
-        raise table.wrong("timezone", error.message, error.hint) from None
-    return zones
+        raise table.wrong(key, error.message, error.hint) from None
+    return texts
 
 
 _LENGTH = re.compile(r"(\d{1,6})(h|d)", re.ASCII)
@@ -272,3 +317,12 @@ def _merges(table: _Table) -> int | None:
         table.choice("merges", ("hold",))
         return None
     return table.below("merges", ("up-to",)).one("up-to", lambda text: _whole(text, 1))
+
+
+_READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
+    "mapping": lambda table, key, folder: table.one(key, lambda text: _mapping(text, folder)),
+    "timezone": _timezone,
+    "settings": lambda table, key, folder: table.texts(key),
+    "max_rejects": lambda table, key, folder: table.one(key, _allowed),
+}
+"""By the name of an option: how a job file writes it, where the declaration does not say."""

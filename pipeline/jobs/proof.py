@@ -13,7 +13,8 @@ from pathlib import Path
 from pipeline.config import Secret
 from pipeline.errors import Differences, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.jobs import Attempt, Job, State, plan_directory
-from pipeline.plan.freshness import load_plan, transform_config_for, workers_for
+from pipeline.options import PreflightOptions
+from pipeline.plan.freshness import open_plan, transform_config_for, workers_for
 from pipeline.preflight.run import PreflightRequest, check_target
 from pipeline.targets import address_of
 from pipeline.timestamps import HOUR
@@ -35,7 +36,8 @@ class Proof:
 
 def check_ready(job: Job, project_key: Secret, personal_key: Secret, *, allow_firing: bool) -> list[str]:
     """Ask whether the target is ready; the warnings. Raises UnsafePlan where something would harm."""
-    found = check_target(PreflightRequest(job.to, project_key, personal_key, reach=False, allow_firing=allow_firing))
+    options = PreflightOptions(reach=False, allow_firing=allow_firing)
+    found = check_target(PreflightRequest(job.to, project_key, personal_key, options))
     if found.stops:
         first, *others = found.stops
         more = f", and {len(others)} more" if others else ""
@@ -63,7 +65,7 @@ def prove(
         return Proof(state.attempt(attempt.id), place.path, outcome, detail)
 
     try:
-        plan, _ = load_plan(place.path)
+        plan, _ = open_plan(place.path)
         config = transform_config_for(plan, place)
     except (UsageError, UnsafePlan, UnreadableExport) as error:
         return told("unknown", f"{_NO_MORE}: {error.message}")

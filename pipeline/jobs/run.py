@@ -9,7 +9,6 @@ With a personal key the target is looked at before anything is planned, and what
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +20,9 @@ from pipeline.errors import BackcastError, UsageError
 from pipeline.files import private
 from pipeline.jobs import Job, State, open_scratch, open_state
 from pipeline.jobs.proof import Proof, check_ready, difference, prove
-from pipeline.jobs.windows import Watching, WindowRun, Windows
+from pipeline.jobs.windows import JobHooks, WindowRun, Windows
 from pipeline.ledger import lock_file, unlock
+from pipeline.options import RunOptions
 
 NO_KEY = Secret("")
 
@@ -42,45 +42,40 @@ class JobRun:
 
 
 @private()
-def run_job(
+def run_due_windows(
     job: Job,
     project_key: Secret,
-    *,
     personal_key: Secret = NO_KEY,
-    allow_firing: bool = False,
+    options: RunOptions = RunOptions(),
+    hooks: JobHooks | None = None,
+    *,
     now: int | None = None,
-    dry_run: bool = False,
-    workers: int | None = None,
-    interrupted: threading.Event | None = None,
-    watching: Watching | None = None,
 ) -> JobRun:
     """Do what is due at `now` (µs UTC; the clock where it is None). A dry run sends nothing and records nothing.
 
-    With a `personal_key`, a target that is not ready ends the run before anything is planned; `allow_firing`: hog
-    functions that would fire are only told. Raises UsageError, Busy where another run of the job goes on, BrokenLedger.
+    With a `personal_key`, a target that is not ready ends the run before anything is planned. Raises UsageError, Busy
+    where another run of the job goes on, BrokenLedger.
     """
     now = time.time_ns() // 1_000 if now is None else now
-    watching = watching or Watching()
-    proving = bool(personal_key) and not dry_run
-    with _opened(job, dry_run) as (state, root):
-        windows = Windows(
-            job, state, root, project_key, proving, dry_run, workers, interrupted or threading.Event(), watching
-        )
+    hooks = hooks or JobHooks()
+    proving = bool(personal_key) and not options.dry_run
+    with _opened(job, options.dry_run) as (state, root):
+        windows = Windows(job, state, root, project_key, options, hooks, proving=proving)
         proofs: list[Proof] = []
         try:
             if proving:
-                for line in check_ready(job, project_key, personal_key, allow_firing=allow_firing):
-                    watching.warn(line)
+                for line in check_ready(job, project_key, personal_key, allow_firing=options.allow_firing):
+                    hooks.warn(line)
             windows.go(job.windows(now))
             for attempt in state.unproved() if proving and windows.ending is None else []:
                 windows.check()
-                proofs.append(prove(job, state, attempt, now, project_key, personal_key, workers))
-                watching.proved(proofs[-1])
+                proofs.append(prove(job, state, attempt, now, project_key, personal_key, options.workers))
+                hooks.proved(proofs[-1])
         except BackcastError as error:
             windows.ending = error
         differs = difference(job, proofs)
         windows.troubles += [differs] if differs is not None else []
-        return JobRun(job.name, dry_run, windows.done, windows.problem, proofs)
+        return JobRun(job.name, options.dry_run, windows.done, windows.problem, proofs)
 
 
 @contextmanager

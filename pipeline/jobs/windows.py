@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pipeline.config import Secret
+from pipeline.delivery.send import Hooks, send_plan
 from pipeline.errors import (
     BackcastError,
     Differences,
@@ -31,17 +32,17 @@ from pipeline.errors import (
 from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
 from pipeline.jobs.paths import windows_folder
 from pipeline.ledger import read_batches, read_totals, was_ever_applied
+from pipeline.options import ApplyOptions, PlanOptions, RunOptions
 from pipeline.plan.directory import Directory
 from pipeline.plan.event_uuids import all_uuids, settled_uuids
-from pipeline.plan.export import PlanRequest, plan_export
-from pipeline.plan.freshness import load_plan
+from pipeline.plan.export import create_plan
+from pipeline.plan.freshness import open_plan
 from pipeline.plan.manifest import Plan
 from pipeline.plan.series import Series
 from pipeline.plan.window_index import WindowIndex
 from pipeline.report.machine import add_applied, write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import plan_status
-from pipeline.sending import ApplyRequest, apply_plan, status
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, RunCounts
@@ -70,10 +71,11 @@ Sending = Callable[["RunCounts"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
-    """Who is told while a job runs: each window as it ends or is read back, and warnings.
+class JobHooks:
+    """What a job calls while it runs: `ended` and `proved` with each window, `warn` with a sentence for a person.
 
-    `reading` and `sending` are held open while a window is planned, or sent (with its number of events), and told of.
+    `reading` and `sending` give a context manager for the time in which a window is planned, or sent (with its number
+    of events); what it gives is called with the progress. Setting `interrupted` asks for an orderly end.
     """
 
     ended: Callable[[WindowRun], None] = lambda ended: None
@@ -83,6 +85,7 @@ class Watching:
     sending: Callable[[str, int], AbstractContextManager[Sending]] = lambda window, events: nullcontext(
         lambda counts: None
     )
+    interrupted: threading.Event = field(default_factory=threading.Event)
 
 
 _URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Differences, Unfinished)
@@ -92,30 +95,20 @@ _URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refus
 class Windows:
     """The windows of one run; `done` and `problem` are what came of them. Plans go into `root`.
 
-    `proving`: what is sent is to be read back afterwards (`pipeline.jobs.proof`).
+    `proving`: what is sent is read back afterwards (`pipeline.jobs.proof`).
     """
 
     def __init__(
-        self,
-        job: Job,
-        state: State,
-        root: Path,
-        project_key: Secret,
-        proving: bool,
-        dry_run: bool,
-        workers: int | None,
-        interrupted: threading.Event,
-        watching: Watching,
+        self, job: Job, state: State, root: Path, key: Secret, options: RunOptions, hooks: JobHooks, *, proving: bool
     ) -> None:
         self.job = job
         self.state = state
         self.root = root
-        self.project_key = project_key
+        self.key = key
+        self.dry_run = options.dry_run
+        self.workers = options.workers
+        self.hooks = hooks
         self.proving = proving
-        self.dry_run = dry_run
-        self.workers = workers
-        self.interrupted = interrupted
-        self.watching = watching
         self.done: list[WindowRun] = []
         self.ending: BackcastError | None = None
         self.troubles: list[BackcastError] = []
@@ -149,7 +142,7 @@ class Windows:
 
     def check(self) -> None:
         """Raise Interrupted once somebody asked for an end."""
-        if self.interrupted.is_set():
+        if self.hooks.interrupted.is_set():
             raise Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
 
     def resume(self) -> set[str]:
@@ -161,7 +154,7 @@ class Windows:
             self.tell(attempt.window, "unfinished", attempt, detail="half sent; the next run finishes it first")
             return {attempt.window}
         while (attempt := self.state.sending()) is not None:
-            plan, place = load_plan(plan_directory(self.root, attempt.window, attempt.number).path)
+            plan, place = open_plan(plan_directory(self.root, attempt.window, attempt.number).path)
             self.send(attempt, plan, place)
         return set()
 
@@ -217,8 +210,12 @@ class Windows:
         attempt = self.state.attempt(self.state.begin(label, number))
         started = time.monotonic()
         try:
-            with self.watching.reading(label) as told:
-                plan = plan_export(self.request(window, arrivals, place), lambda *read: self.reading(told, *read))
+            with self.hooks.reading(label) as told:
+                plan = create_plan(
+                    arrivals.files, place.path, self.plan_options(window),
+                    progress=lambda *read: self.reading(told, *read),
+                    series=Series(self.state.settled, self.state.known, self.job.most_merges),
+                )  # fmt: skip
         except (UnreadableExport, UnfitExport) as error:
             self.state.stop(attempt, error.message)
             self.stopped(label, UnreadableExport(error.message, hint=error.hint), attempt)
@@ -227,8 +224,8 @@ class Windows:
         self.state.note(attempt.id, seconds=time.monotonic() - started, **counts_of(plan))
         stops = [gate.detail for gate in plan.gates if gate.level == "stop"]
         events = plan.events.phases.get("events", 0)
-        if self.job.person_properties == "final" and events:
-            # The oldest word would win: fill-only is never corrected by a later window.
+        if self.job.plan.person_properties == "final" and events:
+            # The oldest value would win: fill-only is never corrected by a later window.
             stops.append(f"it holds {events} events, and `persons: {{properties: final}}` is for profiles alone")
         if stops:
             self.gated(attempt, plan, place, "; ".join(stops))
@@ -244,28 +241,12 @@ class Windows:
             self.state.send(attempt)
             self.send(self.state.attempt(attempt.id), plan, place)
 
-    def request(self, window: Window, arrivals: Arrivals, place: Directory) -> PlanRequest:
-        """What `backcast plan` would be asked."""
-        job = self.job
-        return PlanRequest(
-            sources=arrivals.files,
-            directory=place.path,
-            mapping=job.mapping,
-            target=job.to,
-            zones=job.zones,
-            settings=job.settings,
-            name=job.import_name,
-            collapse_identical=job.collapse,
-            exclude_ids=job.exclude_ids,
-            allow_key_conflicts=job.key_conflicts,
-            max_rejects=job.max_rejects,
+    def plan_options(self, window: Window) -> PlanOptions:
+        """The options of a window's plan."""
+        return replace(
+            self.job.plan, as_of=self.job.as_of(window), profile_policy="fill-only", earlier=self.merged_before(),
             workers=self.workers,
-            as_of=job.as_of(window),
-            series=Series(self.state.settled, self.state.known, job.most_merges),
-            person_properties=job.person_properties,
-            profile_policy="fill-only",
-            earlier=self.merged_before(),
-        )
+        )  # fmt: skip
 
     def merged_before(self) -> list[Path]:
         """The plans whose merges a new one must not contradict; none where merges are held back."""
@@ -300,20 +281,20 @@ class Windows:
 
     def send(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
         """Send a plan, or what is left of it, and record the window. Raises what stops the sending."""
-        current = status(plan, place)
+        current = plan_status(plan, place)
         if current.unsent or current.totals.in_doubt:
             try:
-                with self.watching.sending(attempt.window, plan.events.made) as told:
-                    outcome = apply_plan(
-                        plan, place, self.order(plan), interrupted=self.interrupted, progress=told,
-                        warn=self.watching.warn,
+                with self.hooks.sending(attempt.window, plan.events.made) as told:
+                    outcome = send_plan(
+                        plan, place, self.job.to, self.key, self.apply_options(plan),
+                        Hooks(told, self.hooks.warn, self.hooks.interrupted), target_known=self.state.sent_before(),
                     )  # fmt: skip
             except StalePlan as error:
                 self.replace(attempt, plan, place, error)
                 return
             problem = add_applied(place, plan)
             if problem:
-                self.watching.warn(problem)
+                self.hooks.warn(problem)
             totals = read_totals(place.ledger)
             seconds = attempt.seconds + outcome.seconds
             self.state.note(attempt.id, seconds=seconds, sent=totals.settled, refused=totals.refused)
@@ -328,14 +309,9 @@ class Windows:
                 )
         self.record(attempt, plan, place)
 
-    def order(self, plan: Plan) -> ApplyRequest:
-        """What `backcast apply` would be asked. The job file's target is the consent, its `merges` the approval."""
-        from pipeline.delivery.outcome import SendLimits
-
-        return ApplyRequest(
-            self.job.to, self.project_key, send_limits=SendLimits(rate=self.job.rate), workers=self.workers,
-            approve_merges=plan.events.phases.get("identities", 0), target_known=self.state.sent_before(),
-        )  # fmt: skip
+    def apply_options(self, plan: Plan) -> ApplyOptions:
+        """The options of sending a window. The job file's target is the consent, its `merges` the approval."""
+        return replace(self.job.apply, approve_merges=plan.events.phases.get("identities", 0), workers=self.workers)
 
     def record(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
         """Everything of the plan is settled or refused: the window is done."""
@@ -385,7 +361,7 @@ class Windows:
             state = str(plan_status(plan, place).state) if plan is not None else ""
         ended = WindowRun(label, outcome, where, attempt, detail, state)
         self.done.append(ended)
-        self.watching.ended(ended)
+        self.hooks.ended(ended)
 
 
 def _left(outcome: Outcome) -> str:

@@ -6,8 +6,9 @@ import hashlib
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,173 +18,151 @@ from pipeline.errors import UsageError
 from pipeline.extractors import open_source, refuse_unnamed
 from pipeline.extractors.header import asked
 from pipeline.files import private
-from pipeline.mapper import Compile
+from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.registry import of_tool
 from pipeline.mapper.required_fields import wanted_references
-from pipeline.models import Limits, Source
-from pipeline.options import SealedOptions
-from pipeline.plan import checks as gate_rules
+from pipeline.models import Source
+from pipeline.option_types import micros, zones_of
+from pipeline.options import PlanOptions, SealedOptions
+from pipeline.plan.checks import parse_reject_limit
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
 from pipeline.plan.manifest import MappingSeal, Plan
 from pipeline.plan.precheck import found_settings, look_first
 from pipeline.survey.recognition import guess_mapping
+from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
 from pipeline.transform.workers import Workers
 
 if TYPE_CHECKING:
+    from pipeline.plan.request import Request
     from pipeline.plan.series import Series
 
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """What `backcast plan` is asked. Times are µs UTC; `zones` are (name, local date or "").
-
-    `person_properties`, `profile_policy` and `promoted_properties` None leave it to the mapping. `earlier` are
-    directories of plans whose merges are in; None looks for them beside the new one.
-    """
-
-    sources: Sequence[str]
-    directory: Path
-    mapping: str | None = None
-    target: str = ""
-    dialect: str | None = None
-    zones: tuple[tuple[str, str], ...] = ()
-    since: int | None = None
-    until: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    name: str = ""
-    provenance: bool = True
-    allow_recent: bool = False
-    collapse_identical: bool = False
-    allow_key_conflicts: bool = False
-    exclude_ids: Path | None = None
-    limit: int | None = None
-    max_rejects: str = "0"
-    limits: Limits = field(default_factory=Limits)
-    workers: int | None = None
-    as_of: int | None = None
-    series: Series | None = None
-    person_properties: str | None = None
-    profile_policy: str | None = None
-    promoted_properties: str | None = None
-    persons: str = "all"
-    max_ids_per_person: int = SealedOptions(0).max_ids_per_person
-    identities: Path | None = None
-    group_types: tuple[str, ...] = ()
-    earlier: Sequence[Path] | None = None
-
-
 @private()
-def plan_export(
-    request: PlanRequest, progress: Progress = lambda rows, length: None, ready: Workers | None = None
+def create_plan(
+    sources: Sequence[str],
+    directory: Path,
+    options: PlanOptions,
+    *,
+    progress: Progress = lambda rows, length: None,
+    started: Workers | None = None,
+    series: Series | None = None,
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan. The plan may come back not ready: see its gates.
 
-    `ready` are processes that may have been started already (`pipeline.plan.prestart`), as many as `workers` asks for.
-    Raises UsageError, MappingError, UnreadableExport, and Busy where the directory holds a run's ledger.
+    `started` are worker processes that run already (`pipeline.plan.prestart`), as many as `options.workers` asks for;
+    `series` are the earlier windows of a job. Raises UsageError, MappingError, UnreadableExport, and Busy where the
+    directory has the ledger of a plan that was applied.
     """
-    from pipeline.identity.settings import choose_types, parse_policy
     from pipeline.plan.commit import staged_plan
 
-    directory = Directory(request.directory)
-    allowed = gate_rules.parse_reject_limit(request.max_rejects)
-    choose_types(Counter(), request.group_types)
-    parse_policy(request.profile_policy or SealedOptions(0).profile_policy)
-    _check_times(request)
-    with staged_plan(directory) as work:
-        return _plan(request, directory, work, allowed, ready or Workers(0), progress)
+    _check(options)
+    place = Directory(directory)
+    with staged_plan(place) as work:
+        source = open_source(sources, spool=work.path, header=asked(options.settings))
+        refuse_unnamed(source)
+        if started is None or not started.count:
+            started = Workers(workers_for(options.workers, source.parts))
+        with started as workers:
+            request = _request(source, options, place, work, workers, series)
+            from pipeline.plan.build import build  # while the workers prepare
+
+            return build(request, progress)
 
 
-def _plan(
-    request: PlanRequest,
-    directory: Directory,
-    work: Directory,
-    allowed: gate_rules.RejectLimit,
-    ready: Workers,
-    progress: Progress,
-) -> Plan:
-    """The plan for `directory`, made in `work`."""
-    source = open_source(request.sources, spool=work.path, header=asked(request.settings))
-    refuse_unnamed(source)
-    with ready if ready.count else Workers(workers_for(request.workers, source.parts)) as workers:
-        return _plan_source(request, source, directory, work, allowed, workers, progress)
+def _check(options: PlanOptions) -> None:
+    """Refuse what is wrong whatever the export is. Raises UsageError."""
+    from pipeline.identity.settings import choose_types, parse_policy
+
+    parse_reject_limit(options.max_rejects)
+    choose_types(Counter(), options.group_types)
+    parse_policy(options.profile_policy or SealedOptions(0).profile_policy)
+    if options.target:
+        address_of(options.target)
+    zones_of(options.timezone)
+    _check_times(options)
 
 
-def _plan_source(
-    request: PlanRequest,
+def _request(
     source: Source,
+    options: PlanOptions,
     directory: Directory,
     work: Directory,
-    allowed: gate_rules.RejectLimit,
     workers: Workers,
-    progress: Progress,
-) -> Plan:
-    """The same once the source is open and processes are starting."""
-    from pipeline.identity.settings import parse_policy
+    series: Series | None,
+) -> Request:
+    """What `plan.build` takes. `work` is where the plan is written before it becomes that of `directory`."""
     from pipeline.transform.block import TransformConfig
 
-    name = request.mapping or guess_mapping(source)
+    name = fspath(options.mapping) if options.mapping else guess_mapping(source)
     mapping = load_mapping(name)
-    excluded = _excluded_ids(request.exclude_ids, work)
-    promoted = request.promoted_properties or mapping.persons.promoted
-    options = SealedOptions(
-        as_of=request.as_of if request.as_of is not None else _now(),
-        zones=request.zones,
-        since=request.since,
-        until=request.until,
-        settings=dict(request.settings),
-        dialect=request.dialect or dialect_of(request.target),
-        name=request.name,
-        provenance=request.provenance,
-        allow_recent=request.allow_recent,
-        collapse_identical=request.collapse_identical,
-        limit=request.limit,
-        excluded_ids=digest_file(work.excluded) if excluded else "",
-        person_properties=request.person_properties or mapping.persons.properties or SealedOptions(0).person_properties,
-        profile_policy=request.profile_policy or mapping.persons.policy or SealedOptions(0).profile_policy,
-        persons=request.persons,
-        max_ids_per_person=request.max_ids_per_person,
-        identities=_digest(request.identities),
-        group_types=request.group_types,
-        promoted_properties="final" if promoted == "final" else UNSET,
-    )
-    parse_policy(options.profile_policy)
+    excluded = _excluded_ids(options.exclude_ids, work)
+    sealed = _seal(options, mapping, digest_file(work.excluded) if excluded else "")
     notices: list[tuple[str, str, str]] = []
-    if request.series is None:
-        options, notices = found_settings(source.parts, mapping, options)
-    parts = look_first(source.parts, mapping, options)
-    wanted = wanted_references(mapping, options, of_tool(mapping.tool))
+    if series is None:
+        sealed, notices = found_settings(source.parts, mapping, sealed)
+    parts = look_first(source.parts, mapping, sealed)
+    wanted = wanted_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
-        Compile(mapping.file, mapping.text), options, request.limits, parts, excluded, wanted=wanted
+        Compile(mapping.file, mapping.text), sealed, options.limits, parts, excluded, wanted=wanted
     )
-    workers.brief(config)  # they make themselves ready while this process loads what decides
-    from pipeline.plan.build import build
+    workers.brief(config)
     from pipeline.plan.earlier import earlier_links, plans_beside
     from pipeline.plan.people import IdentityInputs
     from pipeline.plan.request import Request
 
-    earlier = plans_beside(directory, request.target) if request.earlier is None else map(Directory, request.earlier)
-    seal = MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text)
-    return build(
-        Request(
-            source,
-            config,
-            seal,
-            work,
-            workers,
-            request.target,
-            allowed,
-            request.allow_key_conflicts,
-            notices,
-            series=request.series,
-            identity_inputs=IdentityInputs(request.identities, earlier_links(list(earlier))),
-        ),
-        progress,
+    if options.earlier is None:
+        earlier = plans_beside(directory, options.target)
+    else:
+        earlier = [Directory(Path(path)) for path in options.earlier]
+    identities = None if options.identities is None else Path(options.identities)
+    return Request(
+        source,
+        config,
+        MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text),
+        work,
+        workers,
+        options.target,
+        parse_reject_limit(options.max_rejects),
+        options.allow_key_conflicts,
+        notices,
+        series=series,
+        identity_inputs=IdentityInputs(identities, earlier_links(list(earlier))),
     )
+
+
+def _seal(options: PlanOptions, mapping: Mapping, excluded: str) -> SealedOptions:
+    """The options that decide what is sent, with what the mapping and the clock decide. Raises UsageError.
+
+    An option of the same name in both classes is sealed as it is; those that are resolved are named here.
+    """
+    from pipeline.identity.settings import parse_policy
+
+    defaults = SealedOptions(0)
+    names = {one.name for one in fields(SealedOptions)} & {one.name for one in fields(PlanOptions)}
+    as_of = micros(options.as_of, "as_of")
+    promoted = options.promoted_properties or mapping.persons.promoted
+    resolved = {
+        "as_of": _now() if as_of is None else as_of,
+        "zones": zones_of(options.timezone),
+        "since": micros(options.since, "since"),
+        "until": micros(options.until, "until"),
+        "settings": dict(options.settings),
+        "dialect": options.dialect or dialect_of(options.target),
+        "excluded_ids": excluded,
+        "person_properties": options.person_properties or mapping.persons.properties or defaults.person_properties,
+        "profile_policy": options.profile_policy or mapping.persons.policy or defaults.profile_policy,
+        "identities": _digest(options.identities),
+        "group_types": tuple(options.group_types),
+        "promoted_properties": "final" if promoted == "final" else UNSET,
+    }
+    sealed = SealedOptions(**{**{name: getattr(options, name) for name in names}, **resolved})
+    parse_policy(sealed.profile_policy)
+    return sealed
 
 
 def _now() -> int:
@@ -191,30 +170,31 @@ def _now() -> int:
     return time.time_ns() // 1_000_000 * 1_000
 
 
-def _check_times(request: PlanRequest) -> None:
-    """Refuse an instant that is still to come, by which no event would be recent, and a window that holds nothing."""
-    if request.as_of is not None and request.as_of > _now():
+def _check_times(options: PlanOptions) -> None:
+    """Refuse an instant in the future, by which no event would be recent, and an empty window of event time."""
+    as_of, since, until = (micros(getattr(options, name), name) for name in ("as_of", "since", "until"))
+    if as_of is not None and as_of > _now():
         raise UsageError(
-            f"the plan's instant {format_utc(request.as_of)} lies in the future (--as-of)",
-            hint="leave --as-of out, or give the instant of the plan that is made again",
+            f"the plan's instant {format_utc(as_of)} lies in the future (--as-of)",
+            hint="leave --as-of out, or give the instant of the plan that is repeated",
         )
-    if request.since is not None and request.until is not None and request.since >= request.until:
+    if since is not None and until is not None and since >= until:
         raise UsageError(
-            f"--since {format_utc(request.since)} is not before --until {format_utc(request.until)}",
-            hint="a window holds the events from --since on that come before --until",
+            f"--since {format_utc(since)} is not before --until {format_utc(until)}",
+            hint="the plan contains the events from --since on that come before --until",
         )
 
 
-def _digest(path: Path | None) -> str:
+def _digest(path: Path | str | None) -> str:
     if path is None:
         return ""
     try:
-        return digest_file(path)
+        return digest_file(Path(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint="give --identities a file that exists") from None
 
 
-def _excluded_ids(path: Path | None, directory: Directory) -> frozenset[str]:
+def _excluded_ids(path: Path | str | None, directory: Directory) -> frozenset[str]:
     if path is None:
         return frozenset()
     try:

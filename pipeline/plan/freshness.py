@@ -37,7 +37,7 @@ def workers_for(asked: int | None, parts: Sequence[Part]) -> int:
     return count_for(asked, sum(part.bytes for part in parts))
 
 
-def load_plan(path: str | Path) -> tuple[Plan, Directory]:
+def open_plan(path: str | Path) -> tuple[Plan, Directory]:
     """A plan and its directory. Raises UsageError, UnsafePlan."""
     directory = Directory(Path(path))
     return load(directory), directory

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipeline.config import Secret
+from pipeline.options import PreflightOptions
 
 if TYPE_CHECKING:
     from pipeline.plan.directory import Directory
@@ -15,22 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PreflightRequest:
-    """What `backcast preflight` is asked. `personal_key` may be empty; `project_key` None was not given at all.
-
-    `reach`: ask the capture host, too. A run that sends does not: it is more patient with that host than a check is.
-    `allow_firing`: hog functions that would fire are a warning, since somebody wants them to.
-    """
+    """Which target to check, with which keys. `personal_key` may be empty, and `project_key` None; what needs them is
+    unknown then."""
 
     to: str
     project_key: Secret | None
     personal_key: Secret
-    api: str | None = None
-    project_id: str | None = None
-    ca_file: str | None = None
-    redirect_hosts: tuple[str, ...] = ()
-    timeout: float = 20.0
-    reach: bool = True
-    allow_firing: bool = False
+    options: PreflightOptions = PreflightOptions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,11 +106,12 @@ class Target:
         and whoever takes it has taken nothing.
         """
         request = self.request
-        if not request.reach:
+        if not request.options.reach:
             return None
         host = CaptureDestination(
             request.to, dialect=dialect_of(request.to) if self.plan is None else self.plan.options.dialect,
-            timeout=request.timeout, ca_file=request.ca_file, redirect_hosts=request.redirect_hosts,
+            timeout=request.options.timeout, ca_file=request.options.ca_path,
+            redirect_hosts=tuple(request.options.redirect_hosts),
         )  # fmt: skip
         try:
             return CaptureHost(host.send(Batch(0, -1, len(_NO_EVENT), _NO_EVENT)), host.address, host.date)
@@ -124,8 +125,8 @@ class Target:
         if not request.personal_key:
             return None
         return ManagementClient(
-            management_address(request.to, request.api), request.personal_key, request.project_id,
-            timeout=request.timeout, retry=RetryPolicy(tries=1, most=5.0), ca_file=request.ca_file,
+            management_address(request.to, request.options.api), request.personal_key, request.options.project,
+            timeout=request.options.timeout, retry=RetryPolicy(tries=1, most=5.0), ca_file=request.options.ca_path,
         )  # fmt: skip
 
     @cached_property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import deque
 from collections.abc import Callable, Iterator, Set
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from pipeline.errors import Refused, UnreadableExport, UnsafePlan
+from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
@@ -51,6 +52,18 @@ def rejected(
             yield from _of_rows(plan, place, refusals, stage, source_root, warn)
         else:
             yield from _of_lines(sealed_file(phase, directory), refusals, stage)
+
+
+def check_code(plan: Plan, directory: Directory, code: str) -> None:
+    """Raise UsageError for a code that nothing of the plan has, naming the nearest or all of them; BrokenLedger."""
+    codes = [*plan.rejects, *([REFUSED] if count_refused(directory) else [])]
+    if code in codes:
+        return
+    near = difflib.get_close_matches(code, codes, n=1)
+    known = f"its codes are {', '.join(codes)}" if codes else "no row was rejected, and no event was refused"
+    raise UsageError(
+        f"nothing of this plan has the code {code!r}", hint=f"did you mean {near[0]!r}?" if near else known
+    )
 
 
 def count_refused(directory: Directory) -> int:

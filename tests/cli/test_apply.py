@@ -10,6 +10,7 @@ import pytest
 import pipeline
 from pipeline.errors import UsageError
 from pipeline.local_service import LocalService
+from pipeline.options import ApplyOptions
 from tests.support.commands import generic
 from tests.support.deliveries import Reply, export, planned, scripted, serving, tamper, uuid
 
@@ -90,7 +91,7 @@ def test_a_text_that_is_no_key_is_refused_before_anything_else(
     said = call("apply", here, "--to", "http://127.0.0.1:1", *words)
     assert (said.code, "personal key" in said.two_lines[0], "phx_0123456789" in said.err) == (2, True, False)
     with pytest.raises(UsageError, match="personal key"):
-        pipeline.apply_plan(here, "http://127.0.0.1:1", project_key="phx_0123456789", dry_run=dry)
+        pipeline.apply_plan(here, "http://127.0.0.1:1", ApplyOptions(dry_run=dry), project_key="phx_0123456789")
 
 
 def test_an_odd_key_of_another_service_is_a_warning(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response
 from pipeline.errors import BrokenLedger, Busy, UnsafePlan
 from pipeline.local_service import LocalService
+from pipeline.options import PlanOptions
+from pipeline.plan.freshness import check_applicable, open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     COLUMNS,
@@ -51,7 +53,7 @@ def test_everything_planned_lands_once(tmp_path: Path) -> None:
     assert outcome.balanced
     assert outcome.problem is None
     assert (outcome.counts.accepted, outcome.counts.batches_sent) == (100, 10)
-    assert balances(outcome, api.load_plan(directory)[0])
+    assert balances(outcome, open_plan(directory)[0])
 
 
 def test_begin_is_durable_before_a_byte_leaves(tmp_path: Path) -> None:
@@ -98,13 +100,13 @@ def test_a_finished_plan_sends_nothing_more(tmp_path: Path) -> None:
 def test_a_plan_with_nothing_to_send_makes_no_request(tmp_path: Path) -> None:
     """Where no event is left, no request is made, in a rehearsal neither."""
     directory = planned(tmp_path, 10, limit=1, since=None, exclude_ids=_ids(tmp_path, "person-0"))
-    plan, place = api.load_plan(directory)
+    plan = api.load_plan(directory)
     assert (plan.events.made, plan.ready) == (0, False)
     with serving(scripted(Reply())) as server:
         with pytest.raises(UnsafePlan, match="no event would be sent"):
             run(directory, server.url)
         assert server.asked == []
-    done = api.rehearse(plan, place)
+    done = api.rehearse_plan(directory)
     assert (done.outcome.balanced, done.outcome.counts.batches_sent) == (True, 0)
 
 
@@ -149,7 +151,7 @@ def test_a_request_never_holds_one_uuid_twice(tmp_path: Path) -> None:
     """Rows that are copies are left out by the plan, so a batch has no duplicate."""
     source = export(tmp_path / "export", 30, files=1)
     add(source / "part-0.jsonl", (source / "part-0.jsonl").read_bytes())
-    pipeline.plan_export(source, tmp_path / "plan", mapping="generic", settings=COLUMNS, workers=0)
+    pipeline.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS, workers=0))
     with serving(scripted(Reply())) as server:
         run(tmp_path / "plan", server.url)
         assert [sorted(batch) for batch in uuids(server.asked)] == [sorted(uuid(number) for number in range(30))]
@@ -174,7 +176,7 @@ def test_hundreds_of_tiny_batches_are_sent(tmp_path: Path) -> None:
 def test_merges_are_settled_before_any_event_is_sent(tmp_path: Path) -> None:
     """The identities phase is in the ledger whole before the first event leaves."""
     directory = planned(tmp_path, 40, links=True, batch=2)
-    plan, _ = api.load_plan(directory)
+    plan, _ = open_plan(directory)
     merges = plan.events.phases["identities"]
     early = []
     event_came = threading.Event()
@@ -253,9 +255,9 @@ def test_a_stale_export_is_refused_and_named(tmp_path: Path) -> None:
 )
 def test_a_plan_of_the_other_dialect_is_refused(tmp_path: Path, asked: dict[str, str], to: str, fits: bool) -> None:
     """The target's dialect must be the plan's, unless a person chose the plan's for it."""
-    plan, _ = api.load_plan(planned(tmp_path, 3, **asked))
+    plan, _ = open_plan(planned(tmp_path, 3, **asked))
     if fits:
-        api.check_applicable(plan, to)
+        check_applicable(plan, to)
     else:
         with pytest.raises(UnsafePlan, match="speaks"):
-            api.check_applicable(plan, to)
+            check_applicable(plan, to)

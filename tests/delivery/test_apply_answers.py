@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import api
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -67,7 +67,7 @@ def test_a_poison_event_is_found_and_the_rest_settles(tmp_path: Path) -> None:
     assert taken == Counter(uuid(number) for number in range(200) if number != 77)
     assert requests <= 2 + 2 * 7
     assert in_ledger(directory, "select uuid, status from refused_events") == [(uuid(77), 400)]
-    assert balances(outcome, api.load_plan(directory)[0])
+    assert balances(outcome, open_plan(directory)[0])
 
 
 def test_a_refused_event_stays_refused(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_service_that_refuses_everything_is_soon_left_alone(tmp_path: Path) ->
     assert outcome.counts.refused == 11
     assert outcome.counts.in_doubt == 0
     assert outcome.unsent == 4000 - 11
-    assert balances(outcome, api.load_plan(directory)[0])
+    assert balances(outcome, open_plan(directory)[0])
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 418])
@@ -292,7 +292,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(script=st.lists(REPLIES, max_size=30), concurrency=st.integers(1, 4))
 def test_every_run_balances_and_resumes(small: Path, script: list[Response], concurrency: int) -> None:
     """Whatever a service answers, each run balances; once it answers well everything is settled or refused, once."""
-    plan, _ = api.load_plan(small)
+    plan, _ = open_plan(small)
     forget(small)
     answers = iter(script)
     lock = threading.Lock()

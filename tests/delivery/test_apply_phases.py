@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import api
+from pipeline import errors
 from pipeline.batcher import unpack
 from pipeline.cli.progress import EVERY, Sending
 from pipeline.config import Secret
@@ -26,9 +26,12 @@ from pipeline.delivery.apply import RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.outcome import EventCounts
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.delivery.send import check_send
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from pipeline.options import ApplyOptions, RehearseOptions
+from pipeline.plan.freshness import open_plan
 from pipeline.plan.phases import PHASES
 from tests.support.deliveries import (
     AT_ONCE,
@@ -164,7 +167,7 @@ def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) 
 def test_a_rehearsal_proves_each_phase_and_the_report_shows_them(tmp_path: Path) -> None:
     """What landed of all four phases is found again; report.json and report.html have their counts."""
     directory = planned_in_phases(tmp_path)
-    done = pipeline.rehearse_plan(directory, workers=0)
+    done = pipeline.rehearse_plan(directory, RehearseOptions(workers=0))
     assert (done.verification.proved, done.verification.events["found"]) == (True, 66)
     told = json.loads((directory / "report.json").read_text("utf-8"))["rehearsal"]["phases"]
     assert {name: one["accepted"] for name, one in told.items()} == PLANNED
@@ -253,14 +256,14 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
 
     retry_policy = SendLimits(1, RetryPolicy(tries=0, first=0))
     assert run_to(directory, CallDestination(send), send_limits=retry_policy).counts.in_doubt
-    plan, place = api.load_plan(directory)
-    request = api.ApplyRequest("http://127.0.0.1:1", Secret(KEY), phases=("groups", "events"))
+    plan, place = open_plan(directory)
+    request = "http://127.0.0.1:1", Secret(KEY), ApplyOptions(phases=("groups", "events"))
     with pytest.raises(UnsafePlan, match="needs the phase identities, of which 7"):
-        api.check_request(plan, place, request)
+        check_send(plan, place, *request)
     answers["identities"] = Response(ResponseKind.POISON, 400, taken=False)
     outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(1, AT_ONCE), phases=["identities"])
     assert (outcome.counts.phases["identities"].refused, outcome.held) == (7, ("groups", "events", "persons"))
-    api.check_request(plan, place, request)
+    check_send(plan, place, *request)
 
 
 @pytest.mark.parametrize(
@@ -339,19 +342,19 @@ def test_a_script_chooses_phases_and_approves_merges(tmp_path: Path) -> None:
     with serving(scripted(Reply())) as server:
         to = afar(server.url)
         with pytest.raises(UnsafePlan, match="nobody approved them"):
-            pipeline.apply_plan(directory, to, project_key=KEY, workers=0)
+            pipeline.apply_plan(directory, to, ApplyOptions(workers=0), project_key=KEY)
         with pytest.raises(UsageError, match="not a phase: 'people'"):
-            pipeline.apply_plan(directory, to, project_key=KEY, workers=0, phases=["people"])
+            pipeline.apply_plan(directory, to, ApplyOptions(workers=0, phases=["people"]), project_key=KEY)
         outcome = pipeline.apply_plan(
-            directory, to, project_key=KEY, workers=0, approve_merges=7, phases=["groups", "identities"]
+            directory, to, ApplyOptions(workers=0, approve_merges=7, phases=["groups", "identities"]), project_key=KEY
         )
         assert (outcome.balanced, outcome.held, outcome.problem) == (False, ("events", "persons"), None)
-        with pytest.raises(pipeline.Unfinished, match="--max-duration"):
-            pipeline.apply_plan(directory, to, project_key=KEY, workers=0, max_duration=0.0)
+        with pytest.raises(errors.Unfinished, match="--max-duration"):
+            pipeline.apply_plan(directory, to, ApplyOptions(workers=0, max_duration=0.0), project_key=KEY)
         with pytest.raises(UnsafePlan, match="project key is not the one"):
-            pipeline.apply_plan(directory, to, project_key="phc_test_new", workers=0)
+            pipeline.apply_plan(directory, to, ApplyOptions(workers=0), project_key="phc_test_new")
         outcome = pipeline.apply_plan(
-            directory, to, project_key="phc_test_new", workers=0, rotated_key=True, rate=1_000_000
+            directory, to, ApplyOptions(workers=0, rotated_key=True, rate=1_000_000), project_key="phc_test_new"
         )
     assert outcome.balanced
 
@@ -383,7 +386,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
     small: Path, script: list[Response], choices: list[list[str]], concurrency: int
 ) -> None:
     """Whatever a service answers and whatever phases are held: each run balances, by phase too, and all ends once."""
-    plan, place = api.load_plan(small)
+    plan, place = open_plan(small)
     forget(small)
     answers = iter(script)
     lock = threading.Lock()
@@ -400,9 +403,9 @@ def test_every_run_of_some_phases_balances_and_resumes(
 
     send_limits = SendLimits(concurrency, RetryPolicy(tries=1, first=0))
     for phases in [*choices, *[PHASES] * 40]:
-        request = api.ApplyRequest("http://127.0.0.1:1", Secret(KEY), phases=tuple(phases))
+        request = "http://127.0.0.1:1", Secret(KEY), ApplyOptions(phases=tuple(phases))
         try:
-            api.check_request(plan, place, request)
+            check_send(plan, place, *request)
         except UnsafePlan:
             continue
         outcome = run_to(small, CallDestination(send), send_limits=send_limits, phases=phases)

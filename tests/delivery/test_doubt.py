@@ -12,10 +12,10 @@ import pytest
 
 from pipeline import api
 from pipeline.batcher import Envelope, seal_batch
-from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
+from pipeline.options import VerifyOptions
 from tests.support.deliveries import Reply, identities, passed_on, planned, run, serving
 from tests.support.scripted_server import Asked
 
@@ -73,8 +73,7 @@ def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None
 
         with serving(answer) as server:
             outcome = run(directory, server.url, key=service.capture_key, send_limits=SendLimits(1, ONCE))
-        plan, place = api.load_plan(directory)
-        found = api.verify_plan(plan, place, to=service.url, personal_key=Secret(service.personal_key), workers=0)
+        found = api.verify_plan(directory, service.url, VerifyOptions(workers=0), personal_key=service.personal_key)
         landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
     assert seen[:2] == [20, 10]
     assert (found.proved, found.differences) == (True, [])

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pipeline import api
 from pipeline.delivery.apply import RunCounts, SendLimits
 from pipeline.delivery.capture import _unanswered
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import CONNECT_TRIES, RetryPolicy
 from pipeline.errors import Refused, Unfinished
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -303,7 +303,7 @@ def test_the_run_stops_when_nothing_settled_for_the_budget(tmp_path: Path) -> No
     assert isinstance(outcome.problem, Unfinished)
     assert "503: maintenance" in str(outcome.problem)
     assert time.monotonic() - began < 20
-    assert balances(outcome, api.load_plan(directory)[0])
+    assert balances(outcome, open_plan(directory)[0])
 
 
 @pytest.mark.parametrize("kind", ["seconds", "date"])

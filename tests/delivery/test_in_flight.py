@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import api
 from pipeline.delivery.apply import Outcome, RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.ledger import Ledger
+from pipeline.plan.freshness import open_plan
 from pipeline.transform.workers import Workers
 from tests.support.deliveries import AT_ONCE, OK, CallDestination, applying, forget, in_ledger, planned, uuid, uuids_in
 
@@ -61,7 +61,7 @@ class Commits:
     def run(
         self, send: Callable[[bytes], Response], send_limits: SendLimits, workers: Workers | None = None, **asked: Any
     ) -> Outcome:
-        plan, place = api.load_plan(self._directory)
+        plan, place = open_plan(self._directory)
         destination = CallDestination(send)
         self.ledger.open(plan.digest, "test", destination.address)
         try:

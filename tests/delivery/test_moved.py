@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import api
 from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import ResponseKind
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import KEY, Reply, identities, planned, request_of, run, serving
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path
         with serving(lambda asked: moved(f"{(there if asked.number else gone).url}/batch/", 301)) as here:
             outcome = run(directory, here.url, send_limits=ONE)
         assert (len(here.asked), len(gone.asked), len(there.asked)) == (2, 2, 2)
-    plan, _ = api.load_plan(directory)
+    plan, _ = open_plan(directory)
     assert (outcome.balanced, outcome.counts.accepted) == (True, plan.events.made)
 
 

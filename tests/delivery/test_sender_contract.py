@@ -16,6 +16,7 @@ import pytest
 import pipeline
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.options import PlanOptions
 from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, export, planned, run, scripted, serving, uuids
 
 RETRIED = [408, 429, 500, 502, 503, 504]
@@ -115,9 +116,15 @@ def test_no_uuid_stands_twice_in_a_batch_or_in_a_run(tmp_path: Path) -> None:
     for file in source.iterdir():
         file.write_bytes(file.read_bytes() * 2)
     pipeline.plan_export(
-        source, tmp_path / "plan", mapping="generic", workers=0, max_batch_events=25,
-        settings={name: name for name in ("event", "distinct_id", "timestamp", "uuid")},
-    )  # fmt: skip
+        source,
+        tmp_path / "plan",
+        PlanOptions(
+            mapping="generic",
+            workers=0,
+            max_batch_events=25,
+            settings={name: name for name in ("event", "distinct_id", "timestamp", "uuid")},
+        ),
+    )
     with serving(scripted(Reply())) as server:
         assert run(tmp_path / "plan", server.url).balanced
         found = uuids(server.asked)
@@ -146,9 +153,12 @@ def test_times_with_an_offset_become_utc_and_look_alikes_stay(tmp_path: Path) ->
     row = {"event": "a", "distinct_id": "b", "timestamp": look_alike, "also": look_alike, "day": "2021-03-04"}
     (tmp_path / "export.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     pipeline.plan_export(
-        tmp_path / "export.jsonl", tmp_path / "plan", mapping="generic", workers=0,
-        settings={name: name for name in ("event", "distinct_id", "timestamp")},
-    )  # fmt: skip
+        tmp_path / "export.jsonl",
+        tmp_path / "plan",
+        PlanOptions(
+            mapping="generic", workers=0, settings={name: name for name in ("event", "distinct_id", "timestamp")}
+        ),
+    )
     with serving(scripted(Reply())) as server:
         assert run(tmp_path / "plan", server.url).balanced
         (event,) = server.asked[0].events

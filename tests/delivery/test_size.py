@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import api
 from pipeline.batcher import ENVELOPE_ROOM, Envelope, batch_ranges, even_ranges, pack, seal_batch, unpack
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.size import RequestSize, cut, halve
 from pipeline.ledger import BatchKey
 from pipeline.models import Limits
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -69,7 +69,7 @@ def test_later_batches_are_cut_to_the_size_that_was_learned(tmp_path: Path) -> N
     assert outcome.balanced
     assert len(refused) <= 3
     assert learned(directory) == max(size for size in sizes if size <= 4_000)
-    assert balances(outcome, api.load_plan(directory)[0])
+    assert balances(outcome, open_plan(directory)[0])
 
 
 @pytest.mark.parametrize("limit", [2_100, 3_900, 4_000, 4_100])

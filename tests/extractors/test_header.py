@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline import extractors
-from pipeline.api import load_plan, transform_config_for
 from pipeline.models import BrokenRow, Part
+from pipeline.plan.freshness import open_plan, transform_config_for
 
 ROWS = "u-1,Signup,2023-01-02T03:04:05Z\nu-2,Login,2023-01-03T03:04:05Z\n"
 NAMES = ("--set", "event=column_2", "--set", "distinct_id=column_1", "--set", "timestamp=column_3")
@@ -109,7 +109,7 @@ def test_a_plan_stops_at_a_file_without_a_header(call: Any, tmp_path: Path) -> N
     assert "--set header=yes" in printed.two_lines[1]
     printed = call("plan", path, *where, *NAMES, "--set", "header=no", "--json")
     assert (printed.code, printed.json["rows"]["mapped"]) == (0, 2)
-    (part,) = transform_config_for(*load_plan(tmp_path / "plan")).parts
+    (part,) = transform_config_for(*open_plan(tmp_path / "plan")).parts
     assert [row["column_2"] for row in rows_of(part)] == ["Signup", "Login"]
 
 

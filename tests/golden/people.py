@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from pipeline import api
-from pipeline.config import Secret
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from pipeline.options import ApplyOptions, PlanOptions
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 
 HERE = Path(__file__).parent / "people"
@@ -41,17 +41,10 @@ def send(name: str, service: LocalService) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
         api.plan_export(
-            api.PlanRequest(
-                sources=[str(SAMPLES / file) for file in sample.files],
-                directory=place,
-                as_of=AS_OF,
-                workers=0,
-                **sample.asked,
-            )
+            [str(SAMPLES / file) for file in sample.files], place, PlanOptions(as_of=AS_OF, workers=0, **sample.asked)
         )
-        plan, directory = api.load_plan(place)
-        request = api.ApplyRequest(service.url, Secret(f"phc_test{_project(name)}"), workers=0)
-        outcome = api.apply_plan(plan, directory, request)
+        key = f"phc_test{_project(name)}"
+        outcome = api.apply_plan(place, service.url, ApplyOptions(workers=0), project_key=key)
         assert outcome.balanced, outcome
 
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
-from pipeline.api import PlanRequest, load_plan, plan_export, transform_config_for
+from pipeline.api import plan_export
+from pipeline.options import PlanOptions
 from pipeline.plan.contents import planned_blocks, task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
 from pipeline.transform.block import BlockTransformer
 
@@ -34,10 +36,8 @@ class Sample:
 GENERIC = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp", "uuid": "uuid"}
 GENERIC_WITHOUT_UUID = {key: value for key, value in GENERIC.items() if key != "uuid"}
 GOLDEN = {
-    "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "zones": (("America/New_York", ""),)}),
-    "mixpanel-people": Sample(
-        ("mixpanel", "mixpanel-people"), {"mapping": "mixpanel", "zones": (("America/New_York", ""),)}
-    ),
+    "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "timezone": "America/New_York"}),
+    "mixpanel-people": Sample(("mixpanel", "mixpanel-people"), {"mapping": "mixpanel", "timezone": "America/New_York"}),
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
     "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),
@@ -60,11 +60,9 @@ def golden(name: str) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
         plan = plan_export(
-            PlanRequest(
-                sources=[str(SAMPLES / file) for file in sample.files], directory=place, as_of=AS_OF, **sample.asked
-            )
+            [str(SAMPLES / file) for file in sample.files], place, PlanOptions(as_of=AS_OF, **sample.asked)
         )
-        _, directory = load_plan(place)
+        _, directory = open_plan(place)
         config = transform_config_for(plan, directory)
         transformer = BlockTransformer(config)
         lines = [

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.event_ids import AT_ONCE, EVENTS_PER_MINUTE, EventIdAggregator, HotIds, hot_ids
+from pipeline.options import PlanOptions
 from tests.support.identity_pairs import SeenId, id_columns
 
 
@@ -83,9 +84,12 @@ def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> 
             lines.append(json.dumps(row))
     (tmp_path / "export.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     plan = pipeline.plan_export(
-        tmp_path / "export.jsonl", tmp_path / "plan", mapping="generic", workers=0,
-        settings={name: name for name in ("event", "distinct_id", "timestamp")},
-    )  # fmt: skip
+        tmp_path / "export.jsonl",
+        tmp_path / "plan",
+        PlanOptions(
+            mapping="generic", workers=0, settings={name: name for name in ("event", "distinct_id", "timestamp")}
+        ),
+    )
     if limit == EVENTS_PER_MINUTE:
         assert "hot_distinct_id" not in plan.warnings
         return

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline import api
+from pipeline.plan.freshness import open_plan
 from tests.support.people import (
     CALLS,
     Rows,
@@ -206,7 +206,7 @@ def test_events_of_unidentified_ids_make_no_profile(tmp_path: Path) -> None:
     room = sent(tmp_path, "amplitude", rows, persons="identified")
     assert set(people(room)) == {("ann", "d-1")}
     assert room.count() == len(rows) + 1
-    plan, place = api.load_plan(tmp_path / "plan")
+    plan, place = open_plan(tmp_path / "plan")
     profiles = plan.people.profiles
     assert (profiles.identified_ids, profiles.anonymous_ids) == (2, 2)
     assert (profiles.identified_events, profiles.anonymous_events) == (2, 2)
@@ -229,7 +229,7 @@ def test_a_second_plan_for_the_same_target_merges_nothing_twice(tmp_path: Path) 
     sent(tmp_path / "one", "amplitude", first, room=room, target=room.url)
     again = [*first, amplitude(3, None, "d-2"), amplitude(4, "ann", "d-2")]
     sent(tmp_path / "two", "amplitude", again, room=room, earlier=[tmp_path / "one" / "plan"])
-    assert api.load_plan(tmp_path / "two" / "plan")[0].events.phases["identities"] == 1
+    assert open_plan(tmp_path / "two" / "plan")[0].events.phases["identities"] == 1
     assert set(people(room)) == {("ann", "d-1", "d-2")}
     assert room.warnings() == []
 

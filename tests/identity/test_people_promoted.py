@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.errors import UnsafePlan
+from pipeline.options import ApplyOptions
 from tests.support.deliveries import COLUMNS
 from tests.support.people import (
     CALLS,
@@ -159,7 +160,7 @@ def test_what_is_set_before_events_waits_for_merges_and_is_told_apart_from_group
     assert (plan.people.groups.groups, plan.people.initials) == (0, 1)
     assert "1 initial profile and 1 profile" in plan.sentence
     with pytest.raises(UnsafePlan, match="groups needs the phase identities"):
-        pipeline.apply_plan(tmp_path / "plan", fresh().url, project_key="phc_test_1", phases=["groups"])
+        pipeline.apply_plan(tmp_path / "plan", fresh().url, ApplyOptions(phases=["groups"]), project_key="phc_test_1")
     report = (tmp_path / "plan" / "report.html").read_text("utf-8")
     assert "first values of persons" in report
     assert "--promoted-properties final" in report

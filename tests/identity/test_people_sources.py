@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
+from pipeline.options import PlanOptions
 from pipeline.plan.manifest import Plan
 from tests.support.deliveries import run
 from tests.support.rehearsal import NOW, Room, fresh
@@ -31,7 +32,7 @@ def planned(place: Path, mapping: str, *files: Rows, **asked: Any) -> Plan:
     for number, rows in enumerate(files):
         (place / "export" / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return pipeline.plan_export(
-        place / "export", place / "plan", mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked
+        place / "export", place / "plan", PlanOptions(mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked)
     )
 
 

@@ -52,15 +52,20 @@ def test_every_documented_key_is_understood(tmp_path: Path) -> None:
     """The example of the documentation, whole."""
     (tmp_path / "job.yaml").write_text(WHOLE, "utf-8")
     job = load_job(tmp_path / "job.yaml")
-    assert (job.name, job.mapping, job.zones, job.to) == (
+    assert (job.name, job.plan.mapping, job.plan.timezone, job.to) == (
         "nightly-mixpanel",
         "mixpanel",
-        (("America/New_York", ""),),
+        ("America/New_York",),
         "us",
     )
     assert (job.calendar.kind, job.calendar.zone, job.first.label, job.until) == ("day", "UTC", "2024-01-01", None)
-    assert (job.lag, job.lookback, job.collapse, job.most_merges) == (49 * HOUR, 2, False, None)
-    assert (job.missing, job.max_rejects, job.key_conflicts, job.rate) == ("wait", "0.1%", False, 5000)
+    assert (job.lag, job.lookback, job.plan.collapse_identical, job.most_merges) == (49 * HOUR, 2, False, None)
+    assert (job.missing, job.plan.max_rejects, job.plan.allow_key_conflicts, job.apply.rate) == (
+        "wait",
+        "0.1%",
+        False,
+        5000,
+    )
     assert job.state == tmp_path / "state/nightly-mixpanel"
     assert job.source.at(job.first.wall) == "exports/2024/01/01/*.jsonl.gz"
 
@@ -69,12 +74,17 @@ def test_what_a_job_does_not_say_is_the_careful_choice(tmp_path: Path) -> None:
     """49 hours of lag, no lookback, no rejects, merges held."""
     (tmp_path / "job.yaml").write_text(LEAST, "utf-8")
     job = load_job(tmp_path / "job.yaml")
-    assert (job.lag, job.lookback, job.missing, job.max_rejects) == (49 * HOUR, 0, "wait", "0")
-    assert (job.most_merges, job.collapse, job.rate, job.calendar.zone) == (None, False, None, "UTC")
-    assert (job.state, job.key_conflicts) == (tmp_path / "state/a", False)
+    assert (job.lag, job.lookback, job.missing, job.plan.max_rejects) == (49 * HOUR, 0, "wait", "0")
+    assert (job.most_merges, job.plan.collapse_identical, job.apply.rate, job.calendar.zone) == (
+        None,
+        False,
+        None,
+        "UTC",
+    )
+    assert (job.state, job.plan.allow_key_conflicts) == (tmp_path / "state/a", False)
     (tmp_path / "job.yaml").write_text(LEAST + "gates: {key_conflicts: allow}\n", "utf-8")
     accepting = load_job(tmp_path / "job.yaml")
-    assert (accepting.max_rejects, accepting.key_conflicts) == ("0", True)
+    assert (accepting.plan.max_rejects, accepting.plan.allow_key_conflicts) == ("0", True)
 
 
 def test_the_other_spellings(tmp_path: Path) -> None:
@@ -97,8 +107,8 @@ def test_the_other_spellings(tmp_path: Path) -> None:
     )
     job = load_job(path)
     assert (job.first.label, job.until and job.until.label, job.lag) == ("2024-01-01T05", "2024-01-01T07", 3 * DAY)
-    assert (job.most_merges, job.mapping) == (20, str(tmp_path / "mine.yaml"))
-    assert job.zones == (("America/New_York", ""), ("Europe/Berlin", "2021-03-01"))
+    assert (job.most_merges, job.plan.mapping) == (20, str(tmp_path / "mine.yaml"))
+    assert job.plan.timezone == ("America/New_York", "Europe/Berlin@2021-03-01")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +183,7 @@ def test_promoted_properties_are_never_final_in_a_job(tmp_path: Path) -> None:
     assert loaded(tmp_path, said.replace("promoted: final", "promoted: leave"))
     mapping = load_mapping("generic").text.replace("\nproperties:\n", "\npersons: {promoted: final}\nproperties:\n")
     (tmp_path / "own.yaml").write_text(mapping, "utf-8")
-    with pytest.raises(JobError, match=r"own\.yaml says `promoted: final`"):
+    with pytest.raises(JobError, match=r"own\.yaml has `promoted: final`"):
         loaded(tmp_path, LEAST.replace("mapping: mixpanel", "mapping: own.yaml"))
 
 

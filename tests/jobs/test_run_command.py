@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import Busy
-from pipeline.jobs.windows import Watching, WindowRun
+from pipeline.jobs.windows import JobHooks, WindowRun
 from pipeline.ledger import lock_file, unlock
 from pipeline.local_service import LocalService
 from tests.support.deliveries import KEY
@@ -118,7 +118,7 @@ def test_an_end_that_somebody_asks_for_comes_between_two_windows(tmp_path: Path)
 
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url)
-        done = run(job, interrupted=interrupted, watching=Watching(ended=ended))
+        done = run(job, hooks=JobHooks(ended=ended, interrupted=interrupted))
         assert (list(outcomes(done)), code(done)) == (["2024-01-01"], 130)
         assert code(run(job)) == 0
         assert sent_once(service, rows)
@@ -135,7 +135,7 @@ def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path) ->
 
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url, until="2024-01-02")
-        done = run(job, interrupted=interrupted, watching=Watching(reading=reading))  # type: ignore[arg-type]
+        done = run(job, hooks=JobHooks(reading=reading, interrupted=interrupted))  # type: ignore[arg-type]
         assert (code(done), service.count()) == (130, 0)
         assert not (tmp_path / "state/nightly/windows/2024-01-01/plan-1/plan.json").exists()
         assert code(run(job)) == 0

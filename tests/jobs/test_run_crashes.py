@@ -43,8 +43,9 @@ CRASHING = """
 import contextlib, os, signal
 from pipeline.config import Secret
 from pipeline.jobs import load_job
-from pipeline.jobs.run import run_job
-from pipeline.jobs.windows import Watching
+from pipeline.jobs.run import run_due_windows
+from pipeline.jobs.windows import JobHooks
+from pipeline.options import RunOptions
 
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -54,7 +55,7 @@ def dying(value):
     yield value
     kill()
 
-run_job(load_job({job!r}), Secret({key!r}), now={now}, workers=0, watching=Watching({at}))
+run_due_windows(load_job({job!r}), Secret({key!r}), options=RunOptions(workers=0), now={now}, hooks=JobHooks({at}))
 """
 
 

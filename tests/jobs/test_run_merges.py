@@ -16,7 +16,9 @@ import pipeline
 from pipeline.encoder.updates import SealedLink
 from pipeline.jobs import load_job, read_history, state_file
 from pipeline.local_service import LocalService
+from pipeline.options import PlanOptions
 from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.manifest import Plan
 from tests.support.deliveries import COLUMNS
 from tests.support.jobs import KEYS, code, outcomes, put, row, run, write_job
 
@@ -231,12 +233,20 @@ def test_windows_merge_what_one_plan_would(
         assert settled_first & would_be
 
 
-def whole(folder: Path, name: str, earlier: Sequence[Path]) -> pipeline.Plan:
+def whole(folder: Path, name: str, earlier: Sequence[Path]) -> Plan:
     """One plan over all windows."""
     return pipeline.plan_export(
-        folder / "exports", folder / name, mapping="generic", timezone="UTC", earlier=earlier, workers=0,
-        settings={column: column for column in (*COLUMNS, "anonymous_id")}, person_properties="none",
-    )  # fmt: skip
+        folder / "exports",
+        folder / name,
+        PlanOptions(
+            mapping="generic",
+            timezone="UTC",
+            earlier=earlier,
+            workers=0,
+            settings={column: column for column in (*COLUMNS, "anonymous_id")},
+            person_properties="none",
+        ),
+    )
 
 
 def joined(found: Sequence[tuple[str, str, str]], ids: set[frozenset[str]]) -> set[frozenset[str]]:

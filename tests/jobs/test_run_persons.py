@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline.encoder.updates import SealedPerson
 from pipeline.local_service import LocalService
+from pipeline.options import PlanOptions
 from pipeline.plan.directory import Directory, read_lines
 from tests.support.jobs import KEYS, code, outcomes, put, run, write_job
 
@@ -85,7 +86,9 @@ def test_nobody_and_nothing_is_missing_against_one_plan_over_all_windows(
             first[mark + one] = said | first.get(mark + one, {})
     assert code(run(write_job(folder, one_service.url, **FINAL))) == 0
     assert profiles(one_service, mark) == first
-    pipeline.plan_export(folder / "exports", folder / "whole", mapping="mixpanel", timezone="UTC", workers=0)
+    pipeline.plan_export(
+        folder / "exports", folder / "whole", PlanOptions(mapping="mixpanel", timezone="UTC", workers=0)
+    )
     whole = {
         one.distinct_id: msgspec.json.decode(one.set_once)
         for one in read_lines(Directory(folder / "whole").persons, SealedPerson)

@@ -21,12 +21,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import api
 from pipeline.config import Secret
 from pipeline.delivery.apply import Outcome, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.send import send_plan
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.ledger import Ledger, read_totals
+from pipeline.options import ApplyOptions
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -147,9 +149,11 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path, begun: bo
         # Python itself may lie where nobody else reads: everything is loaded before the user changes.
         become = f"""
 import contextlib, io, os, pipeline.cli
-from pipeline import api, config
+from pipeline import config
+from pipeline.options import PreflightOptions
+from pipeline.preflight.run import PreflightRequest, check_target
 key, none = config.Secret("phc_test"), config.Secret("")
-api.check_target(api.PreflightRequest("http://127.0.0.1:1", key, none, reach=False))
+check_target(PreflightRequest("http://127.0.0.1:1", key, none, PreflightOptions(reach=False)))
 with contextlib.redirect_stdout(io.StringIO()):
     pipeline.cli.run({[*words, "--dry-run"]!r})
     pipeline.cli.run(["status", {str(directory)!r}])
@@ -200,7 +204,7 @@ def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path, damage: s
 def test_a_second_apply_is_exit_2_and_names_the_holder(tmp_path: Path) -> None:
     """Process, machine and time of the run that holds the plan are told; nothing is sent."""
     directory = planned(tmp_path, 10, files=1)
-    plan, place = api.load_plan(directory)
+    plan, place = open_plan(directory)
     with serving(scripted(Reply())) as server:
         holder = Ledger(place.ledger).open(plan.digest, "1", server.url)
         done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
@@ -215,9 +219,8 @@ def test_a_second_apply_is_exit_2_and_names_the_holder(tmp_path: Path) -> None:
 
 
 def keyed(directory: Path, key: str, url: str, *, rotated: bool = False) -> Outcome:
-    plan, place = api.load_plan(directory)
-    request = api.ApplyRequest(url, Secret(key), send_limits=SendLimits(1, AT_ONCE), workers=0, rotated_key=rotated)
-    return api.apply_plan(plan, place, request)
+    options = ApplyOptions(max_concurrency=1, first_pause=0, workers=0, rotated_key=rotated)
+    return send_plan(*open_plan(directory), url, Secret(key), options)
 
 
 def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: Path) -> None:
@@ -292,7 +295,7 @@ class PowerLoss:
             return OK
 
     def run(self) -> None:
-        plan, place = api.load_plan(self._directory)
+        plan, place = open_plan(self._directory)
         destination = CallDestination(self.send)
         ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", destination.address)
         # The database is not checkpointed, as when the power goes.
@@ -344,7 +347,7 @@ def test_a_power_loss_loses_and_doubles_nothing(
 def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Path) -> None:
     """Moments that begin or end a batch ask the disk to keep them; those that only note a failed try do not."""
     directory = planned(tmp_path, 40, files=1)
-    plan, place = api.load_plan(directory)
+    plan, place = open_plan(directory)
     synced: dict[str, set[int]] = {}
 
     def watch(stage: str, steps: Sequence[str]) -> None:

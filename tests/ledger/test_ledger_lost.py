@@ -18,6 +18,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.errors import BrokenLedger, Busy
 from pipeline.ledger import Ledger, check_nothing_sent, discard, read_totals
 from pipeline.ledger.marker import marker_of, read_marker
+from pipeline.options import PlanOptions
 from tests.support.deliveries import (
     AT_ONCE,
     OK,
@@ -224,6 +225,12 @@ def test_merges_of_a_plan_whose_ledger_is_lost_are_not_taken_for_unsent(tmp_path
         delete(first)
         with pytest.raises(BrokenLedger):
             pipeline.plan_export(
-                tmp_path / "export", tmp_path / "second", mapping="generic", target=server.url, workers=0,
-                settings={name: name for name in ("event", "distinct_id", "timestamp", "uuid", "anonymous_id")},
-            )  # fmt: skip
+                tmp_path / "export",
+                tmp_path / "second",
+                PlanOptions(
+                    mapping="generic",
+                    target=server.url,
+                    workers=0,
+                    settings={name: name for name in ("event", "distinct_id", "timestamp", "uuid", "anonymous_id")},
+                ),
+            )

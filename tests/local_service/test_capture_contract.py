@@ -20,6 +20,7 @@ from pipeline.cli import run
 from pipeline.errors import BackcastError
 from pipeline.local_service import LocalService
 from pipeline.local_service.settings import preset
+from pipeline.options import ApplyOptions, PlanOptions
 from tests.support.management_service import ALL, KEYS
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
@@ -76,9 +77,11 @@ def exported(events: list[dict[str, Any]], folder: Path) -> Path:
 
 
 def by_library(url: str, key: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
-    pipeline.plan_export(exported(events, folder), folder / "plan", mapping="posthog", workers=0, max_rejects="100%")
+    pipeline.plan_export(
+        exported(events, folder), folder / "plan", PlanOptions(mapping="posthog", workers=0, max_rejects="100%")
+    )
     try:
-        outcome = pipeline.apply_plan(folder / "plan", url, project_key=key, workers=0)
+        outcome = pipeline.apply_plan(folder / "plan", url, ApplyOptions(workers=0), project_key=key)
     except BackcastError as error:
         return False, str(error)
     return outcome.balanced and not outcome.counts.refused, ""

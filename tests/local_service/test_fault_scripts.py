@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import api
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished
@@ -18,6 +17,7 @@ from pipeline.ledger import read_totals
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.faults import FaultCounts
 from pipeline.local_service.keys import Project
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import KEY, balances, identities, planned, row, run
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurren
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(plan, directory)
     send_limits = SendLimits(concurrency, RetryPolicy(tries=2, first=0))
-    sealed, _ = api.load_plan(directory)
+    sealed, _ = open_plan(directory)
     with LocalService(keys=KEYS, faults=script, fault_seed=seed) as service:
         for _ in range(MOST_RUNS):
             outcome = run(directory, service.url, send_limits=send_limits, timeout=PATIENCE)
@@ -123,7 +123,7 @@ def test_every_script_of_faults_ends_in_the_planned_set(
 def test_ten_thousand_events_through_a_service_that_fails_a_tenth(tmp_path: Path) -> None:
     """The small soak: five ways to fail, every event once, the ledger balanced, in one run."""
     directory = planned(tmp_path, 10_000, batch=50)
-    sealed, _ = api.load_plan(directory)
+    sealed, _ = open_plan(directory)
     with LocalService(keys=KEYS, faults=["mix:10%"], fault_seed=1) as service:
         outcome = run(directory, service.url, send_limits=SendLimits(8, RetryPolicy(seconds=60, first=0)))
         assert (outcome.problem, outcome.balanced, balances(outcome, sealed)) == (None, True, True)

@@ -21,13 +21,15 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.api import load_plan, rehearse
+from pipeline.api import rehearse_plan
 from pipeline.cli import run as command
 from pipeline.errors import Refused
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.faults import BadFault, Fault, catalogue, read_script
 from pipeline.local_service.faults.request import CaptureRequest, Ending, Forward, HttpReply
 from pipeline.local_service.keys import Project
+from pipeline.options import RehearseOptions
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import identities, planned
 from tests.support.deliveries import row as row_of
 from tests.support.deliveries import uuid as uuid_of
@@ -488,19 +490,18 @@ def test_a_rehearsal_through_faults_still_proves_equality(tmp_path: Path, capsys
     assert command(["rehearse", str(directory), "--quiet", "--fault", "mix:30%", "--fault", "large:600"]) == 0
     told = re.findall(r"^Fault (\S+): ([1-9]\d*) of \d+ requests$", capsys.readouterr().err, re.MULTILINE)
     assert {"mix:30%", "large:600"} <= {fault for fault, _ in told}
-    plan, place = load_plan(directory)
-    with LocalService(place.rehearsal / "store.duckdb", keys=KEYS) as service:
+    with LocalService(directory / "rehearsal/store.duckdb", keys=KEYS) as service:
         landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
     assert landed == identities(60)
     with pytest.raises(Refused, match="quota"):
-        rehearse(plan, place, faults=["quota:20"], workers=0)
+        rehearse_plan(directory, RehearseOptions(faults=["quota:20"], workers=0))
 
 
 def test_a_rehearsal_with_poison_refuses_just_that(tmp_path: Path) -> None:
     """Exit 5; what is not poison is read back."""
     directory = planned(tmp_path, 60, batch=20)
     assert command(["rehearse", str(directory), "--quiet", "--fault", "poison,event=Step 1"]) == 5
-    _, place = load_plan(directory)
+    _, place = open_plan(directory)
     with LocalService(place.rehearsal / "store.duckdb", keys=KEYS) as service:
         landed = {one.uuid for one in service.events()}
     assert landed == {uuid_of(number) for number in range(60) if number % 3 != 1}

@@ -112,7 +112,7 @@ def test_an_icon_is_its_bytes_and_their_type() -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import pipeline.management", "import pipeline.management.problems", "import pipeline.library"],
+    ["import pipeline.management", "import pipeline.management.problems", "import pipeline.api"],
 )
 def test_what_does_not_need_the_models_does_not_load_them(statement: str) -> None:
     """Planning and applying pay nothing for the management API."""

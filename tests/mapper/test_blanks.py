@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import PlanRequest, load_plan, plan_export, transform_config_for
+from pipeline.api import plan_export
 from pipeline.errors import MappingError
 from pipeline.mapper.cases import run_cases
 from pipeline.mapper.editor_schema import editor_schema
 from pipeline.mapper.loader import parse
+from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.transform.block import BlockTransformer
 
 MAPPING = """format: backcast.mapping/1
@@ -38,9 +40,9 @@ def sent(place: Path, mapping: str, name: str) -> list[Any]:
     text = json.dumps(ROW) if name.endswith("jsonl") else f"{','.join(ROW)}\n{','.join(ROW.values())}"
     (place / name).write_text(text + "\n", "utf-8")
     asked = {"mapping": str(place / "mine.yaml"), "as_of": 1_767_225_600_000_000, "workers": 0}
-    plan = plan_export(PlanRequest(sources=[str(place / name)], directory=place / "plan", **asked))
+    plan = plan_export([str(place / name)], place / "plan", PlanOptions(**asked))
     assert plan.rejects == {}
-    _, directory = load_plan(place / "plan")
+    _, directory = open_plan(place / "plan")
     config = transform_config_for(plan, directory)
     transformer = BlockTransformer(config)
     made = [

@@ -15,7 +15,7 @@ import pipeline
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import compile, load
 from pipeline.models import Link, PersonUpdate, Skip
-from pipeline.options import SealedOptions
+from pipeline.options import PlanOptions, SealedOptions
 from pipeline.plan.manifest import Plan
 from tests.support.small_mappings import mapper, record
 
@@ -29,7 +29,7 @@ def planned(place: Path, mapping: str, *files: Rows, **asked: Any) -> Plan:
     for number, rows in enumerate(files):
         (place / "export" / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return pipeline.plan_export(
-        place / "export", place / "plan", mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked
+        place / "export", place / "plan", PlanOptions(mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked)
     )
 
 

@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipeline.api import PlanRequest, load_plan, plan_export, transform_config_for
+from pipeline.api import plan_export
 from pipeline.errors import UsageError
 from pipeline.extractors import open_source
 from pipeline.mapper import recognise
+from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import differences
+from pipeline.plan.freshness import differences, open_plan, transform_config_for
 from pipeline.report.machine import plan_object
 from pipeline.report.terminal import show_plan
 from pipeline.report.wording import mapping_of
@@ -55,12 +56,9 @@ def table(path: Path, rows: list[dict[str, Any]]) -> Path:
 def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any, list[Any]]:
     """The plan of some files, and its events as they would be sent."""
     plan = plan_export(
-        PlanRequest(
-            sources=[str(path) for path in sources], directory=place, settings=settings, as_of=AS_OF,
-            workers=1,
-        )
+        [str(path) for path in sources], place, PlanOptions(settings=settings, as_of=AS_OF, workers=1)
     )  # fmt: skip
-    _, directory = load_plan(place)
+    _, directory = open_plan(place)
     config = transform_config_for(plan, directory)
     transformer = BlockTransformer(config)
     events: list[bytes] = []
@@ -198,7 +196,7 @@ def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
     assert [part.table for part in plan.parts] == ["identifies"]
     moved = tmp_path / "elsewhere"
     home.rename(moved)
-    sealed, directory = load_plan(tmp_path / "plan")
+    sealed, directory = open_plan(tmp_path / "plan")
     config = transform_config_for(sealed, directory, moved)
     assert [part.table for part in config.parts] == ["identifies"]
     for task in tasks(sealed, directory, config.parts, lambda planned: task_of(sealed, planned)):
@@ -317,5 +315,5 @@ def test_a_plan_remembers_the_mapping_that_was_recognised(tmp_path: Path) -> Non
     plan, _ = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
     assert (plan.tool, plan.mapping.name) == ("segment", "segment-warehouse")
     assert mapping_of(plan) == "segment-warehouse (segment)"
-    _, directory = load_plan(tmp_path / "plan")
+    _, directory = open_plan(tmp_path / "plan")
     assert differences(plan, transform_config_for(plan, directory))[0] == []

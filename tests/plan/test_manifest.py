@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.api import PlanRequest, check_fresh, load_plan, plan_export, transform_config_for
+from pipeline.api import plan_export
 from pipeline.errors import Busy, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.models import Limits
-from pipeline.options import SealedOptions
+from pipeline.options import PlanOptions, SealedOptions
 from pipeline.plan.contents import check_tables, find_parts, stale_parts
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.freshness import check_fresh, open_plan, transform_config_for
 from pipeline.plan.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
 from pipeline.transform.block import TransformConfig
 from tests.support import tiny_tool as tiny
@@ -311,8 +312,8 @@ def test_a_changed_mapping_line_is_named(tmp_path: Path) -> None:
     mapping.write_text(MAPPING)
     export = tmp_path / "a.jsonl"
     export.write_text(f'{{"name":"Bought","user":"u-1","at":{THEN // 1_000_000}}}\n')
-    plan_export(PlanRequest([str(export)], tmp_path / "plan", mapping=str(mapping), as_of=AS_OF))
-    plan, directory = load_plan(tmp_path / "plan")
+    plan_export([str(export)], tmp_path / "plan", PlanOptions(mapping=str(mapping), as_of=AS_OF))
+    plan, directory = open_plan(tmp_path / "plan")
     config = transform_config_for(plan, directory)
     assert check_fresh(plan, config) == []
     mapping.write_text(MAPPING.replace("/user", "/email"))

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import PlanRequest, plan_export
+from pipeline.api import plan_export
 from pipeline.errors import Busy, UnreadableExport, UsageError
 from pipeline.extractors import open_source
 from pipeline.extractors.plan_detection import FINISHED, UNFINISHED
 from pipeline.ledger.opening import lock_file, unlock
 from pipeline.models import BLOCK_BYTES
+from pipeline.options import PlanOptions
 from pipeline.plan.commit import LOCK, staged_plan
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import load
@@ -227,8 +228,8 @@ def test_a_file_that_changes_while_it_is_read_is_no_plan(tmp_path: Path, change:
     """What was walked and what is digested must be the same file, or rows could be missed without a word."""
     source = sorted(export(tmp_path / "export", 3).iterdir())[0]
     size = source.stat().st_size
-    request = PlanRequest([str(source)], tmp_path / "plan", "generic", settings=COLUMNS)
-    plan_export(request)
+    request = source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS)
+    plan_export(*request)
     before = contents(tmp_path / "plan")
 
     def changes(rows: int, length: int) -> None:
@@ -241,7 +242,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_plan(tmp_path: Path, change:
                 file.write("{}\n")
 
     with pytest.raises(UnreadableExport, match=r"changed while it was read|is not there"):
-        plan_export(request, changes)
+        plan_export(*request, progress=changes)
     assert contents(tmp_path / "plan") == before
 
 

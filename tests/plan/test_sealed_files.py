@@ -9,8 +9,10 @@ from shutil import copytree
 import pytest
 
 import pipeline
-from pipeline import api, cli
+from pipeline import cli
 from pipeline.errors import StalePlan
+from pipeline.options import RehearseOptions
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import planned, run
 from tests.support.management_service import ALL, asking
 
@@ -43,7 +45,7 @@ def changed(made: Path, tmp_path: Path, name: str, gone: bool = False) -> Path:
 
 def test_these_are_all_the_files_that_are_sealed(made: Path) -> None:
     """A new one has to come into this list."""
-    plan, _ = api.load_plan(made)
+    plan, _ = open_plan(made)
     assert {*plan.files, "excluded-ids.txt"} == set(FILES)
 
 
@@ -83,7 +85,7 @@ def test_what_writes_the_report_refuses_it_too(made: Path, tmp_path: Path, name:
     before = (directory / "report.html").read_bytes()
     looks: dict[str, Callable[[], object]] = {
         "verify": lambda: pipeline.verify_plan(directory, "http://127.0.0.1:1", personal_key="phx_test"),
-        "rehearse": lambda: pipeline.rehearse_plan(directory, workers=0),
+        "rehearse": lambda: pipeline.rehearse_plan(directory, RehearseOptions(workers=0)),
     }
     with pytest.raises(StalePlan, match=name):
         looks[look]()

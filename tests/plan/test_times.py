@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.api import PlanRequest, plan_export
+from pipeline.api import plan_export
 from pipeline.errors import UsageError
 from pipeline.mapper import available
 from pipeline.models import RejectReason, UnvalidatedEvent
+from pipeline.options import PlanOptions
 from pipeline.timestamps import format_utc
 from tests.support.small_mappings import mapper, record
 from tests.support.tiny_tool import AS_OF
@@ -71,12 +72,11 @@ def test_a_row_of_the_far_future_is_a_reject(tool: str, zone: str | None, window
     assert tool in available()
     (tmp_path / "a.jsonl").write_text(json.dumps(ROWS[tool]) + "\n")
     settings = {"event": "event", "distinct_id": "who", "timestamp": "at", "timestamp_unit": "auto"}
-    plan = plan_export(
-        PlanRequest(
-            [str(tmp_path / "a.jsonl")], tmp_path / "plan", mapping=tool, since=window, as_of=AS_OF, workers=0,
-            zones=((zone, ""),) if zone else (), settings=settings if tool == "generic" else {},
-        )
+    options = PlanOptions(
+        mapping=tool, since=window, as_of=AS_OF, workers=0, timezone=zone or (),
+        settings=settings if tool == "generic" else {},
     )  # fmt: skip
+    plan = plan_export(tmp_path / "a.jsonl", tmp_path / "plan", options)
     assert (plan.rows.read, plan.rows.rejected) == (1, 1)
     assert set(plan.rejects) <= {"bad_timestamp", "future_timestamp"}
 

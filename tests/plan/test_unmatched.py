@@ -20,7 +20,7 @@ from pipeline.mapper import available, load
 from pipeline.mapper.registry import of_tool
 from pipeline.mapper.required_fields import wanted_references
 from pipeline.models import Finding
-from pipeline.options import SealedOptions
+from pipeline.options import PlanOptions, SealedOptions
 from pipeline.plan.manifest import Plan
 from tests.support.commands import SAMPLES
 
@@ -65,7 +65,7 @@ def planned(folder: Path, source: Path, mapping: str, **asked: Any) -> Plan:
     if "\n" in mapping:
         (folder / "mine.yaml").write_text(mapping)
         name = str(folder / "mine.yaml")
-    return pipeline.plan_export(source, folder / "plan", mapping=name, workers=0, **asked)
+    return pipeline.plan_export(source, folder / "plan", PlanOptions(mapping=name, workers=0, **asked))
 
 
 def gate_of(plan: Plan) -> Finding | None:
@@ -156,7 +156,9 @@ def test_one_row_of_the_last_block_is_enough(tmp_path: Path, form: str) -> None:
     for workers in (0, 2):
         (tmp_path / "mine.yaml").write_text(text)
         made = pipeline.plan_export(
-            folder, tmp_path / str(workers), mapping=tmp_path / "mine.yaml", workers=workers, max_rejects="1"
+            folder,
+            tmp_path / str(workers),
+            PlanOptions(mapping=tmp_path / "mine.yaml", workers=workers, max_rejects="1"),
         )
         gate = gate_of(made)
         assert gate is not None
@@ -189,7 +191,9 @@ def test_of_a_changed_copy_only_the_change_is_looked_at(tmp_path: Path, tool: st
     extra = "also:\n  - {event: {const: Mailed}, when: {present: /e_mail_adress}}\n"
     text = load(tool).text.replace("\ncases:\n", f"\n{extra}\ncases:\n", 1)
     (tmp_path / "mine.yaml").write_text(text)
-    gate = gate_of(pipeline.plan_export(SAMPLES / files, tmp_path / "plan", mapping=tmp_path / "mine.yaml", workers=0))
+    gate = gate_of(
+        pipeline.plan_export(SAMPLES / files, tmp_path / "plan", PlanOptions(mapping=tmp_path / "mine.yaml", workers=0))
+    )
     assert gate is not None
     assert gate.detail.startswith("1 reference of the mapping is in no row: '/e_mail_adress'")
 

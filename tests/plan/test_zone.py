@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import PlanRequest, check_applicable, plan_export
+from pipeline.api import plan_export
 from pipeline.errors import UnsafePlan
+from pipeline.options import PlanOptions
 from pipeline.plan.checks import run_checks
 from pipeline.plan.directory import Directory
+from pipeline.plan.freshness import check_applicable
 from pipeline.plan.manifest import Plan, load
 from pipeline.plan.zone import judge_zone
 from tests.support.plan_facts import facts
@@ -43,9 +45,8 @@ def mixpanel(path: Path, clocks: list[tuple[datetime, int]]) -> Path:
 def planned(place: Path, clocks: list[tuple[datetime, int]], *zones: str) -> Plan:
     """A plan of that export."""
     path = mixpanel(place / "export.jsonl", clocks)
-    named = tuple((zone, "") for zone in zones)
-    request = PlanRequest([str(path)], place / "plan", mapping="mixpanel", zones=named, as_of=AS_OF, workers=0)
-    return plan_export(request)
+    options = PlanOptions(mapping="mixpanel", timezone=zones, as_of=AS_OF, workers=0)
+    return plan_export(path, place / "plan", options)
 
 
 def levels(plan: Plan) -> dict[str, str]:

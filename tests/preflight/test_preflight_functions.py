@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import api
-from pipeline.api import PreflightRequest, check_target
 from pipeline.config import Secret
 from pipeline.local_service.management.firing import would_fire
+from pipeline.options import PreflightOptions
+from pipeline.plan.freshness import open_plan
 from pipeline.preflight.firing import matched
+from pipeline.preflight.run import PreflightRequest, check_target
 from tests.support.management_service import ALL, LIST, Asking, asking
 from tests.support.preflight import HOG, A, function, thirty_events
 from tests.support.scripted_api import answering
@@ -49,9 +50,10 @@ def ask(shared: Asking) -> Iterator[Asking]:
 
 def checks_of(ask: Asking, plan: Path | None) -> list[tuple[str, str, str]]:
     """Every check about functions."""
-    request = PreflightRequest(ask.service.url, Secret(A), Secret(ALL), reach=False)
-    loaded, place = api.load_plan(plan) if plan else (None, None)
-    found = check_target(request, loaded, place).checks
+    loaded, place = open_plan(plan) if plan else (None, None)
+    found = check_target(
+        PreflightRequest(ask.service.url, Secret(A), Secret(ALL), PreflightOptions(reach=False)), loaded, place
+    ).checks
     return [(c.name, c.level, c.detail) for c in found if c.name in ("functions", "destination", "transformation")]
 
 
@@ -150,8 +152,8 @@ def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(plan:
         return Said(200, {"count": len(found), "next": None, "previous": None, "results": found})
 
     with answering(answer) as service:
-        request = PreflightRequest(service.url, Secret(A), Secret(ALL), reach=False)
-        found = check_target(request, *api.load_plan(plan)).checks
+        options = PreflightOptions(reach=False)
+        found = check_target(PreflightRequest(service.url, Secret(A), Secret(ALL), options), *open_plan(plan)).checks
     told = {c.detail.split("'")[1]: (c.level, c.detail) for c in found if c.name in ("functions", "destination")}
     assert {name: level for name, (level, _) in told.items()} == {"N1": "ok", "N2": "ok", "N3": "stop"}
     assert "changed" in told["N1"][1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import Secret
+from pipeline.options import PreflightOptions
 from pipeline.preflight.checks.hosts import check_address, compare_clocks
 from pipeline.preflight.run import PreflightRequest
 from pipeline.preflight.target import ServiceClock, Target
@@ -51,7 +52,7 @@ def ask() -> Iterator[Asking]:
 )
 def test_capture_and_management_belong_together(to: str, api: str | None, level: str) -> None:
     """The wrong region and the application's host are stops; a host of one's own proves nothing."""
-    assert check_address(Target(PreflightRequest(to, None, Secret(""), api=api))).level == level
+    assert check_address(Target(PreflightRequest(to, None, Secret(""), PreflightOptions(api=api)))).level == level
 
 
 def closed_port() -> int:

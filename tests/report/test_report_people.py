@@ -23,16 +23,16 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import pipeline
-from pipeline.api import PlanRequest, plan_export
+from pipeline.api import plan_export
 from pipeline.errors import UnsafePlan
 from pipeline.identity.identities import SCHEMA
 from pipeline.identity.rules import Decision, Reason
+from pipeline.options import PlanOptions
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report import terminal
 from pipeline.report.contents import Results, gather
 from pipeline.report.html import render
-from pipeline.report.machine import write_report
 from pipeline.report.pairs import some_pairs
 from pipeline.report.results import SentCounts
 from pipeline.report.wording import DECISIONS, REASONS
@@ -154,10 +154,9 @@ def planned(folder: Path, calls: list[dict[str, Any]], **asked: Any) -> Seen:
     )
     export = folder / "calls.jsonl"
     export.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    request = PlanRequest([str(export)], folder / "plan", mapping="segment", workers=0, as_of=AS_OF, **asked)
-    plan = plan_export(request)
-    directory = Directory(request.directory)
-    write_report(directory, plan)
+    options = PlanOptions(mapping="segment", workers=0, as_of=AS_OF, **asked)
+    plan = plan_export(export, folder / "plan", options)
+    directory = Directory(folder / "plan")
     return Seen(plan, directory, directory.report_html.read_text(), json.loads(directory.report_json.read_bytes()))
 
 
@@ -434,7 +433,9 @@ def test_a_plan_with_nothing_of_people_says_so_in_one_line(tmp_path: Path) -> No
 def test_the_plan_of_a_library_has_the_same_pages(tmp_path: Path) -> None:
     """`pipeline.plan_export` writes the review pages, too."""
     seen = planned(tmp_path, SHARED)
-    pipeline.plan_export(tmp_path / "calls.jsonl", tmp_path / "again" / "plan", mapping="segment", workers=0)
+    pipeline.plan_export(
+        tmp_path / "calls.jsonl", tmp_path / "again" / "plan", PlanOptions(mapping="segment", workers=0)
+    )
     again = json.loads((tmp_path / "again" / "plan" / "report.json").read_bytes())
     assert again["people"] == seen.people
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline.delivery.apply import SendLimits
 from pipeline.local_service import LocalService
+from pipeline.options import PlanOptions
 from pipeline.report.spreadsheet import FORMULA, guarded
 from tests.support.deliveries import AT_ONCE, Reply, add, export, passed_on, planned, row, run, serving, uuid
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, write_job
@@ -162,7 +163,9 @@ def with_copies(folder: Path) -> Path:
     text = (source / "b.jsonl").read_text()
     (source / "b.jsonl").write_text("\n{broken\n" + text)
     names = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
-    pipeline.plan_export(source, folder / "plan", mapping="generic", settings=names, workers=0, max_rejects="1")
+    pipeline.plan_export(
+        source, folder / "plan", PlanOptions(mapping="generic", settings=names, workers=0, max_rejects="1")
+    )
     return folder / "plan"
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from pipeline import api
 from pipeline.batcher import Batch
 from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
@@ -28,6 +27,7 @@ from pipeline.delivery.destination import Response
 from pipeline.ledger import Ledger, Totals, read_batches, read_totals
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -119,7 +119,7 @@ class CountedDestination:
 def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> list[str]:
     """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed."""
     count = Counting(at)
-    plan, place = api.load_plan(directory)
+    plan, place = open_plan(directory)
     destination = CountedDestination(CaptureDestination(url, key=Secret(KEY)), count)
     ledger = Ledger(place.ledger, count.watch)
     ledger.open(plan.digest, "test", destination.address, Secret(KEY))
@@ -135,7 +135,7 @@ def start(directory: Path, url: str, concurrency: int, at: int | None = None) ->
     """The same in a process of its own, forked from one that has everything loaded."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or its threads would be lost in each fork
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pipeline.sending", "pipeline.delivery.apply", "pipeline.delivery.capture"])
+    context.set_forkserver_preload(["pipeline.delivery.send", "pipeline.delivery.apply", "pipeline.delivery.capture"])
     process = context.Process(target=go, args=(directory, url, concurrency, at))
     process.start()
     return process

@@ -15,16 +15,18 @@ from uuid import UUID
 import httpx
 
 import pipeline
-from pipeline import api
 from pipeline.batcher import Batch, Envelope, seal_batch, unpack
 from pipeline.config import Secret
 from pipeline.delivery.apply import Apply, Delivery, Outcome, SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.delivery.send import Hooks, send_plan
 from pipeline.ledger import Ledger
 from pipeline.local_service import LocalService
+from pipeline.options import ApplyOptions, PlanOptions
 from pipeline.plan.directory import Directory
+from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.plan.manifest import Plan
 from pipeline.transform.workers import Workers
 from tests.support.scripted_server import Asked, Said
@@ -86,7 +88,7 @@ def planned(
     source = export(folder / "export", rows, files, links)
     settings = COLUMNS | ({"anonymous_id": "anonymous_id"} if links else {})
     asked = {"mapping": "generic", "settings": settings, "workers": 0, "max_batch_events": batch} | asked
-    pipeline.plan_export(source, folder / "plan", **asked)
+    pipeline.plan_export(source, folder / "plan", PlanOptions(**asked))
     return folder / "plan"
 
 
@@ -100,14 +102,16 @@ def run(
     directory: Path, to: str, *, key: str = KEY, send_limits: SendLimits | None = None, workers: int = 0, **asked: Any
 ) -> Outcome:
     """Apply a plan in this process, without waiting between tries."""
-    plan, place = api.load_plan(directory)
-    options = {
-        name: asked.pop(name) for name in ("dry_run", "redirect_hosts", "timeout", "target_known") if name in asked
-    }
-    request = api.ApplyRequest(
-        to, Secret(key), send_limits=send_limits or SendLimits(4, AT_ONCE), workers=workers, **options
-    )
-    return api.apply_plan(plan, place, request, **asked)
+    plan, place = open_plan(directory)
+    limits = send_limits or SendLimits(4, AT_ONCE)
+    hooks = Hooks(**{name: asked.pop(name) for name in ("progress", "warn", "interrupted") if name in asked})
+    target_known = asked.pop("target_known", False)
+    options = ApplyOptions(
+        max_concurrency=limits.concurrency, retry_for=limits.retry.seconds, max_retries=limits.retry.tries,
+        first_pause=limits.retry.first, longest_pause=limits.retry.most, max_refused=limits.max_refused,
+        rate=limits.rate, max_duration=limits.max_seconds, workers=workers, **asked,
+    )  # fmt: skip
+    return send_plan(plan, place, to, Secret(key), options, hooks, target_known=target_known)
 
 
 def applying(
@@ -121,7 +125,7 @@ def applying(
 ) -> Apply:
     """A run over a plan with an open ledger; `asked` are fields of its `Delivery`, or arguments of `Apply`."""
     named = {name: asked.pop(name) for name in ("interrupted", "progress") if name in asked}
-    config = api.transform_config_for(plan, place)
+    config = transform_config_for(plan, place)
     delivery = Delivery(plan, place, config, KEY, limits=send_limits or SendLimits(4, AT_ONCE), **asked)
     return Apply(delivery, destination, ledger, workers or Workers(0), **named)
 
@@ -135,7 +139,7 @@ def run_to(
     directory: Path, destination: Destination, *, send_limits: SendLimits | None = None, **asked: Any
 ) -> Outcome:
     """Apply a plan in this process to a destination of the caller's own."""
-    plan, place = api.load_plan(directory)
+    plan, place = open_plan(directory)
     with_ledger = Ledger(place.ledger).open(plan.digest, "test", destination.address)
     try:
         return applying(plan, place, destination, with_ledger, send_limits, **asked).run()

@@ -14,9 +14,10 @@ from typing import Any
 
 from pipeline.config import Secret
 from pipeline.jobs import Job, load_job, read_history, state_file
-from pipeline.jobs.run import JobRun, run_job
+from pipeline.jobs.run import JobRun, run_due_windows
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from pipeline.options import RunOptions
 from tests.support.deliveries import COLUMNS, KEY, Identity, uuid
 
 PERSONAL_KEY = "phx_testpersonal"
@@ -97,7 +98,9 @@ def copies(service: LocalService) -> Counter[str]:
 def run(job: Path | Job, now: datetime = LATE, **asked: Any) -> JobRun:
     """Run a job in this process."""
     found = job if isinstance(job, Job) else load_job(job)
-    return run_job(found, Secret(KEY), now=micros(now), workers=0, **asked)
+    names = ("dry_run", "allow_firing")
+    options = RunOptions(workers=0, **{name: asked.pop(name) for name in names if name in asked})
+    return run_due_windows(found, Secret(KEY), options=options, now=micros(now), **asked)
 
 
 def outcomes(done: JobRun) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import pipeline
+from pipeline.options import PlanOptions
 from pipeline.plan.manifest import Plan
 from tests.support.deliveries import ONE_AT_A_TIME, run
 from tests.support.rehearsal import NOW, Room, fresh
@@ -35,7 +36,9 @@ def planned(place: Path, mapping: str, *files: Rows, **asked: Any) -> Plan:
     """A plan of these rows, in `place`/plan."""
     zone = {"timezone": "UTC"} if mapping == "mixpanel" else {}
     return pipeline.plan_export(
-        write(place / "export", *files), place / "plan", mapping=mapping, as_of=AS_OF, workers=0, **(zone | asked)
+        write(place / "export", *files),
+        place / "plan",
+        PlanOptions(mapping=mapping, as_of=AS_OF, workers=0, **(zone | asked)),
     )
 
 

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import msgspec
 
-from pipeline import api
 from pipeline.batcher import unpack
 from pipeline.encoder.updates import SealedGroup, SealedPerson
 from pipeline.plan.directory import LinesWriter
+from pipeline.plan.freshness import open_plan
 from pipeline.plan.manifest import EventCounts, save, seal
 from pipeline.plan.phases import PHASES, sealed_file
 from tests.support.deliveries import planned
@@ -29,7 +29,7 @@ def planned_in_phases(
 ) -> Path:
     """The directory of a plan with 7 merges, so many groups, events and profiles, and `batch` events a request."""
     directory = planned(folder, rows, batch=batch, links=True, **asked)
-    plan, place = api.load_plan(directory)
+    plan, place = open_plan(directory)
     files, phases = dict(plan.files), dict(plan.events.phases)
     of_group = [
         SealedGroup(TYPES[one % 3], f"key-{one}", THEN, _uuid(1, one), msgspec.Raw(b'{"name":"%d"}' % one))

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import api
-from pipeline.api import Preflight, PreflightRequest, check_target
 from pipeline.config import Secret
+from pipeline.options import PlanOptions, PreflightOptions
+from pipeline.plan.freshness import open_plan
+from pipeline.preflight.run import Preflight, PreflightRequest, check_target
 from tests.support.deliveries import planned
 from tests.support.management_service import ALL
 
@@ -27,9 +29,9 @@ def states(found: Preflight) -> Found:
 
 def look(to: str, directory: Path | None = None, *, key: str | None = A, personal: str = ALL, **more: Any) -> Found:
     """What preflight says of a target."""
-    request = PreflightRequest(to, None if key is None else Secret(key), Secret(personal), timeout=20, **more)
-    plan, place = api.load_plan(directory) if directory else (None, None)
-    return states(check_target(request, plan, place))
+    given = None if key is None else Secret(key)
+    plan, place = open_plan(directory) if directory else (None, None)
+    return states(check_target(PreflightRequest(to, given, Secret(personal), PreflightOptions(**more)), plan, place))
 
 
 def thirty_events(folder: Path) -> Path:
@@ -42,8 +44,8 @@ def planned_rows(folder: Path, *rows: dict[str, Any], **asked: Any) -> Path:
     source = folder / "export.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     columns = {name: name for name in ("event", "distinct_id", "timestamp")}
-    request = api.PlanRequest([str(source)], folder / "plan", "generic", settings=columns, workers=0, **asked)
-    api.plan_export(request)
+    options = PlanOptions(mapping="generic", settings=columns, workers=0, **asked)
+    api.plan_export(source, folder / "plan", options)
     return folder / "plan"
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 import pipeline
-from pipeline import api
 from pipeline.errors import Unfinished
 from pipeline.ledger import Ledger
+from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.plan.prestart import start_apply_workers, start_plan_workers
 from pipeline.transform.block import BatchedBlock, make_batches
 from pipeline.transform.workers import SMALL, Workers, default_workers
@@ -58,8 +59,8 @@ def is_gone(group: int) -> bool:
 
 def walked(workers: Workers, directory: Path) -> list[BatchedBlock]:
     """What these workers make of the plan's rows."""
-    plan, place = api.load_plan(directory)
-    parts = api.transform_config_for(plan, place).parts
+    plan, place = open_plan(directory)
+    parts = transform_config_for(plan, place).parts
     return [made for _, made in workers.walk(make_batches, tasks(plan, place, parts, lambda one: task_of(plan, one)))]
 
 
@@ -70,8 +71,8 @@ def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, c
         file.with_suffix(".jsonl.gz").write_bytes(gzip.compress(file.read_bytes()))
         file.unlink()
     directory = tmp_path / "plan"
-    pipeline.plan_export(tmp_path / "export", directory, mapping="generic", settings=COLUMNS, workers=0)
-    config = api.transform_config_for(*api.load_plan(directory))
+    pipeline.plan_export(tmp_path / "export", directory, PlanOptions(mapping="generic", settings=COLUMNS, workers=0))
+    config = transform_config_for(*open_plan(directory))
     with Workers(count, config, KEY) as workers:
         expected = walked(workers, directory)
     with Workers(count) as outer:
@@ -84,7 +85,7 @@ def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, c
 
 def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
     """Whoever briefs it is told that it ended, and how."""
-    config = api.transform_config_for(*api.load_plan(planned(tmp_path, 4)))
+    config = transform_config_for(*open_plan(planned(tmp_path, 4)))
     with Workers(1) as workers:
         while not (found := children(os.getpid())):
             continue
@@ -123,7 +124,7 @@ def test_readers_are_started_for_what_is_plainly_large(tmp_path: Path) -> None:
 def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Path) -> None:
     """Exit 2 with who holds the plan; nothing was sent, and no worker is left or says a word."""
     directory = planned(tmp_path, 20)
-    plan, place = api.load_plan(directory)
+    plan, place = open_plan(directory)
     with serving(scripted(Reply())) as server:
         first = Ledger(place.ledger).open(plan.digest, "test", server.url)
         try:

@@ -19,6 +19,8 @@ from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
+from pipeline.options import VerifyOptions
+from pipeline.plan.freshness import open_plan
 from pipeline.verify import Verification
 from pipeline.verify.landed import landed_cells, landed_rows, windows
 from tests.support.deliveries import Reply, identities, passed_on, planned, run, serving, tamper, uuid
@@ -30,9 +32,8 @@ ALL_WELL = {"missing": 0, "extra": 0, "duplicated": 0, "different": 0}
 
 
 def verify(directory: Path, service: LocalService, *, workers: int = 0, whole: bool = False) -> Verification:
-    plan, place = api.load_plan(directory)
-    key = Secret(service.personal_key)
-    return api.verify_plan(plan, place, to=service.url, personal_key=key, workers=workers, whole=whole)
+    options = VerifyOptions(workers=workers, whole=whole)
+    return api.verify_plan(directory, service.url, options, personal_key=service.personal_key)
 
 
 def applied(directory: Path, service: LocalService) -> None:
@@ -50,7 +51,7 @@ def test_what_was_applied_is_proved(tmp_path: Path, workers: int) -> None:
     with LocalService() as service:
         applied(directory, service)
         found = verify(directory, service, workers=workers)
-    made = api.load_plan(directory)[0].events.made
+    made = open_plan(directory)[0].events.made
     assert found.proved
     assert found.events == NOTHING | {"expected": made, "found": made}
     assert {kind: found.cells[kind] for kind in ALL_WELL} == ALL_WELL
@@ -260,28 +261,28 @@ def test_windows_cover_every_day_once_and_stay_small(cells: dict[tuple[str, date
 
 def test_a_wrong_personal_key_is_refused(tmp_path: Path) -> None:
     """The service's 401 is exit 5, with its own words."""
-    plan, place = api.load_plan(planned(tmp_path, 3))
+    directory = planned(tmp_path, 3)
     with LocalService() as service, pytest.raises(Refused) as told:
-        api.verify_plan(plan, place, to=service.url, personal_key=Secret("phx_wrong"))
+        api.verify_plan(directory, service.url, personal_key="phx_wrong")
     assert (told.value.status, told.value.exit_code) == (401, 5)
     assert "phx_wrong" not in str(told.value)
 
 
 def test_a_service_that_is_away_is_unfinished(tmp_path: Path) -> None:
     """No answer is exit 6: run again."""
-    plan, place = api.load_plan(planned(tmp_path, 3))
+    directory = planned(tmp_path, 3)
     with LocalService() as service:
         url = service.url
     with pytest.raises(Unfinished):
-        api.verify_plan(plan, place, to=url, personal_key=Secret("phx_any"))
+        api.verify_plan(directory, url, personal_key="phx_any")
 
 
 @pytest.mark.parametrize("to", ["us", "https://eu.i.posthog.com", "nonsense"])
 def test_a_project_elsewhere_has_to_be_named(tmp_path: Path, to: str) -> None:
     """Off this machine no project is guessed, and nothing is asked."""
-    plan, place = api.load_plan(planned(tmp_path, 3))
+    directory = planned(tmp_path, 3)
     with pytest.raises(UsageError):
-        api.verify_plan(plan, place, to=to, personal_key=Secret("phx_any"))
+        api.verify_plan(directory, to, personal_key="phx_any")
 
 
 def test_verification_leaves_nothing_behind(tmp_path: Path) -> None:

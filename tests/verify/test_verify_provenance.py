@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from pipeline import api, cli
-from pipeline.config import Secret
 from pipeline.local_service import LocalService
+from pipeline.options import RehearseOptions, VerifyOptions
+from pipeline.plan.freshness import open_plan
 from pipeline.verify import Verification
 from pipeline.verify.provenance import bearing
 from tests.support.deliveries import Asked, Reply, passed_on, planned, run, serving, tamper, uuid
@@ -20,9 +21,8 @@ pytestmark = pytest.mark.slow
 
 
 def verify(directory: Path, service: LocalService, **more: Any) -> Verification:
-    plan, place = api.load_plan(directory)
-    key = Secret(service.personal_key)
-    return api.verify_plan(plan, place, to=service.url, personal_key=key, workers=0, **more)
+    options = VerifyOptions(workers=0, **more)
+    return api.verify_plan(directory, service.url, options, personal_key=service.personal_key)
 
 
 def live(service: LocalService, number: int, **properties: Any) -> None:
@@ -58,7 +58,7 @@ def test_what_others_send_is_no_difference(tmp_path: Path, asked: dict[str, Any]
         live(service, 4, nested={"analytics_source": "generic"})
         found = verify(directory, service)
         whole = verify(directory, service, whole=True)
-    made = api.load_plan(directory)[0].events.made
+    made = open_plan(directory)[0].events.made
     assert found.proved
     assert (found.events["found"], found.events["extra"], found.events["copies"]) == (made, 0, 0)
     assert found.scope["analytics_source"] == "generic"
@@ -166,7 +166,7 @@ def test_without_provenance_the_whole_project_is_compared(
 def test_a_rehearsal_looks_at_all_that_landed(tmp_path: Path) -> None:
     """Its store is its own: whatever is there that nobody planned is a difference."""
     directory = planned(tmp_path, 10)
-    found = api.rehearse(*api.load_plan(directory), workers=0).verification
+    found = api.rehearse_plan(directory, RehearseOptions(workers=0)).verification
     assert (found.proved, found.scope) == (True, {})
 
 

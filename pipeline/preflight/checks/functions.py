@@ -139,6 +139,6 @@ def _named(function: Mapping[str, Any]) -> str:
 
 
 def _allowed(found: Check, target: Target) -> Check:
-    if not target.request.allow_firing or (found.name, found.level) != (DESTINATION, "stop"):
+    if not target.request.options.allow_firing or (found.name, found.level) != (DESTINATION, "stop"):
         return found
     return replace(found, level="warning", detail=f"{found.detail}; --allow-firing says that it may")

@@ -26,7 +26,7 @@ MOST = 24 * 3600
 def check_address(target: Target) -> Check:
     """Do capture and management belong together? Asks nobody. Raises UsageError for what is no address."""
     to = target.request.to
-    capture, management = address_of(to), management_address(to, target.request.api)
+    capture, management = address_of(to), management_address(to, target.request.options.api)
     host = urlsplit(capture).hostname or ""
     if host in _APPLICATION:
         region = _APPLICATION[host]

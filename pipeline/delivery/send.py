@@ -1,0 +1,151 @@
+"""Send a plan: check all that can be checked before a byte leaves, then run `pipeline.delivery.apply`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline import config as keys
+from pipeline.config import Secret
+from pipeline.delivery.phases import check_merges, check_phases, choose_phases
+from pipeline.files import private
+from pipeline.ledger import Ledger, read_totals
+from pipeline.options import ApplyOptions
+from pipeline.plan.directory import Directory
+from pipeline.plan.freshness import check_applicable, check_fresh, transform_config_for, workers_for
+from pipeline.plan.manifest import Plan
+from pipeline.targets import address_of, is_loopback, region_of
+
+if TYPE_CHECKING:
+    from pipeline.delivery.outcome import Outcome, RunCounts
+    from pipeline.transform.workers import Workers
+
+DRY_RUN_KEY = Secret("phc_dry_run")
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a run calls while it goes: `progress` with its counts, `warn` with a sentence for a person.
+
+    Setting `interrupted` asks the run for an orderly end: nothing new is begun, what is in flight is settled.
+    """
+
+    progress: Callable[[RunCounts], None] = lambda counts: None
+    warn: Callable[[str], None] = lambda line: None
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+
+def capture_key(
+    to: str,
+    file: str | None = None,
+    key: Secret | None = None,
+    *,
+    dry_run: bool = False,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Secret:
+    """The capture key for a target, its shape checked: `key`, else that of the file or the environment.
+
+    A dry run needs none, but one that is there is checked all the same. Raises UsageError.
+    """
+    if key is None:
+        key = keys.given_project_key(file)
+    if dry_run and not key:
+        return DRY_RUN_KEY
+    return keys.checked_project_key(key or Secret(""), cloud=bool(region_of(to)), warn=warn)
+
+
+def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: ApplyOptions) -> None:
+    """Check all that can be checked without the network or the export.
+
+    Raises UsageError for the key or a phase, UnsafePlan, BrokenLedger.
+    """
+    phases = choose_phases(options.phases)
+    keys.checked_project_key(key, cloud=bool(region_of(to)))
+    check_applicable(plan, to)
+    read_totals(directory.ledger)  # a ledger that was lost is noticed before anybody is asked anything
+    check_phases(plan, directory, phases)
+    local = options.dry_run or is_loopback(address_of(to))
+    check_merges(plan, directory, phases, options.approve_merges, loopback=local)
+
+
+@private()
+def send_plan(
+    plan: Plan,
+    directory: Directory,
+    to: str,
+    key: Secret,
+    options: ApplyOptions = ApplyOptions(),
+    hooks: Hooks | None = None,
+    *,
+    target_known: bool = False,
+    started: Workers | None = None,
+) -> Outcome:
+    """Send exactly the plan, or resume doing so.
+
+    `target_known`: the target took other plans before, so an outage there is waited for from the first request on.
+    `started` are worker processes for this plan that run already. What stops a run that has begun is its outcome's
+    `problem`, beside the counts. Raises what keeps it from beginning: UnsafePlan, StalePlan, UnreadableExport, Busy,
+    BrokenLedger, UsageError.
+    """
+    check_send(plan, directory, to, key, options)
+    return send_unchecked(plan, directory, to, key, options, hooks, target_known=target_known, started=started)
+
+
+def send_unchecked(
+    plan: Plan,
+    directory: Directory,
+    to: str,
+    key: Secret,
+    options: ApplyOptions,
+    hooks: Hooks | None = None,
+    *,
+    target_known: bool = False,
+    started: Workers | None = None,
+) -> Outcome:
+    """The same for a rehearsal, which a plan that is not ready may go through."""
+    from pipeline.delivery.apply import Apply, Delivery, SendLimits
+    from pipeline.delivery.capture import CaptureDestination
+    from pipeline.delivery.destination import Destination, DryRunDestination
+    from pipeline.delivery.retry import RetryPolicy
+    from pipeline.transform.workers import Workers
+
+    hooks = hooks or Hooks()
+    config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    for line in check_fresh(plan, config):
+        hooks.warn(line)
+    limits = SendLimits(
+        options.max_concurrency,
+        RetryPolicy(options.retry_for, options.max_retries, options.first_pause, options.longest_pause),
+        options.max_refused,
+        options.rate,
+        options.max_duration,
+    )
+    phases = choose_phases(options.phases)
+    delivery = Delivery(plan, directory, config, key.reveal(), phases, limits, options.dry_run, target_known)
+    destination: Destination
+    if options.dry_run:
+        destination, ledger = DryRunDestination(), Ledger(None, like=directory.ledger)
+    else:
+        destination = CaptureDestination(
+            to, key=key, dialect=plan.options.dialect, timeout=options.timeout,
+            ca_file=None if options.ca_file is None else str(options.ca_file),
+            redirect_hosts=tuple(options.redirect_hosts),
+        )  # fmt: skip
+        ledger = Ledger(directory.ledger)
+    try:
+        ledger.open(
+            plan.digest, importlib.metadata.version("backcast"), address_of(to),
+            None if options.dry_run else key, rotated=options.rotated_key,
+        )  # fmt: skip
+        workers = started or Workers(workers_for(options.workers, config.parts))
+        run = Apply(delivery, destination, ledger, workers, interrupted=hooks.interrupted, progress=hooks.progress)
+        try:
+            return run.run()
+        finally:
+            ledger.close()
+    finally:
+        destination.close()

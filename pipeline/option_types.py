@@ -1,0 +1,142 @@
+"""What the declaration of an option is, and how the texts of a command line or a job file become values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from pipeline.errors import UsageError
+
+Instant = datetime | int
+"""A moment: a datetime with an offset, or microseconds since 1970 in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """How one option is spelt and explained.
+
+    `flags` are its spellings on the command line; a field that is True by default has a flag that makes it False.
+    `least` and `most` bound a number; it has to be more than `above`. `many`: the flag can be repeated. `read` turns
+    the text of the command line (the texts, for `many`) into the value and raises UsageError. `path` is what the path
+    has to be, "file" or "folder", and `exists` whether it must be there. `complete` is the list in
+    `pipeline.cli.completing` that a shell offers. `shown`: help shows the default; a text is how it spells it.
+    `job` is its key in a job file, `table.key` inside a table; `job_words` are how the file spells False and True.
+    """
+
+    flags: tuple[str, ...] = ()
+    help: str = ""
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    many: bool = False
+    read: Callable[[Any], Any] | None = None
+    path: str = ""
+    exists: bool = True
+    complete: str = ""
+    shown: bool | str = False
+    job: str = ""
+    job_help: str = ""
+    job_words: tuple[str, str] | None = None
+
+
+def option(default: Any, *flags: str, **about: Any) -> Any:
+    """A dataclass field that is an option, see `Option`. The default `dict` is an empty dictionary."""
+    metadata = {"option": Option(flags=flags, **about)}
+    if default is dict:
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def option_of(one: Field[Any]) -> Option:
+    """The declaration of a field."""
+    found: Option = one.metadata["option"]
+    return found
+
+
+class Checked:
+    """Options that were not read from a command line obey the same choices and bounds."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):  # type: ignore[arg-type]
+            about, value = option_of(one), getattr(self, one.name)
+            if value is None or value == one.default:
+                continue
+            if about.choices and value not in about.choices:
+                raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {' or '.join(about.choices)}")
+            if about.least is not None and value < about.least:
+                raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {about.least:,} or more")
+            if about.above is not None and value <= about.above:
+                raise UsageError(f"{one.name} is {value!r}", hint=f"it has to be more than {about.above:,}")
+            if about.most is not None and value > about.most:
+                raise UsageError(f"{one.name} is {value!r}", hint=f"it may be {about.most:,} or less")
+
+
+def read_instant(text: str) -> int:
+    """A date or an ISO 8601 time as µs since 1970 in UTC; without an offset it is UTC. Raises UsageError."""
+    import re
+
+    from pipeline.timestamps import BadTime, read_iso
+
+    whole = f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text
+    try:
+        return read_iso(whole, space=True).us
+    except BadTime as error:
+        raise UsageError(str(error), hint="write 2024-01-31 or 2024-01-31T12:00:00Z") from None
+
+
+def read_settings(texts: Sequence[str]) -> dict[str, str]:
+    """`key=value` pairs; a value of `=text` (two equals signs) keeps its first sign and is a constant."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"not key=value: {text!r}", hint="for example --set event=event_name")
+        if key in found:
+            raise UsageError(f"{key} is given twice", hint="give it once")
+        found[key] = value
+    return found
+
+
+def read_seconds(text: str) -> float:
+    """`90`, `90s`, `15m`, `1h`, `2d` as seconds. Raises UsageError."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        found = float(number) * unit
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise UsageError(f"not a length of time: {text!r}", hint="write 90s, 15m, 1h or 2d")
+    return found
+
+
+def read_names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+def micros(moment: Instant | None, name: str) -> int | None:
+    """A moment in µs since 1970 in UTC. Raises UsageError for a datetime without an offset."""
+    if moment is None or isinstance(moment, int):
+        return moment
+    if moment.tzinfo is None:
+        raise UsageError(f"{name} has no offset: {moment.isoformat()}", hint="give a datetime with a tzinfo")
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def zones_of(timezone: str | Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """`Europe/Berlin` or `Europe/Berlin@2021-03-01` as (zone, local date from which it holds or ""), in order.
+
+    Raises UsageError for a name that is not in the time zone database.
+    """
+    from pipeline.timestamps import ZoneClock
+
+    texts = (timezone,) if isinstance(timezone, str) else timezone
+    found = tuple((name, since) for name, _, since in (text.partition("@") for text in texts))
+    ZoneClock(found)
+    return found
