@@ -3,72 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
+
+import msgspec
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One operation of a program. (Dataclasses would take some tenths of a second of every start.)"""
+
 
 # --- values: what a row has, or what is made of it ----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(Operation, frozen=True):
     """A property by its name, with JSON null; missing where the row has none."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Operation, frozen=True):
     """A column of the row beside its properties, with JSON null."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Operation, frozen=True):
     """A member of an object inside the row, with JSON null; missing where `of` is no object."""
 
     of: Value
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AllProperties:
+class AllProperties(Operation, frozen=True):
     """The properties of the row as one object."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowTime:
+class RowTime(Operation, frozen=True):
     """The time of the row in microseconds since 1970, once `ReadTime` has set it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Operation, frozen=True):
     """The value of an earlier `Let`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Operation, frozen=True):
     """A fixed text, or a fixed argument of a function."""
 
     value: str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Json:
+class Json(Operation, frozen=True):
     """A fixed JSON value, as its text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Operation, frozen=True):
     """Nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class AsText:
+class AsText(Operation, frozen=True):
     """A value as text: the digits of a number, `true`, the JSON of an object; missing for JSON null.
 
     Text that is not Unicode rejects the row (`bad_value`).
@@ -77,22 +73,19 @@ class AsText:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class NotNull:
+class NotNull(Operation, frozen=True):
     """A value, but missing where it is JSON null."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class First:
+class First(Operation, frozen=True):
     """The first of these that is not missing; those after it are not evaluated."""
 
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choose:
+class Choose(Operation, frozen=True):
     """One value or another; the other one is not evaluated."""
 
     when: Condition
@@ -100,23 +93,20 @@ class Choose:
     otherwise: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Operation, frozen=True):
     """Texts one after the other; missing where one of the values is."""
 
     parts: tuple[str | Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Operation, frozen=True):
     """The texts that are not missing, with a separator between them; missing where that gives an empty text."""
 
     values: tuple[Value, ...]
     separator: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(Operation, frozen=True):
     """What a table of the program has for a text, else `otherwise`. `any_case`: the table's names are in lower case,
     and so is the text when it is looked up."""
 
@@ -126,8 +116,7 @@ class Lookup:
     otherwise: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Convert:
+class Convert(Operation, frozen=True):
     """The value as another type; one that cannot be converted stays, with the warning `bad_value` where `warn`."""
 
     value: Value
@@ -135,40 +124,35 @@ class Convert:
     warn: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Hash:
+class Hash(Operation, frozen=True):
     """The keyed hash of a text under a purpose. The secret is no part of the program."""
 
     text: Value
     purpose: str
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Operation, frozen=True):
     """A named function of values."""
 
     function: str
     arguments: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Operation, frozen=True):
     """One part of what a function gave that has several."""
 
     of: Value
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Operation, frozen=True):
     """The row is rejected (`bad_value`) with a sentence and, after it, the text that shows why."""
 
     sentence: str
     shown: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Operation, frozen=True):
     """The members of an object under new names; missing without an object. A value that is no object rejects the row.
 
     `only` and `leave` are names, or beginnings where they end in `*`; members whose text is one of `blank` are left
@@ -194,68 +178,59 @@ NamedValues: TypeAlias = tuple[tuple[str, Value], ...]
 # --- conditions; their values are all evaluated, whatever the first ones give -------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Operation, frozen=True):
     """The value is not missing."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Equals:
+class Equals(Operation, frozen=True):
     """The text is this one."""
 
     value: Value
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Operation, frozen=True):
     """The text is one of these."""
 
     value: Value
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StartsWith:
+class StartsWith(Operation, frozen=True):
     """The text begins with this one."""
 
     value: Value
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(Operation, frozen=True):
     """The text contains this one."""
 
     value: Value
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Same:
+class Same(Operation, frozen=True):
     """The texts are equal, and none is missing."""
 
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class All:
+class All(Operation, frozen=True):
     """Every condition is true."""
 
     conditions: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Any_:
+class Any_(Operation, frozen=True):
     """At least one condition is true."""
 
     conditions: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Operation, frozen=True):
     """The condition is false."""
 
     condition: Condition
@@ -269,10 +244,10 @@ def operations(found: object) -> Iterator[Any]:
     if isinstance(found, tuple):
         for one in found:
             yield from operations(one)
-    elif hasattr(found, "__dataclass_fields__"):
+    elif isinstance(found, Operation):
         yield found
-        for field in fields(found):  # type: ignore[arg-type]
-            yield from operations(getattr(found, field.name))
+        for name in found.__struct_fields__:
+            yield from operations(getattr(found, name))
 
 
 def gives_text(value: Value) -> bool:

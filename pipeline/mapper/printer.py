@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 from pipeline.mapper import expressions, program
@@ -42,7 +41,7 @@ def _lines(operation: Any, indent: str) -> Iterator[str]:
     if isinstance(operation, program.Let):
         yield f"{indent}let {operation.name} = {_spelt(operation.value)}"
         return
-    parts = [(one.name, getattr(operation, one.name)) for one in fields(operation)]
+    parts = [(name, getattr(operation, name)) for name in operation.__struct_fields__]
     line = " ".join(
         [_name(operation), *(f"{name}={_spelt(value)}" for name, value in parts if not _is_left_out(value))]
     )
@@ -104,7 +103,7 @@ def _spelt(value: Any) -> str:
 
 
 def _arguments(operation: Any) -> Iterator[str]:
-    parts = [(one.name, getattr(operation, one.name)) for one in fields(operation)]
+    parts = [(name, getattr(operation, name)) for name in operation.__struct_fields__]
     if len(parts) > 2:
         yield from (f"{name}={_spelt(value)}" for name, value in parts if not _is_left_out(value))
     elif len(parts) == 1 and isinstance(parts[0][1], tuple):

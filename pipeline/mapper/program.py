@@ -12,31 +12,27 @@ evaluated before the first change, so no change can be seen by another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipeline.mapper.expressions import Condition, NamedValues, Spread, Value, Variable
+from pipeline.mapper.expressions import Condition, NamedValues, Operation, Spread, Value, Variable
 
 # --- steps --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class OpenProperties:
+class OpenProperties(Operation, frozen=True):
     """Take the properties from an object of the row; None: the row itself is the properties, without its nulls."""
 
     source: Value | None
 
 
-@dataclass(frozen=True, slots=True)
-class Let:
+class Let(Operation, frozen=True):
     """Evaluate a value once, under a name for later steps."""
 
     name: str
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class SkipRow:
+class SkipRow(Operation, frozen=True):
     """End a row of which the condition is true: it is skipped with the code, and with a warning where there is one."""
 
     when: Condition
@@ -44,15 +40,13 @@ class SkipRow:
     warning: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetEvent:
+class SetEvent(Operation, frozen=True):
     """Set the event's name."""
 
     name: Value
 
 
-@dataclass(frozen=True, slots=True)
-class EventCase:
+class EventCase(Operation, frozen=True):
     """What an event's name decides: the row is skipped with a code, or is renamed and has the rule of a number."""
 
     event: str
@@ -62,16 +56,14 @@ class EventCase:
     warning: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MatchEvent:
+class MatchEvent(Operation, frozen=True):
     """Find the case of the event's name. A name without one is kept, or rejected (`unmapped_event`)."""
 
     cases: tuple[EventCase, ...]
     reject_others: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Operation, frozen=True):
     """One place where a time may stand.
 
     `unit` is iso, s, ms, us, ns or auto, or `format` with the written form in `form`. `zone` says what a reading
@@ -88,8 +80,7 @@ class Clock:
     no_evidence: Condition | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTime:
+class ReadTime(Operation, frozen=True):
     """Set `time` or `received` from the first clock that has one. A time that cannot be read, or lies outside of the
     years 1 to 9999, is a reason to reject the event; a receive time like that is missing."""
 
@@ -97,31 +88,27 @@ class ReadTime:
     clocks: tuple[Clock, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetUuid:
+class SetUuid(Operation, frozen=True):
     """Set the source's own UUID, where the text is one."""
 
     text: Value
 
 
-@dataclass(frozen=True, slots=True)
-class SetKey:
+class SetKey(Operation, frozen=True):
     """Set the dedupe key from its parts; a row in which one of `needs` is missing or blank has none."""
 
     parts: tuple[Value, ...]
     needs: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetDistinctId:
+class SetDistinctId(Operation, frozen=True):
     """Set the distinct_id to the first candidate that is no placeholder; passing one over is a warning."""
 
     candidates: tuple[Value, ...]
     placeholders: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Operation, frozen=True):
     """The ids that are one person: those of the list `of`, or the first candidates of `into` and of `other` that name
     somebody. Of kind `person`, `into` is the tool's number of a person and `version` the version of the row."""
 
@@ -132,8 +119,7 @@ class Merge:
     of: Value | None
 
 
-@dataclass(frozen=True, slots=True)
-class AddLinks:
+class AddLinks(Operation, frozen=True):
     """Add the links of a merge to what the row becomes. `warn_incomplete`: one without two ids is a warning."""
 
     merge: Merge
@@ -141,16 +127,14 @@ class AddLinks:
     warn_incomplete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GiveLinks:
+class GiveLinks(Operation, frozen=True):
     """End a row that states a merge and nothing else; one without two ids is skipped (`incomplete_merge`)."""
 
     merge: Merge
     when: Condition | None
 
 
-@dataclass(frozen=True, slots=True)
-class OverrideProperties:
+class OverrideProperties(Operation, frozen=True):
     """Evaluate what one event's own rule changes, for `ApplyOverrides`."""
 
     drop: tuple[str, ...]
@@ -159,23 +143,20 @@ class OverrideProperties:
     set: NamedValues
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSteps:
+class RuleSteps(Operation, frozen=True):
     """The steps of the rule with a number."""
 
     rule: int
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ByRule:
+class ByRule(Operation, frozen=True):
     """Steps for rows whose event has a rule."""
 
     rules: tuple[RuleSteps, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ObservePerson:
+class ObservePerson(Operation, frozen=True):
     """For a plan only: what the row says of its ids and its person. What cannot be read is a warning."""
 
     user: Value | None
@@ -187,20 +168,17 @@ class ObservePerson:
     unset: Value | None
 
 
-@dataclass(frozen=True, slots=True)
-class ObserveGroups:
+class ObserveGroups(Operation, frozen=True):
     """For a plan only: the updates of groups, an object of type → key → properties, that a row has beside its event."""
 
     groups: Value
 
 
-@dataclass(frozen=True, slots=True)
-class GivePersonUpdate:
+class GivePersonUpdate(Operation, frozen=True):
     """End a row that describes its person and is no event."""
 
 
-@dataclass(frozen=True, slots=True)
-class GiveGroupUpdates:
+class GiveGroupUpdates(Operation, frozen=True):
     """End a row that describes groups: `open` is an object of type → key → properties, else there is one group."""
 
     open: Value | None
@@ -209,8 +187,7 @@ class GiveGroupUpdates:
     set: Value
 
 
-@dataclass(frozen=True, slots=True)
-class GiveProfiles:
+class GiveProfiles(Operation, frozen=True):
     """End a row that is a profile, or a list of them (`each`)."""
 
     each: Value
@@ -222,8 +199,7 @@ class GiveProfiles:
     rename: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadExtraEvent:
+class ReadExtraEvent(Operation, frozen=True):
     """Evaluate one more event of the same row; its key is the row's with `suffix`."""
 
     suffix: str
@@ -232,8 +208,7 @@ class ReadExtraEvent:
     when: Condition | None
 
 
-@dataclass(frozen=True, slots=True)
-class RenameProperty:
+class RenameProperty(Operation, frozen=True):
     """A new name, or None to leave the property out. `read`: it was taken out when it was read."""
 
     old: str
@@ -241,8 +216,7 @@ class RenameProperty:
     read: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RenameProperties:
+class RenameProperties(Operation, frozen=True):
     """Leave out properties with a blank text, then rename or leave out others, `rare` ones first; in this order.
 
     Where the new name is taken, the old one stays, with a warning. Most rows have none of the `rare` ones.
@@ -253,23 +227,20 @@ class RenameProperties:
     common: tuple[RenameProperty, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadProperties:
+class SpreadProperties(Operation, frozen=True):
     """Set the members of an object; a property of the row's own moves to TOOL_name, with a warning."""
 
     members: Variable
 
 
-@dataclass(frozen=True, slots=True)
-class FillProperty:
+class FillProperty(Operation, frozen=True):
     """Set a property that the row does not have."""
 
     name: str
     value: Variable
 
 
-@dataclass(frozen=True, slots=True)
-class SetProperty:
+class SetProperty(Operation, frozen=True):
     """Set a property; the row's own moves to TOOL_name, with a warning, unless the value was made of it (`replace`)."""
 
     name: str
@@ -277,44 +248,38 @@ class SetProperty:
     replace: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CopyColumn:
+class CopyColumn(Operation, frozen=True):
     """Set a property to a column of the row as it stands."""
 
     name: str
     column: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyOverrides:
+class ApplyOverrides(Operation, frozen=True):
     """Make the changes of the event's own rule: leave out, rename, fill, set."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertProperty:
+class ConvertProperty(Operation, frozen=True):
     """Convert a property; one that cannot be converted stays, with the warning `bad_value`."""
 
     name: str
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class HashProperty:
+class HashProperty(Operation, frozen=True):
     """Replace the text of a property by its keyed hash."""
 
     name: str
     purpose: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeepGroups:
+class KeepGroups(Operation, frozen=True):
     """Keep the row's own `$groups`; with `chosen` types only those."""
 
     chosen: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetGroups:
+class SetGroups(Operation, frozen=True):
     """Set `$groups` from an object of type → key and from single keys; with `chosen` types only those."""
 
     open: Variable | None
@@ -322,16 +287,14 @@ class SetGroups:
     chosen: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KeepColumns:
+class KeepColumns(Operation, frozen=True):
     """Add the columns of the row that the mapping does not name, with a prefix."""
 
     named: tuple[str, ...]
     prefix: str
 
 
-@dataclass(frozen=True, slots=True)
-class GiveEvent:
+class GiveEvent(Operation, frozen=True):
     """End the row: its event, its links, its extra events and, for a plan, its group updates."""
 
 
@@ -343,16 +306,14 @@ Step: TypeAlias = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Decode:
+class Decode(Operation, frozen=True):
     """What makes plain rows of one odd row, before any step sees them: a named decoder and its arguments."""
 
     decoder: str
     arguments: tuple[str | bool, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Operation, frozen=True):
     """A whole mapping for one set of options. `opened` is the column with the properties, where it is one."""
 
     tool: str

@@ -94,5 +94,5 @@ def always_read(found: object) -> Iterator[str]:
             for one in found:
                 yield from always_read(one)
         case _:
-            for name in getattr(found, "__dataclass_fields__", ()):
+            for name in getattr(found, "__struct_fields__", ()):
                 yield from always_read(getattr(found, name))

@@ -17,7 +17,6 @@ from msgspec import Raw
 
 from pipeline import uuids, values
 from pipeline.mapper.functions import function
-from pipeline.mapper.timeformat import TimeFormat
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -114,12 +113,6 @@ def read_time(value: Value, unit: str, space: bool) -> Reading | None:
             raise BadTime(f"not an ISO 8601 time: {text}")
         return read_iso(text.strip(), space)
     return read_epoch(text, unit)
-
-
-def read_form(value: Value, form: TimeFormat) -> Reading | None:
-    """Read a time of a written form; None when it is missing or blank. Raises BadTime."""
-    text = values.text(value)
-    return None if text is None or not text.strip() else form.read(text)
 
 
 def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectReason | None, Warnings]:
