@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
+from importlib import import_module
+
+import click
 
 from pipeline import errors
 from pipeline.report.state import State
-from tests.support.doc_blocks import ROOT
+from tests.support.doc_blocks import README, ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+import generate
 
 USE = ROOT / "docs" / "use"
 
@@ -15,11 +22,16 @@ def page(name: str) -> str:
     return (USE / name).read_text(encoding="utf-8")
 
 
+def everything() -> str:
+    """The text of the README and of every page of docs/use."""
+    return "\n".join(file.read_text(encoding="utf-8") for file in (README, *USE.rglob("*.md")))
+
+
 def test_each_test_that_a_page_names_exists() -> None:
-    """The tables of failures name tests that there are."""
+    """The tables of failures name tests that there are; rename them here too."""
     written = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
     known = set(re.findall(r"def (test_\w+)", written))
-    named = {name for file in USE.rglob("*.md") for name in re.findall(r"`(test_\w+)`", file.read_text("utf-8"))}
+    named = set(re.findall(r"`(test_\w+)`", everything()))
     assert sorted(named - known) == []
     assert len(named) > 50
 
@@ -49,3 +61,40 @@ def test_the_table_of_job_keys_is_complete() -> None:
 
     rows = "\n".join(line for line in page("jobs.md").splitlines() if line.startswith("| `"))
     assert [key for key in job_keys() if f"`{key}`" not in rows] == []
+
+
+def test_each_option_that_a_page_names_exists() -> None:
+    """An option is one of some command of backcast."""
+    from pipeline.cli import cli
+
+    tree = generate.command_tree(cli, None, "backcast")
+    known = {
+        text for command, _ in tree for one in command.params for text in one.opts if isinstance(one, click.Option)
+    }
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", everything()))
+    assert sorted(named - known - {"--help"}) == []
+    assert len(named) > 50
+
+
+def test_each_name_of_the_package_that_a_page_names_exists() -> None:
+    """Modules and functions are where a page says."""
+    named = set(re.findall(r"\bpipeline(?:\.\w+)+", everything()))
+    assert [name for name in sorted(named) if not _there(name)] == []
+    assert named
+
+
+def test_each_variable_that_a_page_names_is_read_somewhere() -> None:
+    """An environment variable is in the code."""
+    code = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "pipeline").rglob("*.py"))
+    named = set(re.findall(r"(?<!_)BACKCAST_[A-Z_]+", everything()))
+    assert [name for name in sorted(named) if name not in code] == []
+
+
+def _there(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        import_module(name)
+    except ImportError:
+        module, _, attribute = name.rpartition(".")
+        return bool(module) and hasattr(import_module(module), attribute)
+    return True
