@@ -56,7 +56,7 @@ def apply(
     from pipeline.plan.freshness import open_plan
     from pipeline.preflight.run import PreflightRequest
     from pipeline.report import machine, terminal
-    from pipeline.report.preflight_view import key_standing
+    from pipeline.report.preflight_view import key_status
     from pipeline.report.rejects import refusal
     from pipeline.report.results import apply_result
     from pipeline.report.state import plan_status
@@ -82,7 +82,7 @@ def apply(
     if found is None:
         result = apply_result(outcome, to=address)
     else:
-        result = apply_result(outcome, key_standing(found), to=address)
+        result = apply_result(outcome, key_status(found), to=address)
     status = plan_status(plan, place)
     with common.output():
         if as_json:

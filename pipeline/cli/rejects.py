@@ -29,8 +29,7 @@ def rejects(directory: Path, options: RejectsOptions, form: str, as_json: bool) 
 
     from pipeline import api
     from pipeline.report import terminal
-    from pipeline.report.rejects import RefusedEvent
-    from pipeline.report.spreadsheet import write_csv
+    from pipeline.report.rejects import RefusedEvent, write_csv
 
     found = api.read_rejects(directory, options, warn=common.warn)
     with common.output():

@@ -1,4 +1,4 @@
-"""All that a report says, gathered once from the plan and the files beside it; JSON and HTML show the same value."""
+"""The content of a report, read once from the plan and the files beside it; JSON and HTML show the same value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline.text import printable
 from pipeline.validator.codes import meaning
 
 if TYPE_CHECKING:
-    from pipeline.report.pairs import PairShown
+    from pipeline.report.pairs import PairRow
 
 TOP_EVENTS = 100
 """Event names in the table of months; the others are one line."""
@@ -28,8 +28,8 @@ OTHERS = ""
 """Stands for the event names beyond the most frequent ones."""
 
 
-class Counted(msgspec.Struct, frozen=True):
-    """One code with its count, and one example and its place where one is known. `row` counts from 1, 0 is none."""
+class CodeCount(msgspec.Struct, frozen=True):
+    """One code with its count, and one example and its place where one is known. `row` counts from 1; 0: no row."""
 
     code: str
     count: int
@@ -51,8 +51,8 @@ class MonthCount(msgspec.Struct, frozen=True):
 class Results(msgspec.Struct, frozen=True):
     """What became of a plan, the newest of each kind; None where it was not done.
 
-    `rehearsal` and `rehearsed` are of the embedded local service: the run there, and what was read back. `applied` says
-    where the plan stands over all runs, `verification` what was read back from where it was applied to.
+    `rehearsal` and `rehearsed` are of the embedded local service: the run there, and what was read back. `applied` is
+    the state of the plan over all runs, `verification` what was read back from where it was applied to.
     """
 
     rehearsal: ApplyResult | None = None
@@ -64,17 +64,17 @@ class Results(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """A plan and what became of it. `name` is the plan directory's own name, no path of this machine.
 
-    `pairs` are some of identities.parquet, of every decision and reason. `state` is where the plan stands.
+    `pairs` are some of identities.parquet, of every decision and reason. `state` is the state of the plan.
     """
 
     name: str
     plan: Plan
     months: list[MonthCount]
-    skips: list[Counted]
-    rejects: list[Counted]
-    warnings: list[Counted]
+    skips: list[CodeCount]
+    rejects: list[CodeCount]
+    warnings: list[CodeCount]
     unproved: list[str]
-    pairs: list[PairShown]
+    pairs: list[PairRow]
     results: Results = Results()
     state: str = ""
 
@@ -86,20 +86,20 @@ class _Cell(msgspec.Struct):
     count: int
 
 
-class _Earlier(Results, frozen=True):
+class _EarlierReport(Results, frozen=True):
     plan: Mapping[str, object] = {}
 
 
 def earlier_results(directory: Directory, plan: Plan) -> Results:
-    """What the report beside the plan says already; nothing when it is of another plan, or none that we wrote."""
+    """The results in the report beside the plan; none where it is of another plan, or not written by us."""
     try:
-        earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_Earlier)
+        earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_EarlierReport)
     except (OSError, msgspec.MsgspecError, RecursionError):
         return Results()
     return earlier if earlier.plan.get("digest") == plan.digest else Results()
 
 
-def gather(directory: Directory, plan: Plan, results: Results | None = None, state: str = "") -> Report:
+def build_report(directory: Directory, plan: Plan, results: Results | None = None, state: str = "") -> Report:
     """Read cells.jsonl, rejects.jsonl and identities.parquet once, a piece at a time.
 
     Raises UnsafePlan when they are damaged.
@@ -108,7 +108,7 @@ def gather(directory: Directory, plan: Plan, results: Results | None = None, sta
         directory.path.resolve().name,
         plan,
         _months(directory, plan),
-        [Counted(code, count, meaning(code)) for code, count in plan.skips.items()],
+        [CodeCount(code, count, meaning(code)) for code, count in plan.skips.items()],
         _rejects(directory, plan),
         _warnings(plan),
         unproved(plan),
@@ -149,7 +149,7 @@ def first_rejects(directory: Directory, plan: Plan) -> dict[str, Reject]:
     return first
 
 
-def _rejects(directory: Directory, plan: Plan) -> list[Counted]:
+def _rejects(directory: Directory, plan: Plan) -> list[CodeCount]:
     """One line for each code, with the first row of each."""
     first = first_rejects(directory, plan)
     dialects = {part.path: part.dialect for part in plan.parts if part.dialect.header}
@@ -157,27 +157,27 @@ def _rejects(directory: Directory, plan: Plan) -> list[Counted]:
     for code, count in plan.rejects.items():
         example = first.get(code)
         if example is None:
-            found.append(Counted(code, count, meaning(code)))
+            found.append(CodeCount(code, count, meaning(code)))
             continue
         detail = printable(example.detail, DETAIL_CHARACTERS)
         record = masked(example.record, dialects.get(example.part))
-        found.append(Counted(code, count, meaning(code), example.part, example.row, detail, record))
+        found.append(CodeCount(code, count, meaning(code), example.part, example.row, detail, record))
     return found
 
 
-def _warnings(plan: Plan) -> list[Counted]:
+def _warnings(plan: Plan) -> list[CodeCount]:
     found = []
     for code, count in plan.warnings.items():
         example = plan.examples.get(code)
         if example is None:
-            found.append(Counted(code, count, meaning(code)))
+            found.append(CodeCount(code, count, meaning(code)))
         else:
             detail = printable(example.detail, DETAIL_CHARACTERS)
-            found.append(Counted(code, count, meaning(code), example.part, example.row, detail))
+            found.append(CodeCount(code, count, meaning(code), example.part, example.row, detail))
     return found
 
 
-def _pairs(directory: Directory, plan: Plan) -> list[PairShown]:
+def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:
     if not plan.people.identities.pairs or not directory.pairs.exists():
         return []
     from pipeline.report.pairs import some_pairs

@@ -31,7 +31,7 @@ _OUTCOMES = {"sending": "unfinished", "planning": "interrupted"}
 
 
 def window_line(ended: WindowRun) -> str:
-    """What came of a window, in one line for a log."""
+    """The outcome of a window, in one line for a log."""
     line = f"{ended.window} {ended.outcome}"
     if ended.attempt is not None and ended.outcome in ("done", "planned", "unfinished"):
         line += f": {_counted(ended.attempt, ended.outcome)}"
@@ -41,12 +41,12 @@ def window_line(ended: WindowRun) -> str:
 
 
 def proof_line(proof: Proof) -> str:
-    """What reading a window back said, in one line for a log."""
+    """The result of reading a window back, in one line for a log."""
     return printable(f"{proof.attempt.window} {proof.outcome}: {proof.detail}", 2_000)
 
 
 def _counted(attempt: Attempt, outcome: str) -> str:
-    said = f"{attempt.events:,} events to send" if outcome == "planned" else f"{attempt.sent:,} events sent"
+    events = f"{attempt.events:,} events to send" if outcome == "planned" else f"{attempt.sent:,} events sent"
     counts = {
         "already settled": attempt.already,
         "refused": attempt.refused,
@@ -54,9 +54,9 @@ def _counted(attempt: Attempt, outcome: str) -> str:
         "rows skipped": attempt.skipped - attempt.already,
         "rows rejected": attempt.rejected,
     }
-    told = [said, *(f"{count:,} {what}" for what, count in counts.items() if count > 0)]
+    texts = [events, *(f"{count:,} {what}" for what, count in counts.items() if count > 0)]
     parts = "1 part" if attempt.parts == 1 else f"{attempt.parts:,} parts"
-    return f"{', '.join(told)}, of {attempt.rows:,} rows in {parts}, {attempt.seconds:.1f} s"
+    return f"{', '.join(texts)}, of {attempt.rows:,} rows in {parts}, {attempt.seconds:.1f} s"
 
 
 def run_object(run: JobRun) -> dict[str, object]:
@@ -128,8 +128,8 @@ def _counts(attempt: Attempt) -> dict[str, object]:
 
 
 def show_history(console: Console, job: str, windows: Sequence[WindowState], attempts: Sequence[Attempt]) -> None:
-    """A row for each plan that was made, and one for each window that has none."""
-    made = table(
+    """A row for each plan, and one for each window without a plan."""
+    shown = table(
         "#window", "#parts", "#rows", "#sent", "#already", "#skipped", "#rejected", "#refused", "#when", "#took",
         "outcome",
     )  # fmt: skip
@@ -137,18 +137,18 @@ def show_history(console: Console, job: str, windows: Sequence[WindowState], att
     for one in attempts:
         counts = (one.parts, one.rows, one.sent, one.already, one.skipped - one.already, one.rejected, one.refused)
         outcome = _OUTCOMES.get(one.state, one.state) + (f", {one.proof}" if one.proof else "")
-        told = text(f"{outcome}: {one.detail}" if one.detail else outcome, 240)
-        cells: list[str | Text] = [one.window, *map(number, counts), one.started[:16], f"{one.seconds:,.1f} s", told]
+        detail = text(f"{outcome}: {one.detail}" if one.detail else outcome, 240)
+        cells: list[str | Text] = [one.window, *map(number, counts), one.started[:16], f"{one.seconds:,.1f} s", detail]
         rows.append((one.window, one.id, cells, _STYLES.get(one.proof, _STYLES.get(one.state, ""))))
     planned = {one.window for one in attempts}
     for window in windows:
         if window.label not in planned:
-            told = text(f"{window.state}: {window.detail}" if window.detail else window.state, 240)
-            rows.append((window.label, 0, [window.label, *[""] * 9, told], _STYLES.get(window.state, "")))
+            detail = text(f"{window.state}: {window.detail}" if window.detail else window.state, 240)
+            rows.append((window.label, 0, [window.label, *[""] * 9, detail], _STYLES.get(window.state, "")))
     for _, _, row, style in sorted(rows, key=lambda one: one[:2]):
-        made.add_row(*row, style=style)
+        shown.add_row(*row, style=style)
     if rows:
-        console.print(made)
+        console.print(shown)
     states = [window.state for window in windows]
     counted = ", ".join(f"{states.count(state):,} {state}" for state in ("done", "waiting", "stopped", "open"))
     console.print(Text(f"Job {job}: {counted}." if windows else f"Job {job}: it never ran."))

@@ -10,7 +10,7 @@ from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
-from pipeline.report.contents import Report, Results, earlier_results, gather, phases_of
+from pipeline.report.contents import Report, Results, build_report, earlier_results, phases_of
 from pipeline.report.results import ApplyResult, VerifyResult, status_result
 from pipeline.report.sections.people import merges
 from pipeline.report.state import plan_status
@@ -21,7 +21,7 @@ FORMAT = "backcast.report/1"
 def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
     """The object of `plan --json`: the plan at `path`, without what only sealing needs. Ready for msgspec or json.
 
-    A part that a table of a warehouse was told of by its path has a `table`.
+    A part that belongs to a table of a warehouse has a `table`.
     """
     rows = plan.rows
     return {
@@ -48,14 +48,14 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
 
 
 def report_object(report: Report) -> dict[str, object]:
-    """The object of report.json: the plan's, what stands behind its counts, and what became of it.
+    """The object of report.json: the plan's, the details of its counts, and what became of it.
 
     `months` counts events to send by name and UTC month ("" for names beyond the 100 most frequent). Records of
-    `rejects` are masked and cut. `people` has ids as they stand, and no value of any property: `approve_merges` is the
+    `rejects` are masked and cut. `people` has ids unmasked, and no value of any property: `approve_merges` is the
     number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `state` is the plan's
     (`report.state`). `rehearsal` is the run against the embedded local service and `rehearsed` what was read back
     there; `applied` is what the ledger says, and `verification` what was read back from its target. Each is null until
-    it was made.
+    it was done.
     """
     plan = report.plan
     return {
@@ -110,7 +110,7 @@ def results_with(
     rehearsed: VerifyResult | None = None,
     verification: VerifyResult | None = None,
 ) -> Results:
-    """What became of the plan: what is given here, else what an earlier report of the same plan holds."""
+    """What became of the plan: the results given here, else those in an earlier report of the same plan."""
     before = earlier_results(directory, plan)
     return Results(
         rehearsal or before.rehearsal,
@@ -130,8 +130,8 @@ def write_report(
 ) -> None:
     """Write report.json and report.html, each whole or not at all. Raises BrokenLedger.
 
-    Results that an earlier report of the same plan holds stay in it when none are given here; where the plan stands is
-    asked of the ledger each time. The single doubts and refusals are left out: `backcast status` shows them.
+    Results in an earlier report of the same plan stay in it where none are given here; the state of the plan is read
+    from the ledger each time. Batches in doubt and refused events are not listed: `backcast status` shows them.
     """
     from pipeline.report.html import render
 
@@ -141,13 +141,13 @@ def write_report(
         applied = status_result(plan, status)
         applied = msgspec.structs.replace(applied, verified=None, rehearsed=None, doubts=[], refusals=[])
         results = msgspec.structs.replace(results, applied=applied)
-    report = gather(directory, plan, results, status.state)
+    report = build_report(directory, plan, results, status.state)
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
     write_atomically(directory.report_json, encode(report_object(report)))
 
 
 def add_applied(directory: Directory, plan: Plan) -> str:
-    """Add where the plan stands to its report; why that could not be done, or "".
+    """Add the state of the plan to its report; why that could not be done, or "".
 
     What was sent is in the ledger, so a report that cannot be written is no failure of the run.
     """

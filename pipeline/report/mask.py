@@ -1,6 +1,6 @@
-"""A rejected row as a report may show it: names and ids as they stand, values of properties masked, cut short.
+"""A rejected row as a report may show it: names and ids unchanged, values of properties masked, cut short.
 
-A report is mailed and printed; a row holds what people typed. The row may be broken, which is why it was rejected,
+A report is mailed and printed; a row has what people typed. The row may be broken, which is why it was rejected,
 so it is masked token by token and never parsed.
 """
 
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 )
 _KNOWN_WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
 _READ = 8_192
-"""No more of a row is looked at: it may be 64 MiB long."""
+"""Characters of a row that are read: it may be 64 MiB long."""
 
 
 def masked(record: str, dialect: Dialect | None = None) -> str:
@@ -75,7 +75,7 @@ def _masked_cells(text: str, dialect: Dialect) -> str:
         )
     except (csv.Error, StopIteration):
         return MASK
-    # Cells that stand under no sure name are masked whatever they are.
+    # Cells without a certain name are all masked.
     names = dialect.header if len(cells) == len(dialect.header) else ("",) * len(cells)
     return dialect.delimiter.join(
         cell if name in SHOWN or not cell else MASK for name, cell in zip(names, cells, strict=True)

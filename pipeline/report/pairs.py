@@ -1,7 +1,7 @@
-"""Some rows of identities.parquet for a report: of every decision and its reason, the pairs that most rows state.
+"""Some rows of identities.parquet for a report: of every decision and its reason, the most frequent pairs.
 
-The table has a row for each pair of ids of an export, so it is read group by group of rows, and no more of it is
-held than is shown.
+The table has a row for each pair of ids of an export, so it is read group by group of rows, and only what is
+shown stays in memory.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MOST_PAIRS = 10
 """Rows of each decision and reason."""
 
 
-class PairShown(msgspec.Struct, frozen=True):
-    """One row of the table as it stands. `where` is the part and row, from 1, that states the pair first."""
+class PairRow(msgspec.Struct, frozen=True):
+    """One row of the table. `where` is the part and row, from 1, that has the pair first."""
 
     decision: str
     reason: str
@@ -40,14 +40,14 @@ class PairShown(msgspec.Struct, frozen=True):
 
 
 class _Place(NamedTuple):
-    """A row by its rank: more events first, then as the table stands."""
+    """A row by its rank: more events first, then in the order of the table."""
 
     events: int
     group: int
     row: int
 
 
-def some_pairs(path: Path, most: int = MOST_PAIRS) -> list[PairShown]:
+def some_pairs(path: Path, most: int = MOST_PAIRS) -> list[PairRow]:
     """At most so many rows of each decision and reason, by both and then by their events, the most first.
 
     Raises UnsafePlan where the table cannot be read.
@@ -80,8 +80,8 @@ def _greatest(table: pq.ParquetFile, group: int, most: int) -> Iterator[tuple[tu
             yield (names[0][decision], names[1][reason]), [_Place(-int(events[row]), group, row) for row in best]
 
 
-def _rows(table: pq.ParquetFile, places: list[_Place]) -> dict[_Place, PairShown]:
-    shown: dict[_Place, PairShown] = {}
+def _rows(table: pq.ParquetFile, places: list[_Place]) -> dict[_Place, PairRow]:
+    shown: dict[_Place, PairRow] = {}
     for group in sorted({place.group for place in places}):
         here = [place for place in places if place.group == group]
         for batch in _batches(table, group, None):
@@ -89,7 +89,7 @@ def _rows(table: pq.ParquetFile, places: list[_Place]) -> dict[_Place, PairShown
             columns = [some.column(name).to_pylist() for name in ("decision", "reason", "anonymous_id", "user_id")]
             columns += [some.column(name).to_pylist() for name in ("events", "where")]
             columns += [_instants(some, name) for name in ("first_seen", "last_seen")]
-            shown.update(zip(here, map(PairShown, *columns), strict=True))
+            shown.update(zip(here, map(PairRow, *columns), strict=True))
     return shown
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.report.results import KeyStanding
+from pipeline.report.results import CaptureKeyStatus
 from pipeline.report.tables import table, text
 from pipeline.text import printable
 
@@ -33,37 +33,37 @@ def preflight_line(check: Check) -> str:
 
 
 def key_line(found: Preflight) -> str:
-    """Whose the capture key is, or that it could not be proved; an unknown one is answered 200.
+    """Whose the capture key is, or that it could not be proved: an unknown one is answered 200.
 
     (docs/know/service.md#answers)
     """
     check = next(one for one in found.checks if one.name == "capture_key_project")
     if check.level == "ok":
         return printable(check.detail[:1].upper() + check.detail[1:] + ".", _WIDE)
-    told = f"The capture key could not be proved: {check.detail}. A service answers 200 to a key that it does not know,"
-    return printable(f"{told} and its events are lost.", _WIDE)
+    problem = f"The capture key could not be proved: {check.detail}."
+    return printable(f"{problem} A service answers 200 to an unknown key, and its events are lost.", _WIDE)
 
 
-def key_standing(found: Preflight) -> KeyStanding:
-    """The same for programs."""
-    return KeyStanding(found.key_proved, key_line(found))
+def key_status(found: Preflight) -> CaptureKeyStatus:
+    """Whether the capture key is known to be the project's, for programs."""
+    return CaptureKeyStatus(found.key_proved, key_line(found))
 
 
 def show_preflight(console: Console, found: Preflight) -> None:
     """A row for each check, then what to do, then the verdict."""
-    made = table("check", "", "")
+    shown = table("check", "", "")
     for one in found.checks:
-        told = text(one.detail, _WIDE)
+        detail = text(one.detail, _WIDE)
         if one.hint and one.level != "ok":
-            told.append(f"\n→ {printable(one.hint, _WIDE)}", style="dim")
-        made.add_row(text(one.name, 80), Text(_LEVELS[one.level], style=_STYLES[one.level]), told)
-    console.print(made)
+            detail.append(f"\n→ {printable(one.hint, _WIDE)}", style="dim")
+        shown.add_row(text(one.name, 80), Text(_LEVELS[one.level], style=_STYLES[one.level]), detail)
+    console.print(shown)
     console.print(Text(verdict(found), style="bold"))
 
 
 def verdict(found: Preflight) -> str:
-    """What it comes to, in one line."""
+    """The number of checks of each level, in one line."""
     counts = {level: sum(one.level == level for one in found.checks) for level in _LEVELS}
-    told = ", ".join(f"{count:,} {_LEVELS[level]}" for level, count in counts.items() if count)
+    levels = ", ".join(f"{count:,} {_LEVELS[level]}" for level, count in counts.items() if count)
     ready = "Not ready" if counts["stop"] else "Nothing stops an import"
-    return f"{ready}: {told}."
+    return f"{ready}: {levels}."

@@ -1,13 +1,15 @@
-"""What did not get through: rows that cannot be sent, and events that the service refused, in one shape."""
+"""What was not accepted: rejected rows, and events that the service refused, in one shape and as CSV."""
 
 from __future__ import annotations
 
+import csv
 import difflib
 from collections import deque
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import TextIO
 
 from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
@@ -21,16 +23,21 @@ from pipeline.text import pluralize
 REFUSED = "refused_event"
 """The code of every event that the service refused."""
 
+FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""Characters that begin a formula in a spreadsheet, full-width forms included (OWASP: CSV injection)."""
+GUARD = "'"
+"""Stands before such a text, and before one that begins with it itself: who takes one away has the text as it was."""
+
 Warn = Callable[[str], None]
 Located = tuple[int, int, str]
 """A row's number in its part, from 1 (0: unknown), its byte offset, and its text."""
 
 
 class RefusedEvent(Reject, frozen=True, gc=False):
-    """An event that the service refused, with the row that it was made of.
+    """An event that the service refused, with its row.
 
     `stage` is `send`, or `rehearse` where the local service refused it and the plan was not applied yet. Of a merge, a
-    group or a profile, `part` is the file of the plan that it stands in, and `row` its line. `row` is 0 where the
+    group or a profile, `part` is its file in the plan, and `row` its line. `row` is 0 where the
     export could not be read to find it.
     """
 
@@ -42,7 +49,7 @@ def rejected(
 ) -> Iterator[Reject]:
     """The rejected rows of a plan, then its refused events. Raises BrokenLedger.
 
-    `warn` is given a line where the export cannot be read for the rows of refused events.
+    `warn` is called with a line where the export cannot be read for the rows of refused events.
     """
     count_refused(directory)  # a ledger that was lost is noticed before the first row
     yield from read_lines(directory.rejects, Reject)
@@ -122,28 +129,28 @@ def _of_rows(
     source_root: Path | None,
     warn: Warn,
 ) -> Iterator[RefusedEvent]:
-    """Refused events of rows. The rows are found by making the events of their blocks again, as `verify` does."""
+    """Refused events of rows. The rows are found by transforming their blocks again, as `verify` does."""
     numbers = {one.block for one in read_refused_events(directory.ledger) if one.phase == EVENTS}
     parts = {one.number: plan.parts[one.part].path for one in read_lines(directory.blocks, SealedBlock)}
-    remade = _remade(plan, directory, numbers, source_root)
+    row_finders = _find_rows(plan, directory, numbers, source_root)
     for number, mine in groupby(refusals, key=attrgetter("block")):
         try:
-            row_of = next(remade, _nowhere)
+            row_of = next(row_finders, _unknown_row)
         except (UnreadableExport, UnsafePlan) as error:
             warn(f"the rows of refused events cannot be shown: {error.message}")
-            row_of = _nowhere
+            row_of = _unknown_row
         for one in mine:
             yield _event(one, stage, parts[number], *row_of(one.event))
 
 
-def _nowhere(event: int) -> Located:
+def _unknown_row(event: int) -> Located:
     return 0, 0, ""
 
 
-def _remade(
+def _find_rows(
     plan: Plan, directory: Directory, numbers: Set[int], source_root: Path | None
 ) -> Iterator[Callable[[int], Located]]:
-    """For each of these blocks in order: where an event of it was made, by its number in the block.
+    """For each of these blocks in order: the row of an event, by the number of the event in the block.
 
     Raises UnreadableExport, UnsafePlan.
     """
@@ -166,10 +173,22 @@ def _remade(
         left_out = {(copy.row, copy.nth) for copy in task.copies if copy.code}
         sent = [row for row, nth in zip(made.row_of, made.nth, strict=True) if (row, nth) not in left_out]
         rows = read_rows(config.parts[task.block.part], task.block, observe=False)
-        deque(rows, maxlen=0)  # they say where each lies once they were read
+        deque(rows, maxlen=0)  # offsets are known once the rows were read
         first = first_rows.pop(task.number)
         yield lambda event, sent=sent, rows=rows, first=first: (  # type: ignore[misc]
             first + sent[event],
             rows.offset(sent[event]),
             rows.text(sent[event]),
         )
+
+
+def write_csv(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write rows under their names, each text guarded and every cell quoted."""
+    writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(names)
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+
+
+def guarded(text: str) -> str:
+    """A text as a cell that no spreadsheet takes for a formula."""
+    return GUARD + text if text[:1] in FORMULA or text.startswith(GUARD) else text

@@ -54,17 +54,17 @@ def show_rest(console: Console, shown: int, count: object, more: bool) -> None:
 
 def show_record(console: Console, record: Object) -> None:
     """One object, a line a field."""
-    made = table("field", "value")
+    shown = table("field", "value")
     for name, value in record.items():
-        made.add_row(text(name, _CELL), text(_cell(_masked(name, value)), _VALUE))
-    console.print(made)
+        shown.add_row(text(name, _CELL), text(_cell(_masked(name, value)), _VALUE))
+    console.print(shown)
 
 
 def _show_counts(console: Console, counts: Object) -> None:
-    made = table("", "#count")
+    shown = table("", "#count")
     for name, value in counts.items():
-        made.add_row(text(name, _CELL), text(_count(value), _CELL))
-    console.print(made)
+        shown.add_row(text(name, _CELL), text(_count(value), _CELL))
+    console.print(shown)
 
 
 def show_answer(console: Console, what: str, answer: object) -> None:
@@ -116,21 +116,21 @@ def _is_series(answer: Object) -> bool:
 
 
 def _series(console: Console, labels: Sequence[object], series: Sequence[Object]) -> None:
-    made = table("", *(f"#{printable(_cell(one.get('name')), _CELL)}" for one in series))
+    shown = table("", *(f"#{printable(_cell(one.get('name')), _CELL)}" for one in series))
     for position, label in enumerate(labels):
         values = (one["values"][position : position + 1] for one in series)
-        made.add_row(text(_cell(label), _CELL), *(text(_count(value[0]) if value else "", _CELL) for value in values))
-    console.print(made)
+        shown.add_row(text(_cell(label), _CELL), *(text(_count(value[0]) if value else "", _CELL) for value in values))
+    console.print(shown)
 
 
 def _rows(console: Console, found: Sequence[Object], *names: str) -> None:
     if not found:
         return
-    made = table(*(f"#{name}" if _is_count(found, name) else name for name in names))
-    made.columns[0].no_wrap = True  # an id that is folded cannot be copied
+    shown = table(*(f"#{name}" if _is_count(found, name) else name for name in names))
+    shown.columns[0].no_wrap = True  # an id that is folded cannot be copied
     for one in found:
-        made.add_row(*(text(_cell(_masked(name, one.get(name))), _CELL) for name in names))
-    console.print(made)
+        shown.add_row(*(text(_cell(_masked(name, one.get(name))), _CELL) for name in names))
+    console.print(shown)
 
 
 def _is_count(found: Sequence[Object], name: str) -> bool:

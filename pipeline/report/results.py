@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """Requests: `sent` met somebody, `retried` took more than one try, `split` were sent in smaller pieces."""
+    """Requests: `sent` reached the service, `retried` took more than one try, `split` were sent in smaller pieces."""
 
     made: int = 0
     sent: int = 0
@@ -46,19 +46,20 @@ class SentCounts(msgspec.Struct, frozen=True):
     would_send: int | msgspec.UnsetType = msgspec.UNSET
 
 
-class KeyStanding(msgspec.Struct, frozen=True):
-    """Whether the capture key is known to be the project's, in words too: an unknown one is answered 200."""
+class CaptureKeyStatus(msgspec.Struct, frozen=True):
+    """Whether the capture key is known to be the project's, and why: an unknown one is answered 200."""
 
     proved: bool
     detail: str
 
 
 class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` those left alone on purpose.
+    """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` the phases that were not sent
+    on purpose.
 
     `to` is the address it was for, "" for the embedded local service; `ended` is when (ISO 8601, UTC). `capture_key` is
-    absent where nobody looked, as in a dry run or a rehearsal. `state` is where the plan stands after it; a result that
-    is kept in a report has none, since the report has it.
+    absent where it was not checked, as in a dry run or a rehearsal. `state` is the plan's state after it; a result
+    in a report has none, since the report has it.
     """
 
     format: str = "backcast.apply/1"
@@ -72,7 +73,7 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     held: list[str] = []
     to: str = ""
     ended: str = ""
-    capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET
+    capture_key: CaptureKeyStatus | msgspec.UnsetType = msgspec.UNSET
     state: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -87,13 +88,13 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a plan stands. `state` is one of `report.state.State`. `events` and `batches` are those of all runs.
+    """The state of a plan. `state` is one of `report.state.State`. `events` and `batches` are those of all runs.
 
-    `course` says where it was applied to and when, `verified` when what landed was last compared, `rehearsed` the same
+    `course` is where it was applied to and when, `verified` when what landed was last compared, `rehearsed` the same
     for the embedded local service; null for never.
 
     `doubts` are the first 100 batches begun and not settled (while a run goes, those in flight), `refusals` the first
-    100 events the service said no to, `failures` all requests that settled nothing, by status. The ledger has all.
+    100 refused events, `failures` all failed requests by status. The ledger has all.
     """
 
     format: str = "backcast.status/1"
@@ -140,9 +141,9 @@ class FoundCounts(msgspec.Struct, frozen=True):
 class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What landed against what was settled. `proved`: every event was found once, by uuid.
 
-    `scope` holds the properties that an event had to have to be looked at, {} for the whole project; `extras` what is
+    `scope` are the properties of the events that were compared, {} for the whole project; `extras` what is
     there and not of the plan, by name and UTC day, the most first, and not all where there are many. `to` is the
-    address that was asked, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
+    address that was compared, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
     ApplyResult.
     """
 
@@ -159,7 +160,7 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_result(
-    outcome: Outcome, capture_key: KeyStanding | msgspec.UnsetType = msgspec.UNSET, *, to: str = ""
+    outcome: Outcome, capture_key: CaptureKeyStatus | msgspec.UnsetType = msgspec.UNSET, *, to: str = ""
 ) -> ApplyResult:
     """A run's outcome as the machine contract shows it, and what was known of the capture key before it."""
     counts = outcome.counts
@@ -189,7 +190,7 @@ def apply_result(
 
 
 def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
-    """Where a plan stands as the machine contract shows it."""
+    """The state of a plan as `status --json` shows it."""
     totals = status.totals
     return StatusResult(
         digest=plan.digest,

@@ -13,7 +13,7 @@ from pipeline.report.contents import Results, earlier_results
 
 
 class State(StrEnum):
-    """Where a plan stands, in the words of programs; `wording.state_in_words` has those of people.
+    """The state of a plan, in the words of programs; `wording.state_in_words` has those of people.
 
     `sent`: every planned event is settled. `verified`: and was found at the target. `sent-with-refusals`: the others
     are, also where these were found: what was refused did not land. `differs` comes before all but `sending`: what was
@@ -33,7 +33,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    """Where a plan stands: its `state`, what the ledger says (`summary`), and what was read back (`results`)."""
+    """A plan's `state`, what its ledger has (`summary`), and what was read back (`results`)."""
 
     state: State
     planned: int
@@ -52,7 +52,7 @@ class PlanStatus:
 def plan_status(plan: Plan, directory: Directory, results: Results | None = None) -> PlanStatus:
     """Read the ledger, also while a run is writing it. Raises BrokenLedger, also for one that was lost.
 
-    `results` are what was read back; those of report.json where they are not given.
+    `results` are what was read back; None: those of report.json.
     """
     running = is_locked(directory.ledger)  # first: a run that ends now has written down all that is read next
     summary = read_summary(directory.ledger)
@@ -61,7 +61,7 @@ def plan_status(plan: Plan, directory: Directory, results: Results | None = None
 
 
 def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: bool) -> State:
-    """The state of a plan. `running`: an apply holds its ledger now."""
+    """The state of a plan. `running`: an apply has its ledger open now."""
     if running:
         return State.SENDING
     if summary.history is None:

@@ -1,4 +1,4 @@
-"""A survey on a terminal: what the export is, its fields, its events, its hours, and what the clock says."""
+"""A survey on a terminal: what the export is, its fields, events, hours of day and time zone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 def show_survey(console: Console, survey: Survey) -> None:
-    """Everything that a survey says, and its one counted line last."""
+    """Every part of a survey, and its sentence last."""
     heading(console, "Survey", _about(survey))
     _parts(console, survey)
     _fields(console, survey)
@@ -45,37 +45,37 @@ def _about(survey: Survey) -> str:
 
 
 def _parts(console: Console, survey: Survey) -> None:
-    made = table("part", "stored as", "#bytes", "#rows", "")
+    shown = table("part", "stored as", "#bytes", "#rows", "")
     for part in survey.parts[:MOST_PARTS]:
         state = (
             Text(part.problem and "cannot be read", style="red")
             if part.problem
             else Text("" if part.whole else "first rows", style="dim")
         )
-        made.add_row(text(part.path, 200), text(part.storage, 120), number(part.bytes), number(part.rows), state)
+        shown.add_row(text(part.path, 200), text(part.storage, 120), number(part.bytes), number(part.rows), state)
     left = survey.parts[MOST_PARTS:]
     if left:
         sums = number(sum(part.bytes for part in left)), number(sum(part.rows for part in left))
-        made.add_row(Text(pluralize(len(left), "more part"), style="dim"), "", *sums, "")
-    console.print(made)
+        shown.add_row(Text(pluralize(len(left), "more part"), style="dim"), "", *sums, "")
+    console.print(shown)
 
 
 def _fields(console: Console, survey: Survey) -> None:
     if not survey.fields:
         return
-    made = table("field", "looks like", "types", "#empty", "examples")
+    shown = table("field", "looks like", "types", "#empty", "examples")
     longest = max(len(field.path) for field in survey.fields[:MOST_FIELDS])
-    made.columns[0].min_width = min(longest, NAME_CHARACTERS)  # examples fold before names do
+    shown.columns[0].min_width = min(longest, NAME_CHARACTERS)  # examples fold before names do
     for field in survey.fields[:MOST_FIELDS]:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in field.types.items())
-        made.add_row(
+        shown.add_row(
             text(field.path, 120),
             Text(field.role_guess, style="bold cyan"),
             kinds,
             f"{field.null_rate:.1%}",
             text(" · ".join(field.examples[:3]), 140),
         )
-    console.print(made)
+    console.print(shown)
     left = len(survey.fields) - MOST_FIELDS
     if left > 0:
         console.print(Text(f"{pluralize(left, 'more field')}; all of them: --json", style="dim"))
@@ -89,9 +89,7 @@ def _hours(console: Console, survey: Survey) -> None:
     if not survey.time_field or survey.first is None:
         console.print(Text("No field of times was found.", style="yellow"))
         return
-    console.print(
-        Text.assemble((_time_field(survey), "bold"), f"  {survey.first} to {survey.last}, as the clock reads")
-    )
+    console.print(Text.assemble((_time_field(survey), "bold"), f"  {survey.first} to {survey.last}, source local time"))
     if survey.unread_times:
         console.print(Text(f"{pluralize(survey.unread_times, 'value')} of it cannot be read as times", style="yellow"))
     console.print(Text("hour of day, rows", style="bold"))
@@ -125,10 +123,10 @@ def _zone(console: Console, survey: Survey) -> None:
     console.print(Text(zone.sentence, style="bold" if zone.months else "yellow"))
     if not any(month.offset for month in zone.months):
         return
-    made = table("month", "clock", "#rows", "#of")
+    shown = table("month", "clock", "#rows", "#of")
     for month in zone.months[-MOST_MONTHS:]:
-        made.add_row(month.month, offset_name(month.offset), number(month.rows), number(month.of))
-    console.print(made)
+        shown.add_row(month.month, offset_name(month.offset), number(month.rows), number(month.of))
+    console.print(shown)
     if zone.names:
         console.print(Text("Zones with these offsets: " + ", ".join(zone.names), style="dim"))
 
@@ -136,7 +134,7 @@ def _zone(console: Console, survey: Survey) -> None:
 def _broken(console: Console, survey: Survey) -> None:
     if not survey.broken:
         return
-    made = table("broken rows", "#count", "the first of them")
+    shown = table("broken rows", "#count", "first example")
     for code, one in survey.broken.items():
-        made.add_row(code, number(one.count), text(f"{one.part}, row {one.row:,}: {one.detail}", 300))
-    console.print(made)
+        shown.add_row(code, number(one.count), text(f"{one.part}, row {one.row:,}: {one.detail}", 300))
+    console.print(shown)

@@ -32,26 +32,26 @@ def heading(console: Console, what: str, about: str) -> None:
 
 def table(*columns: str) -> Table:
     """A plain table; a column whose name begins with # holds numbers. Cells fold on a narrow terminal."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
         if name.startswith("#"):
-            made.add_column(name[1:], justify="right", no_wrap=True)
+            shown.add_column(name[1:], justify="right", no_wrap=True)
         else:
-            made.add_column(name, overflow="fold")
-    return made
+            shown.add_column(name, overflow="fold")
+    return shown
 
 
 def show_counts(console: Console, what: str, unit: str, counts: Mapping[str, int], most: int) -> None:
     """Names with their counts, the first `most` of them, and the sum of the others."""
     if not counts:
         return
-    made = table(what, f"#{unit}")
+    shown = table(what, f"#{unit}")
     for name, count in list(counts.items())[:most]:
-        made.add_row(text(name, 120), number(count))
+        shown.add_row(text(name, 120), number(count))
     left = list(counts.values())[most:]
     if left:
-        made.add_row(Text(f"{len(left):,} others", style="dim"), number(sum(left)))
-    console.print(made)
+        shown.add_row(Text(f"{len(left):,} others", style="dim"), number(sum(left)))
+    console.print(shown)
 
 
 def show_notices(console: Console, notices: Sequence[tuple[str, str, str]], most: int = 20) -> None:

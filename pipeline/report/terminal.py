@@ -1,4 +1,4 @@
-"""What people read on a terminal: rich tables on a Console that the command made.
+"""What people read on a terminal: rich tables on the Console of the command.
 
 Text of an export goes through `text`, never through rich's markup: a name such as `[red]` stays a name, and an
 escape sequence is shown, not obeyed. Tables fold on a narrow terminal and lose nothing.
@@ -50,7 +50,7 @@ def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
 
 
 def show_state(console: Console, state: str, refused: int) -> None:
-    """The one line that says where a plan stands; `refused` is the number of refused events."""
+    """The state of a plan in one line; `refused` is the number of refused events."""
     console.print(Text(f"State: {state_in_words(state, refused)}", style=_STATES.get(state, "bold green")))
 
 
@@ -61,20 +61,20 @@ def show_apply(console: Console, result: ApplyResult) -> None:
         _would_send(console, result)
     else:
         _sent(console, result.events, result.batches, result.phases)
-    held = sum(result.phases[name].unsent for name in result.held)
+    left_unsent = sum(result.phases[name].unsent for name in result.held)
     if result.balanced and result.dry_run:
         left = result.events.would_send
         what = f"would send {pluralize(left, 'event')} in {pluralize(result.batches.made, 'batch')}" if left else ""
-        told = f"The same command without --dry-run {what}." if left else "Nothing is left to send."
-        console.print(Text(f"Nothing was sent. {told}" if left else told, style="bold green"))
+        sentence = f"The same command without --dry-run {what}." if left else "Nothing is left to send."
+        console.print(Text(f"Nothing was sent. {sentence}" if left else sentence, style="bold green"))
     elif result.balanced and result.events.refused:
         refused = result.events.refused
         what = f"{pluralize(refused, 'event')} {'was' if refused == 1 else 'were'} refused and did not land"
         console.print(Text(f"Every planned event is accounted for, but {what}.", style="bold yellow"))
     elif result.balanced:
         console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
-    elif held and held == result.events.unsent and not result.events.in_doubt:
-        what = f"Held by --phases: {', '.join(result.held)}, {pluralize(held, 'event')} unsent."
+    elif left_unsent and left_unsent == result.events.unsent and not result.events.in_doubt:
+        what = f"Held by --phases: {', '.join(result.held)}, {pluralize(left_unsent, 'event')} unsent."
         console.print(Text(f"{what} Run again without --phases to send the rest.", style="bold yellow"))
     else:
         what = f"Not finished: {pluralize(result.events.in_doubt, 'event')} in doubt, {result.events.unsent:,} unsent."
@@ -82,7 +82,7 @@ def show_apply(console: Console, result: ApplyResult) -> None:
 
 
 def show_status(console: Console, result: StatusResult) -> None:
-    """Where a plan stands."""
+    """The state of a plan, what was sent, and what is in doubt or was refused."""
     show_state(console, result.state, result.events.refused)
     if result.course is not None:
         course = result.course
@@ -91,9 +91,9 @@ def show_status(console: Console, result: StatusResult) -> None:
         console.print(text(f"Applied to {course.to}: {runs}, the first begun {course.began}{until}", 400))
     for one, what in ((result.rehearsed, "Rehearsed"), (result.verified, "Verified against")):
         if one is not None:
-            said = "proved" if one.proved else "not proved"
+            verdict = "proved" if one.proved else "not proved"
             counts = f"{one.found:,} of {pluralize(one.expected, 'event')} found"
-            console.print(text(f"{' '.join(filter(None, (what, one.to)))} at {one.at}: {said}, {counts}", 400))
+            console.print(text(f"{' '.join(filter(None, (what, one.to)))} at {one.at}: {verdict}, {counts}", 400))
     if result.verified is None and result.events.accepted:
         console.print(Text("Not verified yet: backcast verify", style="dim"))
     _sent(console, result.events, result.batches, result.phases)
@@ -133,7 +133,7 @@ def _answer(status: int | None, detail: str) -> Text:
 
 
 def _would_send(console: Console, result: ApplyResult) -> None:
-    """What a dry run packed, and what is left alone."""
+    """What a dry run packed, and what it would not send."""
     rows = {"would_send": "would send", "already_settled": "already settled", "refused": "refused before"}
     _counts(console, result.events, result.phases, rows | {"unsent": "left alone"})
     console.print(Text(f"{pluralize(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
@@ -164,7 +164,7 @@ def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Ma
 
 
 def show_verification(console: Console, result: VerifyResult) -> None:
-    """What landed against what was settled."""
+    """What landed, compared with what was settled."""
     shown = table("", "#cells", "#events")
     found = result.events
     rows = (
@@ -213,7 +213,7 @@ def _differences(console: Console, differences: Sequence[Difference]) -> None:
 
 
 def _extras(console: Console, result: VerifyResult) -> None:
-    """What is there and not of the plan: its names and days, whose it may be, and what was looked at."""
+    """Events that are not of the plan: their names and days, whose they may be, and what was compared."""
     if not result.extras:
         return
     shown = table("not of this plan", "UTC day", "#count")
@@ -224,22 +224,22 @@ def _extras(console: Console, result: VerifyResult) -> None:
     if not others:
         console.print(Text("These events are unexpected, so they count as differences."))
         return
-    told = f"{pluralize(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
+    sentence = f"{pluralize(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
     if result.scope:
         marks = " and ".join(f"{name} {value!r}" for name, value in result.scope.items())
-        told += (
+        sentence += (
             f" They carry the mark of this import, {marks}: another import of the same tool, or an earlier plan of the"
             " same export, whose events then are there twice. `plan --name` tells imports apart."
         )
     else:
-        told += " All of the project was looked at, also what others sent to it."
-    console.print(text(told, 600))
+        sentence += " The whole project was compared, with what others sent to it."
+    console.print(text(sentence, 600))
 
 
 def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOST_REJECTS) -> int:
-    """Rows that cannot be sent and refused events, as they stand in the export, and a line on those beyond `most`.
+    """Rejected rows and refused events as they are in the export, and a line on those beyond `most`.
 
-    Gives their number.
+    Returns their number.
     """
     shown = table("code", "place", "why", "row")
     count = 0

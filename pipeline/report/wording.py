@@ -48,9 +48,9 @@ ADVICE = {
     "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; a column that only"
     " some exports have may stay",
     "key_not_unique": "add what tells them apart to the mapping's `key` (with `generic`, name another column or none"
-    " with --set uuid), or say with --allow-key-conflicts that rows of one key are one event all the same",
-    "keyless": "say `collapse: identical` in the job file, so that identical rows become one event",
-    "merges": "look at the merges in identities.jsonl of the plan; raise `up-to`, or say `merges: hold`",
+    " with --set uuid), or declare with --allow-key-conflicts that rows of one key are one event",
+    "keyless": "set `collapse: identical` in the job file, so that identical rows become one event",
+    "merges": "read the merges in identities.jsonl of the plan; raise `up-to`, or set `merges: hold`",
     "group_types": "the service keeps five types of groups: choose them with --group-types a,b,c",
 }
 
@@ -89,18 +89,18 @@ def phase_meaning(phase: str, plan: Plan) -> str:
 
 
 def mapping_of(plan: Plan) -> str:
-    """The mapping that a plan was made with, and the tool it is of where that has another name."""
+    """The mapping of a plan, and its tool where that has another name."""
     name = printable(plan.mapping.name, 200)
     return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
 
 
 def state_in_words(state: str, refused: int) -> str:
-    """Where a plan stands, as people read it. `refused` is the number of refused events."""
+    """The state of a plan, as people read it. `refused` is the number of refused events."""
     return STATES.get(state, state).format(refused=refused)
 
 
 def advice(gate: str) -> str:
-    """What to do about a gate, "" where its detail says it all."""
+    """What to do about a check, "" where its detail is enough."""
     return ADVICE.get(gate, "")
 
 

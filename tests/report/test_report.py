@@ -20,7 +20,7 @@ from pipeline.models import Dialect, Finding, Reject
 from pipeline.options import SealedOptions
 from pipeline.plan.manifest import Example, MappingSeal, Plan
 from pipeline.report import terminal
-from pipeline.report.contents import Report, Results, gather
+from pipeline.report.contents import Report, Results, build_report
 from pipeline.report.html import render
 from pipeline.report.machine import plan_object, write_report
 from pipeline.report.mask import masked
@@ -66,7 +66,7 @@ class Page(HTMLParser):
 
 
 def page_of(path: Path, plan: Plan, **given: object) -> str:
-    return render(gather(plan_directory(path, **given), plan))  # type: ignore[arg-type]
+    return render(build_report(plan_directory(path, **given), plan))  # type: ignore[arg-type]
 
 
 def printed(show: object, *given: object, width: int = 100, **named: object) -> str:
@@ -127,14 +127,14 @@ def test_damaged_cells_are_told_as_an_unsafe_plan(tmp_path: Path) -> None:
     directory = plan_directory(tmp_path)
     directory.cells.write_bytes(b'{"event": 1}\n')
     with pytest.raises(UnsafePlan, match=r"cells\.jsonl of the plan cannot be read"):
-        gather(directory, small_plan())
+        build_report(directory, small_plan())
 
 
 def test_months_beyond_the_top_events_are_one_line(tmp_path: Path) -> None:
     """Of 130 event names, the 100 most frequent have their own months and the others are added up."""
     names = {f"event {number:03d}": 200 - number for number in range(130)}
     cells = [(name, "2021-05-01", "mapped", count) for name, count in sorted(names.items())]
-    report = gather(plan_directory(tmp_path, cells), small_plan(names=names))
+    report = build_report(plan_directory(tmp_path, cells), small_plan(names=names))
     assert len(report.months) == 101
     assert (report.months[0].event, report.months[-1].event) == ("event 000", "")
     assert (report.months[-1].count, sum(one.count for one in report.months)) == (
@@ -145,7 +145,7 @@ def test_months_beyond_the_top_events_are_one_line(tmp_path: Path) -> None:
 
 def test_a_year_has_its_months_in_their_places(tmp_path: Path) -> None:
     """RunCounts stand under their own month, and the last line adds each month up."""
-    first, second = years(gather(plan_directory(tmp_path), small_plan()))
+    first, second = years(build_report(plan_directory(tmp_path), small_plan()))
     assert first.events == [("Order Placed", [0] * 10 + [4, 2], 6), ("Signup", [0] * 10 + [1, 0], 1)]
     assert (first.sums, first.total) == ([0] * 10 + [5, 2], 7)
     assert (second.year, second.events) == ("2022", [("Signup", [3] + [0] * 11, 3)])
@@ -283,7 +283,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
             at="2024-05-03T08:00:00Z",
         ),
     )  # fmt: skip
-    text = Page(render(gather(plan_directory(tmp_path), small_plan(), results, "sent-with-refusals"))).text
+    text = Page(render(build_report(plan_directory(tmp_path), small_plan(), results, "sent-with-refusals"))).text
     rehearsal, _, rest = text.partition(" Sending ")
     sending, _, verification = rest.partition(" Verification ")
     assert "Rehearsed against the embedded local service at 2024-04-30T09:00:00Z" in rehearsal

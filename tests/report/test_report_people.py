@@ -31,7 +31,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report import terminal
-from pipeline.report.contents import Results, gather
+from pipeline.report.contents import Results, build_report
 from pipeline.report.html import render
 from pipeline.report.pairs import some_pairs
 from pipeline.report.results import SentCounts
@@ -291,7 +291,7 @@ def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path, dama
         other = SCHEMA.set(4, pa.field("events", pa.string()))
         pq.write_table(table.cast(other), seen.directory.pairs)
     with pytest.raises(UnsafePlan, match=r"identities\.parquet of the plan cannot be read"):
-        gather(seen.directory, seen.plan)
+        build_report(seen.directory, seen.plan)
 
 
 # -- groups ------------------------------------------------------------------------------------------------
@@ -443,7 +443,9 @@ def test_the_plan_of_a_library_has_the_same_pages(tmp_path: Path) -> None:
 def test_a_rehearsal_is_counted_phase_by_phase(tmp_path: Path) -> None:
     """The page shows what became of merges, groups, events and profiles on their own."""
     phases = {"identities": SentCounts(2, 2), "events": SentCounts(10, 7, 1, 2, 0, 3)}
-    report = gather(plan_directory(tmp_path), small_plan(), Results(msgspec.structs.replace(REHEARSAL, phases=phases)))
+    report = build_report(
+        plan_directory(tmp_path), small_plan(), Results(msgspec.structs.replace(REHEARSAL, phases=phases))
+    )
     assert Page(render(report)).tables["Rehearsal"][1:] == [
         ["identities", "2", "0", "0", "0", "0"],
         ["events", "7", "1", "2", "0", "3"],

@@ -16,7 +16,7 @@ import pipeline
 from pipeline.delivery.apply import SendLimits
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
-from pipeline.report.spreadsheet import FORMULA, guarded
+from pipeline.report.rejects import FORMULA, guarded
 from tests.support.deliveries import AT_ONCE, Reply, add, export, passed_on, planned, row, run, serving, uuid
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, write_job
 from tests.support.phased_plans import planned_in_phases

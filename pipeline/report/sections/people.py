@@ -1,6 +1,6 @@
 """What a plan decided on ids, groups and persons, in the sentences and rows that the terminal and the page share.
 
-Ids are shown as they stand, since a person is found again by them; values of properties are not shown at all.
+Ids are shown unmasked, since a person is found again by them; values of properties are not shown at all.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MOST_NAMES = 10
 ID_CHARACTERS = 80
 MOST_ON_PAGE = 20
 """Rows of each table of ids, and of names of properties; the others are in plan.json."""
-NOTHING = "No merges, no groups, no profiles to send."
-"""What is said of a plan that does nothing to people, instead of empty tables."""
+NO_CHANGES = "No merges, no groups, no profiles to send."
+"""Shown for a plan that changes no person and no group, instead of empty tables."""
 
 
-class Bounded(NamedTuple):
+class TopCounts(NamedTuple):
     """The first names of many with their counts; `more` tells of the others, which count `rest` together."""
 
     shown: list[tuple[str, int]]
@@ -37,7 +37,7 @@ class Bounded(NamedTuple):
     rest: int
 
 
-class Decided(NamedTuple):
+class DecisionRow(NamedTuple):
     """One line of the decisions on pairs: what, why, how many."""
 
     seal: DecisionSeal
@@ -45,7 +45,7 @@ class Decided(NamedTuple):
     why: str
 
 
-class TypeShown(NamedTuple):
+class GroupTypeRow(NamedTuple):
     """One group type, the rows that name it, and its place at the service in words."""
 
     type: str
@@ -53,8 +53,8 @@ class TypeShown(NamedTuple):
     place: str
 
 
-def nothing(plan: Plan) -> bool:
-    """Whether the plan holds no pair of ids, no group and no person's property."""
+def changes_nobody(plan: Plan) -> bool:
+    """Whether the plan has no pair of ids, no group and no person property."""
     people = plan.people
     groups, persons = people.groups, people.persons
     return not (
@@ -67,14 +67,14 @@ def nothing(plan: Plan) -> bool:
     )
 
 
-def bounded(counts: Mapping[str, int], most: int, total: int | None = None) -> Bounded:
+def bounded(counts: Mapping[str, int], most: int, total: int | None = None) -> TopCounts:
     """The first `most` of the counts, in their order. `total` is what all count where `counts` has not every name."""
     every = list(counts.items())
     left, known = every[most:], sum(counts.values())
     total = known if total is None else max(known, total)
     more = f"and {len(left):,} more" if total == known else f"and more than {len(left):,} more"
     rest = total - sum(count for _, count in every[:most])
-    return Bounded(every[:most], more if rest else "", rest)
+    return TopCounts(every[:most], more if rest else "", rest)
 
 
 def more_persons(plan: Plan, shown: int) -> int:
@@ -82,14 +82,16 @@ def more_persons(plan: Plan, shown: int) -> int:
     return plan.people.identities.persons - shown
 
 
-def decisions(plan: Plan) -> list[Decided]:
+def decisions(plan: Plan) -> list[DecisionRow]:
     """What was decided on the pairs, merges first, then the reasons with most pairs."""
     order = {name: place for place, name in enumerate(DECISIONS)}
     seals = sorted(
         plan.people.identities.decisions,
         key=lambda one: (order.get(one.decision, len(order)), -one.pairs, one.reason),
     )
-    return [Decided(one, DECISIONS.get(one.decision, one.decision), decided_because(one.reason, plan)) for one in seals]
+    return [
+        DecisionRow(one, DECISIONS.get(one.decision, one.decision), decided_because(one.reason, plan)) for one in seals
+    ]
 
 
 def merges(plan: Plan) -> int:
@@ -127,14 +129,14 @@ def groups_sentence(plan: Plan) -> str:
     )
 
 
-def group_types(plan: Plan) -> list[TypeShown]:
+def group_types(plan: Plan) -> list[GroupTypeRow]:
     """The types in their order, and the place that each has at the service."""
     from pipeline.identity.settings import MAX_TYPES
 
     shown = []
     for place, one in enumerate(plan.people.groups.types, 1):
         what = f"number {place}" if place <= MAX_TYPES else f"no place: the service keeps {MAX_TYPES} types"
-        shown.append(TypeShown(one.type, one.rows, what if one.sent else "left out"))
+        shown.append(GroupTypeRow(one.type, one.rows, what if one.sent else "left out"))
     return shown
 
 
@@ -214,8 +216,8 @@ def _were(count: int) -> str:
 @on_terminal(40)
 def show_people(console: Console, plan: Plan, directory: str) -> None:
     """What a plan does to people: merges, groups, profiles. One line where it does nothing."""
-    if nothing(plan):
-        console.print(Text(" ".join((NOTHING, *profiles_sentences(plan)))))
+    if changes_nobody(plan):
+        console.print(Text(" ".join((NO_CHANGES, *profiles_sentences(plan)))))
     else:
         _identities(console, plan, directory)
         _groups(console, plan)
@@ -289,7 +291,7 @@ def _promoted(console: Console, plan: Plan) -> None:
         _names(console, "property of events", "events", found)
 
 
-def _names(console: Console, title: str, unit: str, found: Bounded) -> None:
+def _names(console: Console, title: str, unit: str, found: TopCounts) -> None:
     shown = table(title, f"#{unit}")
     for name, count in found.shown:
         shown.add_row(text(name, 120), number(count))
@@ -314,7 +316,7 @@ def people(report: Report) -> Values:
     shared = ("Shared devices (ids of several users)", "users", found.identities.shared)
     crowded = ("Users of several ids", "ids", found.identities.crowded)
     values = {
-        "nothing": NOTHING if nothing(plan) else "",
+        "nothing": NO_CHANGES if changes_nobody(plan) else "",
         "identities": identities_sentence(plan),
         "approval": approval(plan),
         "decisions": decisions(plan),
