@@ -1,8 +1,8 @@
 """Ctrl-C while DuckDB works in the main thread.
 
-DuckDB looks for signals while a query runs there, and tells of one with a RuntimeError of its own instead of the
-KeyboardInterrupt that Python's handler raised (duckdb 1.x, `Query interrupted`; a result read through Arrow's reader
-may raise either). What catches KeyboardInterrupt must hear of it as one.
+DuckDB handles signals itself while a query runs, and raises a RuntimeError (`Query interrupted`, duckdb 1.x; a result
+read through Arrow may raise either) where Python's handler would raise KeyboardInterrupt. The code around a query
+expects the latter.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_DUCKDB_SAYS = "Query interrupted"
+_DUCKDB_MESSAGE = "Query interrupted"
 
 
 @contextmanager
-def heard() -> Iterator[None]:
-    """Around queries, as a block or a decorator. Raises KeyboardInterrupt where one of them was interrupted."""
+def as_keyboard_interrupt() -> Iterator[None]:
+    """Around queries, as a block or a decorator. Raises KeyboardInterrupt where a query was interrupted."""
     try:
         yield
     except RuntimeError as error:
-        if str(error) != _DUCKDB_SAYS:
+        if str(error) != _DUCKDB_MESSAGE:
             raise
         raise KeyboardInterrupt from None

@@ -3,16 +3,16 @@
     BackcastError                     exit 1    our bug: report it
     ├── UsageError                    exit 2    change the command or the configuration
     │   ├── UnfitExport               exit 2    name the columns or tables that its files have
-    │   ├── WrongFile                 exit 2    mend the file at file:line:column
-    │   │   ├── MappingError          exit 2    mend the mapping file
-    │   │   └── JobError              exit 2    mend the job file
-    │   └── Busy                      exit 2    another run holds this plan: wait for it
-    ├── UnreadableExport              exit 3    mend or fetch the export again
-    ├── UnsafePlan                    exit 4    plan again, or mend what the gate says
+    │   ├── WrongFile                 exit 2    correct the file at file:line:column
+    │   │   ├── MappingError          exit 2    correct the mapping file
+    │   │   └── JobError              exit 2    correct the job file
+    │   └── Busy                      exit 2    another run uses this plan: wait for it
+    ├── UnreadableExport              exit 3    repair the export, or fetch it again
+    ├── UnsafePlan                    exit 4    plan again, or fix the failed checks
     │   ├── EmptyExport               exit 4    the export holds no row: name another, or fetch it again
     │   ├── StalePlan                 exit 4    an input, the mapping or an option changed: plan again
-    │   └── BrokenLedger              exit 4    the plan's memory is damaged: restore it
-    ├── Refused                       exit 5    the service said no: mend the key, quota or events
+    │   └── BrokenLedger              exit 4    the ledger is damaged: restore it from a copy
+    ├── Refused                       exit 5    the service refused: fix the key, the quota or the events
     ├── Unfinished                    exit 6    run the same command again to resume
     ├── Differences                   exit 7    verification found differences: look, then repair
     └── Interrupted                   exit 130  stopped by hand: run again to resume
@@ -79,7 +79,7 @@ class JobError(WrongFile):
 
 
 class Busy(UsageError):
-    """Another process holds the plan or the job."""
+    """Another process uses the plan or the job."""
 
 
 class UnreadableExport(BackcastError):
@@ -93,7 +93,7 @@ class UnreadableExport(BackcastError):
 
 
 class UnsafePlan(BackcastError):
-    """A gate failed, or the plan must not be applied as asked."""
+    """A check failed, or the plan must not be applied as requested."""
 
     exit_code = 4
 
@@ -131,7 +131,7 @@ class Unfinished(BackcastError):
 
 
 class Differences(BackcastError):
-    """What landed is not what was settled."""
+    """What arrived is not what was settled."""
 
     exit_code = 7
 

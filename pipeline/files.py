@@ -1,4 +1,4 @@
-"""How files come to lie on this machine: whole, durable, and readable by their owner alone."""
+"""Writing files: atomically, durably, and readable by their owner alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OTHERS = 0o077
-"""What a mode says of the owner's group and of everyone else."""
+"""The permission bits of the owner's group and of everyone else."""
 
 _lock = threading.Lock()
 _inside = 0
@@ -18,11 +18,11 @@ _umask = 0
 
 @contextmanager
 def private() -> Iterator[None]:
-    """What is made inside is for its owner alone, files 600 and folders 700, whatever the umask was. Also a decorator.
+    """Files that are created inside have mode 600 and folders 700, whatever the umask was. Also a decorator.
 
-    Exports, plans and ledgers hold personal data, and SQLite, DuckDB and Arrow make files of their own beside ours: the
-    umask alone reaches them all. It is the process's, so what other threads make meanwhile is private too. It is set
-    back once nobody is inside any more.
+    Exports, plans and ledgers contain personal data, and SQLite, DuckDB and Arrow create files of their own beside
+    ours; only the umask reaches them all. It belongs to the process, so files that other threads create meanwhile are
+    private too. It is restored when the last block ends.
     """
     global _inside, _umask
     with _lock:

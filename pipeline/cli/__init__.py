@@ -140,7 +140,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     try:
-        with ctrl_c.heard():  # by whoever asks the local service in this process
+        with ctrl_c.as_keyboard_interrupt():  # by whoever asks the local service in this process
             result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leaving:

@@ -13,7 +13,7 @@ One process sends. Worker processes make the batches; only this process writes t
               enter() / leave()   │    │     │ send(Batch) -> Response
                  ┌────────────────┘    │     └────────── Destination (`destination`): CaptureDestination (`capture`)
                  ▼                     │                 over connections with a deadline (`connections`), or none
-          Throttle (`throttle`)        │ begin(), tried(), landed()
+          Throttle (`throttle`)        │ begin(), tried(), finished()
           concurrency, rate, pauses    ▼
                                  queue of ledger writes
                                        │

@@ -105,7 +105,7 @@ class Apply:
         if self.limits.max_seconds is not None:
             self._until = started + self.limits.max_seconds
         before = self.ledger.totals()
-        self.counts.take_up(before, self.plan.events.phases, self.phases)
+        self.counts.start_from(before, self.plan.events.phases, self.phases)
         self._throttle.target_known = self._throttle.target_known or self.ledger.was_answered()
         self._size.learned_bytes = self.ledger.learned()
         self._recorder.start()
@@ -115,7 +115,7 @@ class Apply:
         except BaseException:
             # A second Ctrl-C, or a defect: what is in flight stays begun, and is sent again.
             self._stop.set()
-            self._senders.let_go()
+            self._senders.stop_taking()
             raise
         finally:
             self._recorder.close()
@@ -134,23 +134,30 @@ class Apply:
 
     def _finish(self, before: Totals, seconds: float) -> Outcome:
         counts, now = self.counts, self.ledger.totals()
-        counts.wind_up(before, now, self.ledger.batches_begun())
+        counts.finish(before, now, self.ledger.batches_begun())
         if self.delivery.dry_run:
-            counts.only_would()
+            counts.as_dry_run()
         problem = self._problem
         if self.interrupted.is_set() and (problem is None or isinstance(problem, Unfinished)):
             # Workers die with the terminal's whole group; the person's wish came first.
             problem = Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
         known = problem if isinstance(problem, BackcastError) else None
         planned = self.plan.events.phases
-        held = [one for one in PHASES if one not in self.phases and not now.of(one).is_all(planned.get(one, 0))]
+        left_out = [one for one in PHASES if one not in self.phases and not now.of(one).is_all(planned.get(one, 0))]
         outcome = Outcome(
-            self.plan.digest, self.delivery.dry_run, self.plan.events.made, counts, seconds, known, planned, tuple(held)
+            self.plan.digest,
+            self.delivery.dry_run,
+            self.plan.events.made,
+            counts,
+            seconds,
+            known,
+            planned,
+            tuple(left_out),
         )
         if outcome.balanced and isinstance(known, Interrupted | Unfinished):
             outcome = replace(outcome, problem=None)  # nothing was left to stop
-        said = "failed" if problem and not known else "stopped" if outcome.problem or not outcome.balanced else "done"
-        self.ledger.finish(said)
+        ending = "failed" if problem and not known else "stopped" if outcome.problem or not outcome.balanced else "done"
+        self.ledger.finish(ending)
         if problem is not None and known is None:
             raise problem
         return outcome
@@ -173,8 +180,8 @@ class Apply:
     def _rows(self, workers: Workers) -> Iterator[_Block]:
         begun = self.ledger.blocks_begun(EVENTS)
         work = tasks(self.plan, self.delivery.directory, self.delivery.config.parts, self._chooser(begun))
-        for task, made in workers.walk(make_batches, work):
-            yield task.number, made.batches, task.doubtful
+        for task, batched in workers.walk(make_batches, work):
+            yield task.number, batched.batches, task.doubtful
 
     def _lines(self, phase: str) -> Iterator[_Block]:
         """The batches of a phase that is sealed line by line.
@@ -234,7 +241,7 @@ class Apply:
         """
         in_doubt = {key for key in self._recorder.in_doubt if key.phase == phase}
         last = max((key.block for key in in_doubt), default=-1)
-        held: list[tuple[Piece, bool]] = []
+        later: list[tuple[Piece, bool]] = []
         for number, batches, again in blocks:
             known = set(again)
             for batch in batches:
@@ -242,31 +249,31 @@ class Apply:
                 if key in in_doubt:
                     self._put((key, batch), known=True, first=True)
                 else:
-                    held.append(((key, batch), (batch.first, batch.last) in known))
+                    later.append(((key, batch), (batch.first, batch.last) in known))
             if number >= last:
-                for piece, is_known in held:
+                for piece, is_known in later:
                     self._put(piece, known=is_known)
-                held.clear()
+                later.clear()
             self._check()
-            self._tell()
-        for piece, is_known in held:
+            self._report_progress()
+        for piece, is_known in later:
             self._put(piece, known=is_known)
 
     def _put(self, piece: Piece, *, known: bool, first: bool = False) -> None:
         while not (first or self._senders.wait(self._senders.full, reached=False)):
             self._check()
-            self._tell()
+            self._report_progress()
         self._senders.put([piece], known=known, first=first)
 
     def _drain(self) -> None:
         """Wait for everything in flight, and for what waits unless the run is stopping; then all is written down."""
         while not self._senders.wait(self._senders.idle, reached=True):
             self._halting()
-            self._tell()
+            self._report_progress()
         self._recorder.settle()
-        self._tell()
+        self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         """Say how things stand."""
         counts, throttle = self.counts, self._throttle
         counts.in_flight, counts.limit, counts.paused = throttle.flying, throttle.limit, throttle.paused()

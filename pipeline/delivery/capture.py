@@ -1,6 +1,6 @@
 """The capture endpoint over HTTP: `POST {ingest_url}/batch/`, JSON, gzip.
 
-What an answer means is decided here, in one pure function, by the table of docs/know/service.md#what-backcast-does
+What a response means is decided here, in one pure function, by the table of docs/know/service.md#what-backcast-does
 (docs/know/service.md#answers: error bodies are plain text; one bad event rejects its whole batch; a 200 can say that
 the quota dropped everything).
 """
@@ -28,12 +28,12 @@ from pipeline.targets import address_of, is_loopback
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PERMANENT = frozenset({301, 308})
-"""Redirects that hold for later requests too (RFC 9110, 15.4)."""
+"""Redirects that apply to later requests too (RFC 9110, 15.4)."""
 MOST_HOPS = 5
 MOST_WAITS = 10
-"""Time limits that a request may last as a whole: a slow line that moves on is given that long."""
+"""A request may last this many times the time limit, so that a slow line that makes progress is not cut."""
 MOST_ANSWER = 64 * 1024
-"""Bytes of an answer that are read; whoever sends more is not the service."""
+"""Bytes of a response that are read; the service itself sends less."""
 _SHOWN = 300
 
 
@@ -71,7 +71,7 @@ class CaptureDestination:
         self._connections = ConnectionPool(self._client, whole=timeout * MOST_WAITS, answer=timeout)
 
     def _client(self, scheme: str) -> httpx.Client:
-        """A client for a scheme. One for http knows no certificates, whose loading takes a while."""
+        """A client for a scheme. One for http loads no certificates, which takes a while."""
         if scheme == "https" and self._trusted is None:
             self._trusted = _context(self._ca_file)
         return httpx.Client(
@@ -95,16 +95,16 @@ class CaptureDestination:
                 url = self._moved[url]
                 continue
             try:
-                status, headers, said = self._post(url, batch.body)
+                status, headers, content = self._post(url, batch.body)
             except httpx.RequestError as error:
-                # Whoever sent us here may know better by now.
+                # The address that redirected here may redirect elsewhere by now.
                 self._moved.clear()
-                return _unanswered(error, urlsplit(url).hostname or "")
+                return _without_response(error, urlsplit(url).hostname or "")
             except httpx.InvalidURL as error:
                 return Response(ResponseKind.STOP, 0, f"a redirect that leads nowhere: {error}", taken=False)
             if status not in REDIRECTS:
                 floor = retry_after(headers.get("retry-after", ""), datetime.now(UTC))
-                return judge(status, said, retry_after=floor, dialect=self._dialect)
+                return response_of(status, content, retry_after=floor, dialect=self._dialect)
             location = headers.get("location", "")
             if self._key:
                 location = location.replace(self._key.decode(), "***")
@@ -118,8 +118,8 @@ class CaptureDestination:
         return Response(ResponseKind.STOP, status, f"more than {MOST_HOPS} redirects, the last to {url}", taken=False)
 
     def _post(self, url: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
-        """One request: status, headers and the first bytes of the answer, without the key."""
-        said = b""
+        """Send one request. Returns status, headers and the first bytes of the body, without the key."""
+        content = b""
         one: Connection | None = None
         try:
             with (
@@ -127,8 +127,8 @@ class CaptureDestination:
                 one.client.stream("POST", url, content=body, extensions={"trace": one.trace_step}) as response,
             ):
                 for piece in response.iter_bytes():
-                    said += piece
-                    if len(said) > MOST_ANSWER:
+                    content += piece
+                    if len(content) > MOST_ANSWER:
                         break
         except httpx.RequestError:
             if one is None or not one.late:
@@ -137,7 +137,7 @@ class CaptureDestination:
             limits = f"{self._timeout:g} s after the request was sent, or {self._timeout * MOST_WAITS:g} s in all"
             raise httpx.ReadTimeout(f"too slow: no whole answer {limits}")
         self.date = response.headers.get("date", "")
-        return response.status_code, response.headers, said.replace(self._key, b"***") if self._key else said
+        return response.status_code, response.headers, content.replace(self._key, b"***") if self._key else content
 
     def _refusal(self, origin: str, location: str) -> str:
         """Why a redirect is not followed, or "": the project key is in the body and goes where the body goes."""
@@ -159,8 +159,8 @@ class CaptureDestination:
         self._connections.close()
 
 
-def _unanswered(error: httpx.RequestError, host: str) -> Response:
-    """What a request without an answer means."""
+def _without_response(error: httpx.RequestError, host: str) -> Response:
+    """What a request without a response means."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         return _unconnected(error, host)
     if isinstance(error, httpx.DecodingError):
@@ -169,7 +169,7 @@ def _unanswered(error: httpx.RequestError, host: str) -> Response:
 
 
 def _unconnected(error: httpx.RequestError, host: str) -> Response:
-    """What a connection that never stood means, whatever kept it from standing; no byte of the request left."""
+    """What a failed connection means, whatever the reason; no byte of the request left."""
     detail, hint = f"no connection: {str(error) or type(error).__name__}", _NO_CONNECTION
     cause: BaseException | None = error
     while cause is not None:
@@ -192,11 +192,11 @@ def _unconnected(error: httpx.RequestError, host: str) -> Response:
 
 _NO_CONNECTION = "check the address and its port, and the network of this machine"
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
-"""A name that does not exist; any other failure to look it up says nothing about the name."""
+"""Errors of a name that does not exist; other failures to look it up prove nothing about the name."""
 
 
 def trusted(ca_file: str | None) -> ssl.SSLContext | bool:
-    """Which certificates are trusted: those of `--ca-file`, else of SSL_CERT_FILE, else the usual ones."""
+    """The certificates to trust: those of `--ca-file`, else of SSL_CERT_FILE, else the usual ones (True)."""
     ca_file = ca_file or os.environ.get("SSL_CERT_FILE")
     if not ca_file:
         return True
@@ -212,11 +212,11 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context() if isinstance(found, bool) else found
 
 
-def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = "contract") -> Response:
-    """What one answer means. Pure. `retry_after` is the floor that the answer asks for, in seconds."""
+def response_of(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = "contract") -> Response:
+    """What one response means. Pure. `retry_after` is its Retry-After, in seconds."""
     text = body[:_SHOWN].decode("utf-8", "replace").strip()
     if 200 <= status < 300:
-        return _judge_success(status, body, text, dialect)
+        return _success(status, body, text, dialect)
     if status in (408, 429) or 500 <= status < 600:
         return Response(ResponseKind.RETRY, status, text, retry_after, taken=status != 429)
     if status == 400:
@@ -228,7 +228,7 @@ def judge(status: int, body: bytes, *, retry_after: float = 0.0, dialect: str = 
     return Response(ResponseKind.STOP, status, text or "no reason given", taken=not 400 <= status < 500)
 
 
-def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Response:
+def _success(status: int, body: bytes, text: str, dialect: str) -> Response:
     """What a 2xx means: settled only where its body says so in the plan's dialect, else in doubt
     (docs/know/service.md#what-backcast-does)."""
     if len(body) > MOST_ANSWER:
@@ -258,7 +258,7 @@ def _judge_success(status: int, body: bytes, text: str, dialect: str) -> Respons
 
 
 class _Twice(ValueError):
-    """A member stands twice in an object: which of the two counts is anybody's guess."""
+    """An object has a member twice; readers differ in which of the two counts."""
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -273,7 +273,7 @@ def _no_constant(text: str) -> None:
 
 
 def _names_error(name: str) -> bool:
-    """Whether a member describes an error: the service's own JSON errors have `detail`
+    """Whether a member names an error: the service's own JSON errors have `detail`
     (docs/know/service.md#answers)."""
     return name.casefold().startswith("error") or name.casefold() in ("detail", "exception")
 
@@ -287,7 +287,7 @@ def _says_ok(found: dict[str, object], dialect: str) -> bool:
 
 
 def retry_after(text: str, now: datetime) -> float:
-    """Seconds to wait at least, from a Retry-After header in seconds or as a date; 0 when it says neither."""
+    """Seconds to wait at least, from a Retry-After header in seconds or as a date; 0 where it has neither."""
     text = text.strip()
     if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
         return float(text)

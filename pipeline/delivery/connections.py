@@ -1,7 +1,8 @@
-"""Connections to one destination, lent to one request at a time, so that each request can be ended.
+"""Connections to one destination, each leased to one request at a time, so that every request has a deadline.
 
-A time limit of the HTTP library bounds each wait for bytes: whoever sends one byte in time, and then another, is
-waited for all day. So one thread looks at all requests on their way, and shuts the sockets of those that are late.
+The time limit of the HTTP library bounds each wait for bytes: a server that sends one byte in time, and then another,
+could keep a request alive all day. So one thread watches all requests in flight, and shuts down the sockets of those
+that are past their deadline.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     import httpx
 
 TICK = 0.2
-"""Seconds between two looks at the requests on their way."""
+"""Seconds between two checks of the requests in flight."""
 _SOCKETS = 8
-"""A connection remembers so many sockets; only the last ones can be open (redirects lead to other addresses)."""
+"""Sockets that a connection remembers; only the last ones can be open (redirects lead to other addresses)."""
 _SENDING = "send_request_headers.started"
 _SENT = "receive_response_headers.started"
 _OPENED = ("connect_tcp.complete", "start_tls.complete")
 
 
 class Connection:
-    """One client of the HTTP library, which carries one request at a time; `late` once that one was ended.
+    """One HTTP client, used for one request at a time; `late` once a request passed its deadline.
 
     `whole` bounds a request from its first moment, `answer` from when it was sent, in seconds.
     """
@@ -42,11 +43,11 @@ class Connection:
         self._sockets: deque[socket.socket] = deque(maxlen=_SOCKETS)
 
     def begin(self) -> None:
-        """A request begins now."""
+        """Start the deadline of a request."""
         self._last = self._until = time.monotonic() + self._whole
 
     def trace_step(self, step: str, details: Mapping[str, Any]) -> None:
-        """The trace of the HTTP library: a step of a request, and what came of it."""
+        """Called by the HTTP library's trace extension: a step of a request, and its result."""
         if step.endswith(_OPENED):
             self._sockets.append(details["return_value"].get_extra_info("socket"))
         elif step.endswith(_SENDING):  # again after a proxy answered
@@ -55,7 +56,7 @@ class Connection:
             self._until = min(self._last, time.monotonic() + self._answer)
 
     def end_if_late(self, now: float) -> None:
-        """Shut its sockets when its time is over: whoever waits for bytes on them is told at once."""
+        """Shut down the sockets when the deadline is over, which ends every wait on them at once."""
         if now < self._until:
             return
         self.late = True
@@ -80,7 +81,7 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def lease(self, scheme: str) -> Iterator[Connection]:
-        """A connection for one request. What `late` says afterwards holds."""
+        """A connection for one request; afterwards its `late` is final."""
         with self._lock:
             idle = self._idle[scheme]
             one = idle.pop() if idle else Connection(self._make(scheme), self._whole, self._answer)
@@ -107,7 +108,7 @@ class ConnectionPool:
                     one.end_if_late(now)
 
     def close(self) -> None:
-        """Let go of all of them, also of those in use."""
+        """Close all of them, also those in use."""
         self._closing.set()
         if self._watch is not None:
             self._watch.join()

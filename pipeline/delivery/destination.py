@@ -1,4 +1,4 @@
-"""Where batches go. A destination is one class with `send`; a dry run is another destination, never an `if`."""
+"""Where batches go: one class with `send`. A dry run is another destination, never an `if`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pipeline.batcher import Batch
 
 
 class ResponseKind(StrEnum):
-    """What a response asks us to do; the table of docs/know/service.md#what-backcast-does.
+    """What a response means for its batch (docs/know/service.md#what-backcast-does).
 
-    `unreachable`: no connection stood (no such host, no route, refused, no TLS), so nothing left. `unsent`: the run was
-    stopping, and nothing was asked.
+    `unreachable`: no connection was made (no such host, no route, refused, no TLS), so nothing left. `unsent`: the run
+    was stopping, and no request was made.
     """
 
     SETTLED = "settled"
@@ -26,14 +26,14 @@ class ResponseKind(StrEnum):
 
 
 class Response(NamedTuple):
-    """What the endpoint said to one request.
+    """The response to one batch.
 
-    `status` is the HTTP status, 0 when there was no answer. `taken` tells, of an answer that does not settle, whether
-    the events may have been taken all the same. `retry_after` is a floor for the next try, in seconds. `hint` is what
-    a person can do, where that is known better than from the status.
+    `status` is the HTTP status, 0 where no response came. `taken`, of a response that does not settle: whether the
+    service may have accepted the events all the same. `retry_after` is a floor for the next try, in seconds. `hint` is
+    what a person can do, where more is known than the status tells.
     """
 
-    answer: ResponseKind
+    kind: ResponseKind
     status: int
     detail: str = ""
     retry_after: float = 0.0
@@ -46,7 +46,7 @@ class Destination(Protocol):
 
     @property
     def address(self) -> str:
-        """What people call it."""
+        """The name that people read."""
         ...
 
     def send(self, batch: Batch) -> Response:
@@ -54,7 +54,7 @@ class Destination(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...
 
 

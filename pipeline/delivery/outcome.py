@@ -1,4 +1,4 @@
-"""How a run is paced, what it counts, and how it ends."""
+"""The limits of a run, its counts, how it ended, and the errors that stop it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pipeline.text import pluralize
 
 @dataclass(frozen=True, slots=True)
 class SendLimits:
-    """How hard to push, and when to give up.
+    """How fast to send, and when to give up.
 
-    `concurrency` bounds requests in flight, `rate` events a second (None: as fast as the service takes them).
-    `max_refused` events may be refused; `max_seconds` is how long a run may last (None: to its end).
+    `concurrency` bounds requests in flight, `rate` events a second (None: as fast as the service accepts them). More
+    than `max_refused` refused events stop the run; so does `max_seconds` (None: no limit).
     """
 
     concurrency: int = 8
@@ -30,11 +30,11 @@ class SendLimits:
     max_seconds: float | None = None
 
 
-class EventCounts(msgspec.Struct):
-    """Events by what became of them; `already_settled` is the work of earlier runs, `made` the sum of the others.
+class SentCounts(msgspec.Struct):
+    """Events by result; `already_settled` is the work of earlier runs, `made` the sum of the others.
 
-    `refused` holds what earlier runs were refused too: it is no more sent. While a run goes, `in_doubt` counts events
-    that left and had no answer that settles them. `would_send` is what a dry run packed, and no other run has any.
+    `refused` includes the events refused in earlier runs, which are not sent again. While a run goes on, `in_doubt`
+    counts events that left without a response that settles them. `would_send` is what a dry run packed, else 0.
     """
 
     made: int = 0
@@ -44,18 +44,18 @@ class EventCounts(msgspec.Struct):
     already_settled: int = 0
     would_send: int = 0
 
-    def conclude(self, before: Totals | PhaseTotals, now: Totals | PhaseTotals) -> None:
-        """Take the ledger's word, not what this process remembers of steps that may have failed."""
+    def take_totals(self, before: Totals | PhaseTotals, now: Totals | PhaseTotals) -> None:
+        """Take the totals of the ledger, not what this process counted of steps that may have failed."""
         self.accepted, self.already_settled = now.settled - before.settled, before.settled
         self.refused, self.in_doubt = now.refused, now.in_doubt
         self.made = now.settled + now.refused + now.in_doubt
 
-    def only_would(self) -> None:
-        """Nothing left this machine: what was accepted nowhere would be sent."""
+    def as_dry_run(self) -> None:
+        """Nothing left this machine: what the dry run accepted would be sent."""
         self.would_send, self.accepted = self.accepted, 0
 
 
-class RunCounts(EventCounts):
+class RunCounts(SentCounts):
     """What this run did, in events and in batches. `batches_made`, known at the end, counts halves of split ones.
 
     `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
@@ -65,7 +65,7 @@ class RunCounts(EventCounts):
     request was in flight; in `gives_up_in` more seconds of that the run gives up.
     """
 
-    phases: dict[str, EventCounts] = msgspec.field(default_factory=lambda: {one: EventCounts() for one in PHASES})
+    phases: dict[str, SentCounts] = msgspec.field(default_factory=lambda: {one: SentCounts() for one in PHASES})
     phase: str = ""
     other_phases: int = 0
     batches_made: int = 0
@@ -86,26 +86,26 @@ class RunCounts(EventCounts):
             for name, more in events.items():
                 setattr(counts, name, getattr(counts, name) + more)
 
-    def take_up(self, before: Totals, planned: Mapping[str, int], phases: Collection[str]) -> None:
-        """Begin where earlier runs ended. `phases` are those of this run."""
+    def start_from(self, before: Totals, planned: Mapping[str, int], phases: Collection[str]) -> None:
+        """Start with the totals of earlier runs. `phases` are those of this run."""
         for phase, events in planned.items():
             settled, refused, in_doubt = before.of(phase)
             self.add(phase, already_settled=settled, refused=refused, in_doubt=in_doubt)
             if phase not in phases:
                 self.other_phases += events - settled - refused
 
-    def wind_up(self, before: Totals, now: Totals, begun: int) -> None:
-        """The counts at the end of a run, by the ledger; `begun` are its batches."""
+    def finish(self, before: Totals, now: Totals, begun: int) -> None:
+        """Set the final counts by the ledger; `begun` is the number of batches of this run."""
         self.in_flight, self.batches_made = 0, begun
-        self.conclude(before, now)
+        self.take_totals(before, now)
         for phase, counts in self.phases.items():
-            counts.conclude(before.of(phase), now.of(phase))
+            counts.take_totals(before.of(phase), now.of(phase))
 
-    def only_would(self) -> None:
-        super().only_would()
+    def as_dry_run(self) -> None:
+        super().as_dry_run()
         self.batches_sent = 0
         for counts in self.phases.values():
-            counts.only_would()
+            counts.as_dry_run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class Outcome:
 
     In a dry run there is what would be sent in the place of what was accepted.
 
-    `phases` is what is planned of each phase, `held` the phases with something left that the run was told to leave
-    alone. `problem` is what stopped it before its end, None when nothing did.
+    `phases` is what is planned for each phase, `held` the phases that still have something to send but were not among
+    those of the run. `problem` is what stopped the run early, None where nothing did.
     """
 
     digest: str
@@ -136,7 +136,7 @@ class Outcome:
 
     @property
     def balanced(self) -> bool:
-        """Whether every planned event is settled or refused: false also where a phase is held."""
+        """Whether every planned event is settled or refused: false also where a phase was left out."""
         return self.unsent == 0 and self.counts.in_doubt == 0
 
 
@@ -149,8 +149,8 @@ def too_many_refused(refused: int, response: Response) -> Refused:
     )
 
 
-def turned_away(address: str, response: Response) -> Refused:
-    """The service refused us, not our events."""
+def refused_access(address: str, response: Response) -> Refused:
+    """The service refused access, not single events."""
     key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it is of this host"
     quota = "raise the quota of the project"
     hints = {0: "mend the cause", 200: quota, 401: key, 402: quota, 403: key}
@@ -166,11 +166,11 @@ def turned_away(address: str, response: Response) -> Refused:
     )
 
 
-def unanswered(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
-    """The retry policy gave up."""
+def gave_up(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
+    """The retry policy gave up on a batch."""
     response, tries = sent.response, pluralize(sent.tries, "try")
     last = f"the last answer was {response.status or 'none'}: {response.detail}"
-    if response.answer is ResponseKind.UNREACHABLE:
+    if response.kind is ResponseKind.UNREACHABLE:
         return Unfinished(
             f"{address} cannot be reached: {response.detail}",
             hint=f"{response.hint or 'check the address'}; then run the same command again",
@@ -181,7 +181,7 @@ def unanswered(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished
             f" ({retry.seconds:,.0f} s); {last}",
             hint="run the same command again after that time; it resumes",
         )
-    if response.answer is ResponseKind.DOUBT:
+    if response.kind is ResponseKind.DOUBT:
         return Unfinished(
             f"{address} gave no answer that settles a batch in {tries}; {last}",
             hint="see who answers in the service's place (a proxy, a sign-in page); then run the same command again",

@@ -1,11 +1,11 @@
-"""Which phases of a plan a run may send, and who approved its merges: decided before anything is asked of a network.
+"""Which phases of a plan a run may send, and whether its merges are approved: decided before any network use.
 
-A phase waits for those that it leans on. Events wait for merges and groups: a merge that comes after the events it
-joins leaves two people, and the first group types to arrive take the places there are; profiles wait for merges and
-events, because an event can overwrite what they say (docs/know/service.md#persons). With the groups goes what is set
-once for persons before their events; it waits for the merges, which would prefer it to what an absorbed person has.
-None of that can be mended afterwards, so a phase asked for too early is refused, also when it was held on purpose: a
-history that shall go without its merges is planned without them.
+A phase waits for those that it depends on. Events wait for merges and groups: a merge that comes after the events it
+joins leaves two people, and the first group types to arrive take the available places. Profile updates wait for merges
+and events, because an event can overwrite their values (docs/know/service.md#persons). Properties that are set once for
+persons before their events go with the groups; they wait for the merges, which would prefer the property of an absorbed
+person. None of that can be undone, so a phase that is requested too early is refused, also where another phase was left
+out on purpose: a history that is to go without its merges is planned without them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.plan.phases import PHASES
 from pipeline.text import are, pluralize
 
 NEEDS = {"events": ("identities", "groups"), "persons": ("identities", "events")}
-"""By phase: those that must be in, or be sent before it in the same run."""
+"""By phase: those that must be settled, or be sent before it in the same run."""
 
 
 def choose_phases(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def choose_phases(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> None:
-    """Raise UnsafePlan where a phase would be sent before one that it leans on; BrokenLedger."""
+    """Raise UnsafePlan where a phase would be sent before one that it depends on; BrokenLedger."""
     planned = plan.events.phases
     needs = NEEDS | ({"groups": ("identities",)} if plan.people.initials else {})
     for phase in phases:
@@ -59,21 +59,21 @@ def check_merges(
 ) -> None:
     """Raise UnsafePlan unless a person approved the merges that would be sent, by their number; BrokenLedger.
 
-    A target on this machine needs no approval, nor do merges that are in already. A number that is not the plan's is
-    refused everywhere: it was read off another plan.
+    A target on this machine needs no approval, nor do merges that are settled. Another number than the plan's is
+    refused everywhere: it was read in the report of another plan.
     """
     merges = plan.events.phases.get("identities", 0)
     if approved is None:
         if loopback or not merges or "identities" not in phases or _is_over(plan, directory, "identities"):
             return
         them = "it" if merges == 1 else "them"
-        told = f"the plan sends {pluralize(merges, 'merge')}, which cannot be undone, and nobody approved {them}"
+        reason = f"the plan sends {pluralize(merges, 'merge')}, which cannot be undone, and nobody approved {them}"
     elif approved == merges:
         return
     else:
-        told = f"--approve-merges says {approved:,}, and the plan sends {pluralize(merges, 'merge')}"
+        reason = f"--approve-merges says {approved:,}, and the plan sends {pluralize(merges, 'merge')}"
     hint = f"look at {directory.report_html} and {directory.pairs.name} beside it; then give --approve-merges {merges}"
-    raise UnsafePlan(f"{told}; nothing was sent", hint=hint if merges else "leave --approve-merges out")
+    raise UnsafePlan(f"{reason}; nothing was sent", hint=hint if merges else "leave --approve-merges out")
 
 
 def _is_over(plan: Plan, directory: Directory, phase: str) -> bool:

@@ -1,10 +1,9 @@
-"""What happens to batches, written down as it happens: one thread alone writes the ledger and the counts.
+"""The recorder: one thread that writes the ledger and the counts of a run.
 
-A sender asks for its batch to be begun once a connection may send it, and waits until the ledger says so on disk; what
-came of it is reported and not waited for. All that was asked and reported while the disk was busy goes into the next
-commit, in the order in which it came. So the disk is asked once for all senders that wait, and a batch is begun in the
-commit that holds the end of the one whose place in flight it takes, or in a later one: at no commit are more batches
-begun and not settled than were in flight together.
+A sender asks the recorder to begin its batch, and waits until that is committed; it reports results without waiting.
+All that was queued while the disk was busy goes into the next commit, in the order in which it came (group commit).
+So the disk is synced once for all senders that wait, and a batch is begun in the commit that finishes the batch whose
+place in flight it takes, or in a later one: no commit has more batches begun and unfinished than may be in flight.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from typing import NamedTuple
 
 from pipeline.batcher import Batch, unpack
 from pipeline.delivery.destination import ResponseKind
-from pipeline.delivery.outcome import RunCounts, SendLimits, too_many_refused, turned_away, unanswered
+from pipeline.delivery.outcome import RunCounts, SendLimits, gave_up, refused_access, too_many_refused
 from pipeline.delivery.retry import FailedTry, SendResult
 from pipeline.delivery.size import Piece
 from pipeline.encoder.encoded import uuid_of
 from pipeline.ledger import BatchKey, Ledger
 
 
-class BatchResult(NamedTuple):
-    """What came of one batch: how it was sent, or the error that no answer explains. `ends`: it stops the run.
+class FinishedBatch(NamedTuple):
+    """The result of sending one batch, or the exception that ended it. `ends`: it stops the run.
 
-    `pieces` are what it was split into, `learned` is the size of request that its answer taught.
+    `pieces` are what it was split into; `learned` is the request size limit that was learned from it.
     """
 
     key: BatchKey
@@ -38,7 +37,7 @@ class BatchResult(NamedTuple):
 
 
 class _Entry:
-    """Something to write. `durable`: it has to outlive a power loss. `granted`: a batch is begun, and on disk."""
+    """A queued write. `durable`: it has to survive a power loss. `granted`: the batch is begun, and committed."""
 
     def __init__(self, write: Callable[[_Entry], None], *, durable: bool) -> None:
         self.write = write
@@ -48,9 +47,9 @@ class _Entry:
 
 
 class Recorder:
-    """Use between `start` and `close`; nobody else writes to the ledger meanwhile.
+    """Use between `start` and `close`; nothing else writes to the ledger meanwhile.
 
-    `fail` is called with what has to end the run. Once `stop` is set nothing is begun any more.
+    `fail` is called with the error that has to end the run. Once `stop` is set nothing is begun any more.
     """
 
     def __init__(
@@ -80,14 +79,14 @@ class Recorder:
         self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
 
     def start(self) -> None:
-        """Begin to write. What earlier runs left in doubt is known from here on."""
+        """Start the thread. From here on `in_doubt` has what earlier runs left in doubt."""
         self.in_doubt = self._ledger.in_doubt()
         self._thread.start()
 
-    # -- what senders ask and report -------------------------------------------------------------------
+    # -- for the senders -------------------------------------------------------------------
 
     def begin(self, key: BatchKey, batch: Batch) -> bool:
-        """Whether the batch may leave: it is begun in the ledger, on disk. False once the run is stopping."""
+        """Wait until the batch is begun in the ledger. Returns False where it may not leave: the run is stopping."""
 
         def write(entry: _Entry) -> None:
             if not self._stop.is_set():
@@ -99,15 +98,15 @@ class Recorder:
         return entry.granted
 
     def tried(self, key: BatchKey, tried: FailedTry) -> None:
-        """A request did not settle its batch, which may be tried again."""
+        """Record a request that did not settle its batch, which may be tried again."""
         self._put(lambda _: self._note(key, tried), durable=False)
 
-    def landed(self, landed: BatchResult) -> None:
-        """A batch came to its end, or is not tried any more."""
-        self._put(lambda _: self._record(landed))
+    def finished(self, finished: FinishedBatch) -> None:
+        """Record the result of a batch."""
+        self._put(lambda _: self._record(finished))
 
     def cut(self, key: BatchKey, batch: Batch, pieces: Sequence[Piece]) -> None:
-        """A batch that was never begun is larger than the service takes, and is sent in pieces."""
+        """Record that a batch which was never begun is too large for the service, and is sent in pieces."""
 
         def write(_: _Entry) -> None:
             self._ledger.cut(key, batch.bytes, [(piece, made.bytes) for piece, made in pieces])
@@ -129,18 +128,18 @@ class Recorder:
 
     @property
     def last_failure(self) -> str:
-        """The last failure of a batch that is still tried, "" where there is none."""
+        """The last failure of a batch that is still being tried, "" where there is none."""
         with self._asked:
             return next(reversed(self._failing.values()), "")
 
     def settle(self) -> None:
-        """Wait until all that was reported is written down."""
+        """Wait until everything that was queued is committed."""
         with self._written:
             while self._waiting or self._writing:
                 self._written.wait()
 
     def close(self) -> None:
-        """Write down what was reported, and end."""
+        """Commit what is queued, and end the thread."""
         with self._asked:
             self._closing = True
             self._asked.notify()
@@ -172,7 +171,7 @@ class Recorder:
                 self._waiting.clear()
 
     def _next(self) -> list[_Entry]:
-        """All that came meanwhile; nothing at the end."""
+        """Everything that was queued meanwhile; empty at the end."""
         with self._asked:
             self._writing = False
             self._written.notify_all()
@@ -182,10 +181,10 @@ class Recorder:
             self._writing = True
             return work
 
-    # -- what an answer means --------------------------------------------------------------------------
+    # -- what is written --------------------------------------------------------------------------
 
     def _note(self, key: BatchKey, tried: FailedTry) -> None:
-        """Write down a try that settled nothing."""
+        """Write a try that did not settle its batch."""
         number, at, seconds, response = tried
         self._ledger.failed(key, number, at, seconds, response.status or None, response.detail)
         self._set_failure(key, f"{response.status or ''} {response.detail}".strip() or "no answer")
@@ -199,9 +198,9 @@ class Recorder:
             if last_failure:
                 self._failing[key] = last_failure
 
-    def _record(self, landed: BatchResult) -> None:
-        """Write one answer down, and decide what it means for the run."""
-        key, batch, sent, error, ends, pieces, learned = landed
+    def _record(self, finished: FinishedBatch) -> None:
+        """Write the result of a batch, and decide what it means for the run."""
+        key, batch, sent, error, ends, pieces, learned = finished
         response, counts = sent.response, self._counts
         if not sent.tries and error is None:
             return  # the run was stopping: it was never begun
@@ -210,10 +209,10 @@ class Recorder:
         counts.batches_retried += sent.tries > 1
         self._set_failure(key)
         in_doubt = key in self.in_doubt
-        if response.answer in (ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE) and in_doubt:
+        if response.kind in (ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE) and in_doubt:
             self.in_doubt.discard(key)
             counts.add(key.phase, in_doubt=-key.events)
-        match response.answer:
+        match response.kind:
             case ResponseKind.SETTLED:
                 self._ledger.settle(key, response.status)
                 counts.add(key.phase, accepted=key.events)
@@ -233,7 +232,7 @@ class Recorder:
                     self._ledger.requeue(key)
                 if error is not None:
                     self._fail(error)
-                elif response.answer is ResponseKind.STOP:
-                    self._fail(turned_away(self._address, response))
+                elif response.kind is ResponseKind.STOP:
+                    self._fail(refused_access(self._address, response))
                 elif ends:
-                    self._fail(unanswered(self._address, sent, self._send_limits.retry))
+                    self._fail(gave_up(self._address, sent, self._send_limits.retry))

@@ -1,6 +1,6 @@
-"""Retries behind one narrow door: the same bytes again, until an answer settles it or the time is up.
+"""Retries of one batch: the same bytes again until a response is final, or the retry policy gives up.
 
-Exponential back-off with full jitter, Retry-After as a floor, a budget in time. Only here is tenacity known.
+Exponential back-off with full jitter, Retry-After as a floor, a budget in seconds. The only module that uses tenacity.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.throttle import Throttle
 
 DOUBTFUL_TRIES = 3
-"""An answer from somebody in between is asked for again this often, no more."""
+"""Requests for a batch whose responses leave it in doubt (a proxy answered, for instance), at most."""
 CONNECT_TRIES = 5
-"""A host that cannot be reached is tried this often for each batch, unless somebody answered there before."""
+"""Requests for a batch where the host cannot be reached, at most, unless it responded before."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to go on: `seconds` in which the service takes nothing, `tries` after the first for each batch.
+    """When to give up: after `seconds` in which no batch settled, or after `tries` beyond the first of one batch.
 
-    While other batches settle, a batch that does not is tried on: the service is there. `tries` None: the time decides.
-    `first` and `most` bound the back-off in seconds; `first` 0 waits only as long as the service asks, for tests.
+    While other batches settle, one that does not is tried on: the service is there. `tries` None: only time counts.
+    `first` and `most` bound the back-off in seconds; with `first` 0, for tests, only Retry-After is waited for.
     """
 
     seconds: float = 3600.0
@@ -40,9 +40,9 @@ class RetryPolicy:
 
 
 class SendResult(NamedTuple):
-    """The last response of a batch, and how many requests it took.
+    """The last response to a batch, and how many requests were sent.
 
-    `doubtful`: some try may have been taken. `left`: some try may have reached anybody.
+    `doubtful`: the service may have accepted one of them. `left`: one of them may have reached a server.
     """
 
     response: Response
@@ -52,7 +52,7 @@ class SendResult(NamedTuple):
 
 
 class FailedTry(NamedTuple):
-    """One request that did not settle its batch: its number from 1, when (ISO 8601, UTC), how long, what was said."""
+    """A request that did not settle its batch: its number from 1, when (ISO 8601, UTC), seconds, and the response."""
 
     number: int
     at: str
@@ -61,7 +61,7 @@ class FailedTry(NamedTuple):
 
 
 class _Wait(wait_base):
-    """Full jitter, never below what the service asked for, and never beyond the end of the budget."""
+    """Full jitter, at least Retry-After, and no longer than the budget lasts."""
 
     def __init__(self, retry: RetryPolicy, left: Callable[[], float]) -> None:
         self._jitter = tenacity.wait_random_exponential(multiplier=retry.first, max=retry.most)
@@ -73,7 +73,7 @@ class _Wait(wait_base):
 
 
 class _Spent(stop_base):
-    """The time is up, or the service asks for more of it than there is."""
+    """The budget is used up, or Retry-After is longer than what is left of it."""
 
     def __init__(self, left: Callable[[], float]) -> None:
         self._left = left
@@ -93,10 +93,10 @@ def send_with_retries(
     note: Callable[[FailedTry], None] = lambda tried: None,
     begin: Callable[[], bool] = lambda: True,
 ) -> SendResult:
-    """Send until settled, refused or given up. Once `stop` is set no request begins, and no wait goes on.
+    """Send until a response is final or the policy gives up. Once `stop` is set no request begins and no wait goes on.
 
-    `begin` is asked once, when the first request may leave, whether it is written down that it will; where it is not,
-    none leaves. `note` is called with each try that did not settle, as it happens.
+    `begin` is called once, before the first request, and records it; where it returns False nothing is sent. `note` is
+    called with each try that did not settle the batch.
     """
     last = Response(ResponseKind.UNSENT, 0, "not sent: the run was stopping", taken=False)
     tries = doubts = 0
@@ -117,9 +117,9 @@ def send_with_retries(
             response = last = destination.send(batch)
         finally:
             throttle.leave(left, response)
-        doubts += last.answer is ResponseKind.DOUBT
+        doubts += last.kind is ResponseKind.DOUBT
         left_us = left_us or last.taken or last.status > 0
-        if last.answer is not ResponseKind.SETTLED:
+        if last.kind is not ResponseKind.SETTLED:
             doubtful = doubtful or last.taken
             moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             note(FailedTry(tries, moment, throttle.now() - left, last))
@@ -128,7 +128,7 @@ def send_with_retries(
     def again(response: Response) -> bool:
         if stop.is_set():
             return False
-        match response.answer:
+        match response.kind:
             case ResponseKind.RETRY:
                 return True
             case ResponseKind.DOUBT:

@@ -1,7 +1,7 @@
-"""The threads that send: each takes a batch as soon as a connection may send it, sends it, and says what came of it.
+"""The sender threads: each takes a batch, waits until the throttle admits a request, sends it, and reports the result.
 
-What earlier runs left in doubt is taken first, then the pieces of what was split, then all others in their order. So
-no batch is begun while an older doubt waits, and a batch that is refused is looked into before the next ones.
+Batches that earlier runs left in doubt are taken first, then the pieces of split batches, then all others in their
+order. So no batch is begun while an older one is in doubt, and a refused batch is bisected before the next ones leave.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pipeline.batcher import Batch, Envelope
 from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.outcome import SendLimits
-from pipeline.delivery.recorder import BatchResult, Recorder
+from pipeline.delivery.recorder import FinishedBatch, Recorder
 from pipeline.delivery.retry import SendResult, send_with_retries
 from pipeline.delivery.size import Piece, RequestSize, cut, halve
 from pipeline.delivery.throttle import TICK, Throttle
@@ -22,7 +22,7 @@ from pipeline.ledger import BatchKey
 
 
 class _Next(NamedTuple):
-    """A batch to send. `known`: the ledger has a row of it, so it is sent as it stands."""
+    """A batch to send. `known`: the ledger has a row for it, so it is sent unchanged."""
 
     key: BatchKey
     batch: Batch
@@ -30,12 +30,11 @@ class _Next(NamedTuple):
 
 
 class Senders:
-    """As many threads as requests may be in flight at most; the throttle says how many may be now.
+    """Sender threads, as many as requests may be in flight at most; the throttle decides how many may be now.
 
-    A batch keeps its thread until it ends: one that waits for its next try is begun, and counts.
-    `halting` says whether nothing new may begin any more.
-
-    `in_order`: one batch after the other, its pieces too, as long as it is set.
+    A thread keeps its batch until the batch is finished: one that waits for its next try is begun, and counts as in
+    flight. `halting` returns whether nothing new may begin. While `in_order` is set, batches and the pieces of split
+    ones are sent one after the other.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class Senders:
         self._threads: list[threading.Thread] = []
         self._closing = False
 
-    # -- for the thread that makes batches ---------------------------------------------------------------
+    # -- for the main thread ---------------------------------------------------------------
 
     def put(self, pieces: Iterable[tuple[BatchKey, Batch]], *, known: bool = False, first: bool = False) -> None:
-        """Have batches sent after those that wait already, or before all others where they are in doubt (`first`)."""
+        """Queue batches: before all others where they are in doubt (`first`), else after those that wait already."""
         queue = self._again if first else self._ready
         with self._free:
             for key, batch in pieces:
@@ -85,15 +84,15 @@ class Senders:
             self._free.notify_all()
 
     def full(self) -> bool:
-        """Whether enough batches wait to keep all connections busy."""
+        """Whether enough batches are queued to keep all connections busy."""
         return len(self._again) + len(self._ready) >= self._throttle.limit
 
     def idle(self) -> bool:
-        """Whether nothing is in flight, and nothing waits or may be begun any more."""
+        """Whether nothing is in flight, and nothing is queued or may be begun any more."""
         return not self._active and (self._stop.is_set() or not (self._again or self._pieces or self._ready))
 
     def wait(self, state: Callable[[], bool], *, reached: bool) -> bool:
-        """Whether a state is reached, or left; where it is not, after a moment or a change."""
+        """Whether `state()` is `reached`; where it is not, returns False after a change, or after TICK seconds."""
         with self._changed:
             if state() is reached:
                 return True
@@ -101,17 +100,17 @@ class Senders:
         return False
 
     def oldest(self) -> float:
-        """When the batch in flight that waits for its answer longest was taken; now where there is none."""
+        """When the batch that is in flight longest was taken; now where there is none."""
         with self._free:
             return min(self._since.values(), default=self._throttle.now())
 
     def close(self) -> None:
-        """Wait for what is in flight; nothing else is begun."""
-        self.let_go()
+        """Begin nothing else, and wait for what is in flight."""
+        self.stop_taking()
         for thread in self._threads:
             thread.join()
 
-    def let_go(self) -> None:
+    def stop_taking(self) -> None:
         """Begin nothing else, and wait for nothing."""
         with self._free:
             self._closing = True
@@ -125,10 +124,10 @@ class Senders:
             try:
                 if not known and self._size.is_over(batch):
                     key, batch = self._cut(key, batch)
-                landed = self._send(key, batch)
-            except BaseException as defect:  # a thread that ends in silence would be waited for for ever
-                landed = BatchResult(key, batch, _UNKNOWN, defect, ends=False)
-            self._end(landed)
+                finished = self._send(key, batch)
+            except BaseException as defect:  # otherwise the run would wait for this thread for ever
+                finished = FinishedBatch(key, batch, _UNKNOWN, defect, ends=False)
+            self._end(finished)
 
     def _take(self) -> _Next | None:
         """The next batch once it may be sent; None at the end."""
@@ -151,7 +150,7 @@ class Senders:
         return self._ready.popleft() if self._ready else None
 
     def _cut(self, key: BatchKey, batch: Batch) -> Piece:
-        """Cut a batch to what the service was found to take: the first piece; the others are sent next."""
+        """Cut a batch to the size that the service accepts. Returns the first piece; the others are sent next."""
         pieces = cut(key, batch, self._size.learned_bytes or batch.bytes, self._envelope)
         self._recorder.cut(key, batch, pieces)
         with self._free:
@@ -160,44 +159,44 @@ class Senders:
             self._free.notify_all()
         return pieces[0]
 
-    def _send(self, key: BatchKey, batch: Batch) -> BatchResult:
-        """Send one batch; what came of it."""
+    def _send(self, key: BatchKey, batch: Batch) -> FinishedBatch:
+        """Send one batch, and return the result."""
         self._halting()
         sent = send_with_retries(
             self._destination, batch, self._send_limits.retry, self._throttle, self._stop,
             lambda tried: self._recorder.tried(key, tried), lambda: self._recorder.begin(key, batch),
         )  # fmt: skip
-        answer = sent.response.answer
+        answer = sent.response.kind
         ends = answer is ResponseKind.STOP or (
             answer in (ResponseKind.RETRY, ResponseKind.DOUBT, ResponseKind.UNREACHABLE) and not self._halting()
         )
         if ends:
             self._stop.set()  # here, so that no other batch leaves
         splits = answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE) and key.events > 1
-        return BatchResult(key, batch, sent, None, ends, halve(key, batch, self._envelope) if splits else [])
+        return FinishedBatch(key, batch, sent, None, ends, halve(key, batch, self._envelope) if splits else [])
 
-    def _end(self, landed: BatchResult) -> None:
-        """Report what came of a batch, before its pieces or its place in flight may be taken: so the ledger knows."""
+    def _end(self, finished: FinishedBatch) -> None:
+        """Report a result to the recorder before its pieces are queued, so that the ledger has it first."""
         with self._free:
-            self._recorder.landed(landed._replace(learned=self._learn(landed)))
+            self._recorder.finished(finished._replace(learned=self._learn(finished)))
             # The last one is taken first: one way down to the poison before the next, so few halves are open.
-            self._pieces.extend(_Next(*piece, known=True) for piece in reversed(landed.pieces))
+            self._pieces.extend(_Next(*piece, known=True) for piece in reversed(finished.pieces))
             self._active -= 1
-            self._since.pop(landed.key, None)
+            self._since.pop(finished.key, None)
             self._free.notify_all()
             self._changed.notify_all()
 
-    def _learn(self, landed: BatchResult) -> int | None:
-        """The size of request that an answer teaches, if any."""
-        key, answer = landed.key, landed.sent.response.answer
+    def _learn(self, finished: FinishedBatch) -> int | None:
+        """The request size limit that is learned from a response, if any."""
+        key, answer = finished.key, finished.sent.response.kind
         if answer is ResponseKind.SETTLED:
-            return self._size.settled(key, landed.batch.bytes)
+            return self._size.settled(key, finished.batch.bytes)
         if answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE):
             self._size.ended(key)
-        if answer is ResponseKind.TOO_LARGE and landed.pieces:
-            self._size.refused(landed.batch.bytes, landed.pieces)
+        if answer is ResponseKind.TOO_LARGE and finished.pieces:
+            self._size.refused(finished.batch.bytes, finished.pieces)
         return None
 
 
 _UNKNOWN = SendResult(Response(ResponseKind.DOUBT, 0, "sending failed"), 1, True, True)
-"""What is known of a batch whose sending broke off by a defect."""
+"""The result of a batch whose sending failed by an exception."""

@@ -1,8 +1,8 @@
-"""How large a request the service takes, learned from its 413s and from nothing else.
+"""The largest request that the service accepts, learned from responses of 413.
 
 A 413 can mean that the request is too large or that one event in it is (docs/know/service.md#answers). Only where both
-halves then settle unsplit was it the request; then later batches are cut before they are sent. The limit is in bytes
-before gzip.
+halves then settle unsplit was it the request; from then on larger batches are cut before they are sent. The limit is in
+bytes before gzip.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Piece = tuple[BatchKey, Batch]
 
 
 class _OversizedRequest:
-    """A request that was too large, until its halves have ended."""
+    """A request that was too large, until both halves are finished."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._settled = 0
 
     def is_proved(self) -> bool:
-        """One more half settled: whether both did, unsplit, so that it was its size."""
+        """Count a half that settled unsplit. Returns whether both did: then its size was the reason."""
         self._settled += 1
         return self._settled == 2
 
 
 class RequestSize:
-    """What is known of it. `learned_bytes` is None while every request was small enough."""
+    """The limit learned so far: `learned_bytes`, None while every request was small enough."""
 
     def __init__(self, learned_bytes: int | None) -> None:
         self.learned_bytes = learned_bytes
@@ -40,13 +40,13 @@ class RequestSize:
         self._halves: dict[BatchKey, _OversizedRequest] = {}
 
     def refused(self, size: int, halves: Sequence[Piece]) -> None:
-        """A request of `size` bytes was too large; its halves are sent next."""
+        """Record that a request of `size` bytes was too large; its halves are sent next."""
         whole = _OversizedRequest(size)
         for key, _ in halves:
             self._halves[key] = whole
 
     def settled(self, key: BatchKey, size: int) -> int | None:
-        """A request was taken. The limit where one was learned by that, else None.
+        """Record an accepted request. Returns the limit where that taught one, else None.
 
         What settled may be larger than the halves, and than what was learned before, but never as large as what was
         refused for its size.
@@ -66,11 +66,11 @@ class RequestSize:
         return None
 
     def ended(self, key: BatchKey) -> None:
-        """A request was refused or split: its sibling alone proves nothing."""
+        """Record that a request was refused or split: its sibling alone proves nothing."""
         self._halves.pop(key, None)
 
     def is_over(self, batch: Batch) -> bool:
-        """Whether a batch is larger than the service takes, and can be made smaller."""
+        """Whether a batch is larger than the service accepts, and can be cut."""
         return self.learned_bytes is not None and batch.bytes > self.learned_bytes and batch.events > 1
 
 

@@ -1,6 +1,6 @@
-"""How hard to push: one adaptive limit for the whole run, as a function of answers and time and nothing else.
+"""How fast to send: one adaptive limit for the whole run, which depends on responses and time alone.
 
-Three things hold requests back, and the strictest decides:
+Three limits apply, and the strictest decides:
 
 * `limit`, requests in flight: doubled a round at first, then one more a round (additive increase), and 0.7 of it
   after a 429, a 5xx, a lost answer or a time limit (multiplicative decrease), or 0.9 after answers grew slow. A round
@@ -44,7 +44,7 @@ BURST = 0.1
 """Seconds of `--rate` that may be caught up with after a pause."""
 
 TICK = 0.2
-"""Seconds between two looks at whether the run is stopping, while nobody may pass."""
+"""Seconds between two checks of whether the run is stopping, while no request may leave."""
 
 
 class RateController:
@@ -78,7 +78,7 @@ class RateController:
         return max(1, int(self._limit))
 
     def rate(self, now: float) -> float | None:
-        """Requests a second that the service seems to admit; None while it never said no."""
+        """Requests a second that the service seems to admit; None while it never refused one."""
         if self._base is None:
             return None
         # In seconds, or in the time of two requests where that is longer: no faster than answers can teach.
@@ -89,7 +89,7 @@ class RateController:
         return self._base * (RATE_CUT + 0.03 * since + 0.004 * since * since)
 
     def paused(self, now: float) -> float:
-        """Seconds for which the service asked to be left alone."""
+        """Seconds for which the service still asks for no requests."""
         return max(0.0, self._held - now)
 
     def wait(self, now: float) -> float:
@@ -119,7 +119,7 @@ class RateController:
         self.flying -= 1
         if response.retry_after:
             self._held = max(self._held, now + response.retry_after)
-        match response.answer:
+        match response.kind:
             case ResponseKind.SETTLED:
                 self._take(now, left)
             case ResponseKind.RETRY | ResponseKind.UNREACHABLE:
@@ -210,7 +210,7 @@ class Throttle:
         return self._controller.flying
 
     def paused(self) -> float:
-        """Seconds for which the service asked to be left alone."""
+        """Seconds for which the service still asks for no requests."""
         return self._controller.paused(self._clock())
 
     def now(self) -> float:
@@ -240,6 +240,6 @@ class Throttle:
             self._controller.answer(now, left, response or Response(ResponseKind.UNSENT, 0))
             if response is not None and (response.status or response.taken):
                 self.target_known = True
-            if response is not None and response.answer is ResponseKind.SETTLED:
+            if response is not None and response.kind is ResponseKind.SETTLED:
                 self._settled = now
             self._changed.notify_all()

@@ -57,12 +57,12 @@ class Database:
         """Release memory and disk."""
         self._connection.close()
 
-    @ctrl_c.heard()
+    @ctrl_c.as_keyboard_interrupt()
     def run(self, sql: str) -> None:
         """Run one statement."""
         self._connection.execute(sql)
 
-    @ctrl_c.heard()
+    @ctrl_c.as_keyboard_interrupt()
     def append(self, table: str, columns: Mapping[str, pa.Array]) -> None:
         """Add rows; the columns are in the table's order."""
         incoming = pa.table(list(columns.values()), names=list(columns))
@@ -72,7 +72,7 @@ class Database:
         finally:
             self._connection.unregister("incoming")
 
-    @ctrl_c.heard()
+    @ctrl_c.as_keyboard_interrupt()
     def drop(self, table: str) -> None:
         """Drop a table. Where it is large, its memory is released now, which DuckDB would do later."""
         large = self.number(f"SELECT count(*) FROM {table}") > LARGE
@@ -80,13 +80,13 @@ class Database:
         if large:
             self._connection.execute("CHECKPOINT")
 
-    @ctrl_c.heard()
+    @ctrl_c.as_keyboard_interrupt()
     def number(self, sql: str) -> int:
         """The single number that a query returns, 0 for null or no row."""
         row = self._connection.execute(sql).fetchone()
         return int(row[0]) if row is not None and row[0] is not None else 0
 
-    @ctrl_c.heard()
+    @ctrl_c.as_keyboard_interrupt()
     def rows(self, sql: str) -> list[Any]:
         """All rows of a small result."""
         return self._connection.execute(sql).fetchall()
@@ -95,7 +95,7 @@ class Database:
         """A large result, batch by batch. Other statements may be run between batches."""
         cursor = self._connection.cursor()
         try:
-            with ctrl_c.heard():
+            with ctrl_c.as_keyboard_interrupt():
                 yield from cursor.sql(sql).to_arrow_reader(at_once)
         finally:
             cursor.close()

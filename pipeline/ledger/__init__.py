@@ -1,18 +1,18 @@
-"""What we remember of sending: SQLite, one file in the plan directory, written ahead of every request.
+"""The ledger: the durable record of sending, one SQLite file in the plan directory, written ahead of every request.
 
 The protocol (docs/know/promises.md#write-ahead): `begin` is durable before a byte leaves, and comes only when a
 connection may send the batch; `settle` records its answer when it comes. At no commit are more batches begun and not
 settled than requests may be in flight (`--max-concurrency`), so that many are *in doubt* after a crash at most. They
 are sent again, before all others, with the same events and uuids.
 
-Its owner may read it, also while a run is going: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
+It may be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
 
 `meta`: what the ledger belongs to, as (key, value).
 
     version       of this schema
     plan, target  the plan's digest and the address it is sent to
     created       when
-    id, opened    a random name, and how often a run opened it: sent-to.json beside it says the same (`ledger.marker`)
+    id, opened    a random name, and how often a run opened it: sent-to.json beside it has the same (`ledger.marker`)
     key_salt,     tell a project key from another without holding it: scrypt of the key, hex
     key_check
     batch_bytes   the largest request that the service was found to take; absent until it refused a larger one
@@ -25,13 +25,13 @@ after the plan's tables, both inclusive. `bytes` before gzip, `tries` over all r
 answer (null: none ever came), `detail` of the last try, `run` that began it last, `begun` and `ended`. Its `state`:
 
     begun      about to leave, in flight, or in doubt
-    settled    taken
+    settled    accepted
     refused    one event, refused for good
     split      not sent as a whole any more; its pieces are rows of their own
     waiting    to be sent as it stands; nothing of it was taken, unless a larger request that it was a part of was
                answered 413: of that one the service may have kept the beginning
 
-`refused_events`: what the service said no to: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
+`refused_events`: what the service refused: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
 
 `tries`: one row for each request that did not settle its batch: the batch's four columns, the `run`, the number of the
 `try` in it, `at`, `seconds` it took, `status` (null: no answer) and `detail`.

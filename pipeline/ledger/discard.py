@@ -1,4 +1,4 @@
-"""May a plan be planned over? Where its ledger proves that nobody took anything of it; then the ledger goes, too."""
+"""Whether a plan directory may be planned over: only where its ledger proves that nothing was sent."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pipeline.ledger.queries import reading
 
 
 def check_nothing_sent(path: Path) -> None:
-    """Raise Busy where somebody may have taken something of the plan with the ledger at `path`, or a run goes on."""
+    """Raise Busy where something of the plan with the ledger at `path` may have been sent, or a run goes on."""
     if not was_ever_applied(path):
         return
-    told = _what_was_sent(path)
-    _refuse(path, ", and a run goes on" if told is None and is_locked(path) else told)
+    sent = _what_was_sent(path)
+    _refuse(path, ", and a run goes on" if sent is None and is_locked(path) else sent)
 
 
-def _refuse(path: Path, told: str | None) -> None:
-    if told is not None:
+def _refuse(path: Path, sent: str | None) -> None:
+    if sent is not None:
         raise Busy(
-            f"{path.parent} holds the ledger of a plan that was applied{told}; it is never planned over",
+            f"{path.parent} holds the ledger of a plan that was applied{sent}; it is never planned over",
             hint="choose another directory with -o, or remove this one if what it sent does not matter",
         )
 
@@ -36,7 +36,7 @@ def discard(path: Path) -> None:
     lock = lock_file(path, "this plan")
     try:
         _refuse(path, _what_was_sent(path))
-        # The marker first: without its ledger it would say for ever that something was sent.
+        # The marker first: without its ledger it would be read as a lost ledger.
         for file in (marker_of(path), *(path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))):
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
@@ -45,7 +45,7 @@ def discard(path: Path) -> None:
 
 
 def _what_was_sent(path: Path) -> str | None:
-    """What was sent to where, in words; None where nobody can have taken anything."""
+    """What was sent to where, in words; None where nothing can have been accepted."""
     try:
         with reading(path) as database:
             if database is None or nothing_taken(database):

@@ -1,12 +1,12 @@
-"""What a plan directory remembers of its ledger outside of it, so that a ledger that was lost is noticed.
+"""The marker: a small file beside the ledger, by which a lost ledger is noticed.
 
-Without its ledger a plan looks as if nothing was ever sent, and all of it would be sent again. So `sent-to.json` says
-which ledger the plan is sent with, to where, and by how many runs. Each run writes it durably, after its own row is in
-the ledger and before a byte leaves: a crash between the two leaves a ledger without a marker, which is no harm, and
-never a marker without a ledger. It is a file of its own name, so that `rm ledger.sqlite*` leaves it.
+Without its ledger a plan looks as if nothing was ever sent, and all of it would be sent again. So `sent-to.json` has
+the id of the ledger that the plan is sent with, the target, and the number of runs. Each run writes it durably, after
+its own row is committed to the ledger and before a byte leaves: a crash between the two leaves a ledger without a
+marker, which does no harm, and never a marker without a ledger. Its name differs, so that `rm ledger.sqlite*` keeps it.
 
-A ledger that is missing, that is another one, or that knows of fewer runs (an older copy that was put back) is refused.
-A copy from before the last few steps of the same run is not told from the ledger itself.
+A ledger that is missing, that is another one, or that has fewer runs (an older copy that was put back) is refused. A
+copy from before the last few steps of the same run cannot be distinguished from the ledger itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAME = "sent-to.json"
 class Marker(msgspec.Struct, frozen=True):
     """That the `plan` (its digest) was applied to `target`, with the ledger of this id, by so many `runs`, last `at`.
 
-    Of a file that cannot be read, nothing is known but that it is there.
+    All fields are empty where the file exists but cannot be read.
     """
 
     format: str = FORMAT
@@ -44,7 +44,7 @@ def marker_of(path: Path) -> Path:
 
 
 def read_marker(path: Path) -> Marker | None:
-    """What is remembered of the ledger at `path`, None where no run ever began."""
+    """The marker of the ledger at `path`, None where no run ever began."""
     try:
         return msgspec.json.decode(marker_of(path).read_bytes(), type=Marker)
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def read_marker(path: Path) -> Marker | None:
 
 
 def write_marker(path: Path, marker: Marker) -> None:
-    """Remember, durably. Raises Unfinished where that is impossible: then nothing may be sent."""
+    """Write the marker durably. Raises Unfinished where that is impossible: then nothing may be sent."""
     text = msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n"
     try:
         write_atomically(marker_of(path), text)

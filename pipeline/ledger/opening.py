@@ -1,4 +1,4 @@
-"""Opening a ledger: one writer at a time, the right plan, target and project, and errors that say what to do."""
+"""Opening a ledger: one writer at a time, for the right plan, target and project."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pipeline.ledger.marker import Marker, check_marker
 from pipeline.ledger.schema import SCHEMA, VERSION, now
 
 BUSY_SECONDS = 10.0
-"""How long a write waits for somebody who reads the file with another program."""
+"""How long a write waits for another program that reads the file."""
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """The file for writing, checked from end to end where there is one. Raises what `error_from_sqlite` says."""
+    """Open the file for writing, and check all of it where it exists. Raises the errors of `error_from_sqlite`."""
     try:
         # Transactions are begun by `Ledger.moment` alone: the module's own leave a schema half written by a crash.
         # Without a name it is a file of SQLite's own, which grows on disk and is gone once it is closed.
@@ -46,10 +46,10 @@ def connect(path: Path | None) -> sqlite3.Connection:
 def prepare(
     database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str, marker: Marker | None
 ) -> Marker:
-    """Make the tables, or hold them against the plan, the target and the marker. Raises BrokenLedger.
+    """Create the tables, or compare them with the plan, the target and the marker. Raises BrokenLedger.
 
-    Gives the marker of the run that begins. Another target is taken where the first one cannot have taken anything: it
-    was mistyped, and is forgotten.
+    Returns the marker of the run that begins. Another target is accepted where the first one cannot have accepted
+    anything: it was mistyped.
     """
     if path is not None and marker is not None:
         check_marker(database, path, marker)
@@ -65,7 +65,7 @@ def prepare(
 
 
 def _count_opening(database: sqlite3.Connection) -> Marker:
-    """Count this opening in the ledger, which gets its id with the first one. Gives what tells of it outside."""
+    """Count this opening in the ledger, which gets its id with the first one. Returns the marker of it."""
     database.execute("insert or ignore into meta values ('id', ?)", (os.urandom(16).hex(),))
     database.execute(
         "insert into meta values ('opened', '1') on conflict do update set value = cast(value as integer) + 1"
@@ -98,14 +98,14 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
 
 
 def nothing_taken(database: sqlite3.Connection) -> bool:
-    """Whether nobody can have taken anything: no request was ever answered, and none is in doubt."""
+    """Whether nothing can have been accepted: no request got a response, and none is in doubt."""
     asked = "select 1 from batches where state != 'waiting' or status is not null limit 1"
     answered = "select 1 from tries where status is not null limit 1"
     return not (database.execute(asked).fetchone() or database.execute(answered).fetchone())
 
 
 def describe_sent(database: sqlite3.Connection) -> str:
-    """What came of what the ledger's target was sent, in words."""
+    """What was sent to the ledger's target, in words."""
     states = dict(database.execute("select state, sum(last - first + 1) from batches group by state"))
     begun = [f"{states[state]:,} {word}" for state, word in _TAKEN if states.get(state)]
     if begun:
@@ -118,10 +118,10 @@ _TAKEN = (("settled", "settled"), ("refused", "refused"), ("begun", "in doubt"))
 
 
 def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, rotated: bool) -> None:
-    """Remember which project key this ledger is of, or hold the key against what was sent. Raises UnsafePlan.
+    """Store a hash of the project key, or compare the key with it. Raises UnsafePlan.
 
-    Another key is most often another project, where half of a history must not land. Where nothing was sent yet the
-    new key is taken: the first one was mistyped. `rotated` says that both keys are of one project.
+    Another key is most often another project, where half of a history must not go. Where nothing was sent yet the new
+    key is stored: the first one was mistyped. `rotated` says that both keys are of one project.
     """
     known = dict(database.execute("select key, value from meta where key in ('key_salt', 'key_check')"))
     if known and hmac.compare_digest(_fingerprint(key, bytes.fromhex(known["key_salt"])), known["key_check"]):
@@ -145,7 +145,7 @@ def _fingerprint(key: Secret, salt: bytes) -> str:
 
 
 def settle_directory(path: Path) -> None:
-    """Make the names of new files in a directory outlive a power loss."""
+    """Make the names of new files in a directory survive a power loss."""
     with contextlib.suppress(OSError):
         sync_folder(path.parent)
 
@@ -194,7 +194,7 @@ def lock_file(path: Path, what: str) -> IO[bytes]:
 
 
 def unlock(lock: IO[bytes]) -> None:
-    """Let go of a lock."""
+    """Release a lock."""
     with contextlib.suppress(OSError):
         lock.truncate(0)
     with contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ def unlock(lock: IO[bytes]) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some process holds the lock beside a file now."""
+    """Whether some process has the lock beside a file now."""
     try:
         with path.with_name(path.name + ".lock").open("rb") as lock:
             try:
@@ -225,7 +225,7 @@ _PASSING = {
 
 
 def error_from_sqlite(path: Path | None, error: sqlite3.Error, *, opening: bool = False) -> Exception:
-    """What SQLite's error asks of a person; the error itself where it is not SQLite's, but a defect of ours.
+    """The error to raise for one of SQLite; the error itself where it is not SQLite's but a bug of ours.
 
     `opening`: an error without SQLite's code is of the file too.
     """

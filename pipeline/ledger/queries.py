@@ -1,4 +1,4 @@
-"""Reading a ledger beside its writer: nothing waits, nothing is changed."""
+"""Reading a ledger, also while a run writes it: nothing waits, nothing is changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunHistory(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class LedgerSummary:
-    """Where a plan stands, at one moment. `doubts` and `refusals` are the first of them, `failures` all by status.
+    """The ledger at one moment. `doubts` and `refusals` are the first of them, `failures` all by status.
 
     `history` is None where nothing was ever applied.
     """
@@ -42,7 +42,7 @@ class LedgerSummary:
 
 
 def read_summary(path: Path, most: int = 100) -> LedgerSummary:
-    """Totals, and up to `most` of what needs a person's eye, also while a run is writing. Raises BrokenLedger."""
+    """Totals, and up to `most` of what a person has to look at, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         if database is None:
             return LedgerSummary()
@@ -90,7 +90,7 @@ def read_refused_events(path: Path) -> Iterator[RefusalRecord]:
 
 
 def read_totals(path: Path) -> Totals:
-    """Where a plan stands, also while a run is writing. Raises BrokenLedger."""
+    """The totals, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         return Totals() if database is None else totals_in(database)
 
@@ -151,7 +151,7 @@ def totals_in(database: sqlite3.Connection) -> Totals:
         one: PhaseTotals(*(states.get((one, state), 0) for state in ("settled", "refused", "begun")))
         for one in {phase for phase, _ in states}
     }
-    # One that waits without an answer met nobody: its requests never left.
+    # The requests of one that waits without a response never left.
     made, sent, retried, split = database.execute(
         "select count(*), total(tries > 0 and not (state = 'waiting' and status is null)), total(tries > 1),"
         " total(state = 'split') from batches"

@@ -1,4 +1,4 @@
-"""The tables of a ledger, and the shapes its rows are given in. The package's docstring explains each column."""
+"""The tables of a ledger, and the types of its rows. The docstring of the package explains each column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one writer's view of a ledger: durable moments, and what is written in them."""
+"""The ledger for its one writer: durable transactions, and the steps that are written in them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pipeline.ledger.queries import copy_ledger, totals_in
 from pipeline.ledger.schema import BatchKey, Totals, now
 
 Watch = Callable[[str, Sequence[str]], None]
-"""Called around each moment with `before` or `after` its commit, and the names of what is written in it."""
+"""Called around each transaction with `before` or `after` its commit, and the names of the steps in it."""
 
 
 class Ledger:
-    """Use between `open` and `close`. `Ledger(None)` is a file that is gone once it is closed, for a dry run.
+    """Use between `open` and `close`. `Ledger(None)`, for a dry run, is a file that is removed on close.
 
     Such a one begins where the ledger `like` stands, which is only read. `watch` sees every transition of the ledger:
     whoever ends the process there has found a crash point. Several threads may use it: whoever reads waits for the
@@ -100,7 +100,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
-        """One step: everything inside it is in the ledger when it ends, or none of it.
+        """One transaction: everything inside it is in the ledger when it ends, or none of it.
 
         A `durable` one outlives a power loss from then on; any other outlives a crash of this process, and a power
         loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or somebody
@@ -127,7 +127,7 @@ class Ledger:
                 self._steps.clear()
 
     def begin(self, key: BatchKey, size: int) -> None:
-        """About to send. A batch that waits, or an earlier attempt that is in doubt, is begun again.
+        """Record that a batch is about to be sent. One that waits, or that is in doubt, is begun again.
 
         Raises BrokenLedger where one of its events was settled or refused before: nothing is sent twice.
         """
@@ -148,16 +148,16 @@ class Ledger:
             )
 
     def settle(self, key: BatchKey, status: int) -> None:
-        """The batch was taken, by the try after those that are known to have failed."""
+        """Record that the batch was accepted, by the try after those that are recorded as failed."""
         self._end("settle", key, "settled", status, "", tries=1)
 
     def split(self, key: BatchKey, halves: Sequence[tuple[BatchKey, int]], status: int, detail: str) -> None:
-        """The batch was refused as a whole; its halves, each with its bytes, wait as rows of their own."""
+        """Record that the batch was refused as a whole; its halves, with their bytes, wait as rows of their own."""
         self._end("split", key, "split", status, detail)
         self._wait(halves)
 
     def cut(self, key: BatchKey, size: int, pieces: Sequence[tuple[BatchKey, int]]) -> None:
-        """A batch that was never begun is larger than the service takes: its pieces wait as rows of their own."""
+        """Record that a batch which was never begun is too large; its pieces wait as rows of their own."""
         self._steps.append("cut")
         self._db.execute(
             "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, detail)"
@@ -174,7 +174,7 @@ class Ledger:
         )
 
     def refuse(self, key: BatchKey, uuid: str, status: int, detail: str) -> None:
-        """One event was refused for good."""
+        """Record that one event was refused for good."""
         self._end("refuse", key, "refused", status, detail)
         self._db.execute(
             "insert or replace into refused_events values (?,?,?,?,?,?)",
@@ -182,14 +182,14 @@ class Ledger:
         )
 
     def requeue(self, key: BatchKey) -> None:
-        """It never left, or was turned away untouched: it waits to be sent as it stands."""
+        """Record that the batch never left, or that none of it was accepted: it waits to be sent unchanged."""
         self._steps.append("requeue")
         self._db.execute(
             "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", key
         )
 
     def failed(self, key: BatchKey, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
-        """One try that did not settle its batch, which stays begun: in doubt until something else is known."""
+        """Record a try that did not settle its batch, which stays begun: in doubt until more is known."""
         self._steps.append("try")
         self._db.execute(
             "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
@@ -210,18 +210,18 @@ class Ledger:
         )
 
     def learn(self, batch_bytes: int) -> None:
-        """The service takes no larger request than this."""
+        """Record the largest request that the service accepts."""
         self._steps.append("learn")
         self._db.execute("insert or replace into meta values ('batch_bytes', ?)", (str(batch_bytes),))
 
     def finish(self, outcome: str) -> None:
-        """Write down how this run ended."""
+        """Record how this run ended."""
         with self.transaction(durable=False):
             self._steps.append("finish")
             self._db.execute("update runs set ended = ?, outcome = ? where id = ?", (now(), outcome, self.run))
 
     def close(self) -> None:
-        """Let go of the file and of the lock. May be called twice."""
+        """Close the file and release the lock. May be called twice."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -232,14 +232,14 @@ class Ledger:
     # -- reading what was written --------------------------------------------------------------------
 
     def rows_of(self, phase: str, block: int) -> list[tuple[BatchKey, str]]:
-        """The batches of one block that are known, with their states, in event order."""
+        """The recorded batches of one block, with their states, in event order."""
         found = self._read(
             "select first, last, state from batches where phase = ? and block = ? order by first, last", phase, block
         )
         return [(BatchKey(phase, block, first, last), state) for first, last, state in found]
 
     def blocks_begun(self, phase: str) -> set[int]:
-        """Blocks that have rows at all."""
+        """Blocks that have rows."""
         return {row[0] for row in self._read("select distinct block from batches where phase = ?", phase)}
 
     def in_doubt(self) -> set[BatchKey]:
@@ -249,17 +249,17 @@ class Ledger:
         }
 
     def was_answered(self) -> bool:
-        """Whether somebody answered at the target in an earlier run, or may have got a request."""
+        """Whether the target responded in an earlier run, or may have received a request."""
         with self._turn:
             return not nothing_taken(self._db)
 
     def learned(self) -> int | None:
-        """The largest request that the service takes, where it refused a larger one."""
+        """The largest request that the service accepts, where it refused a larger one."""
         rows = self._read("select value from meta where key = 'batch_bytes'")
         return int(rows[0][0]) if rows else None
 
     def batches_begun(self) -> int:
-        """The batches of this run: those that it began, and the pieces it made of them."""
+        """The number of batches of this run: those that it began, and their pieces."""
         return int(self._read("select count(*) from batches where run = ?", self.run)[0][0])
 
     def totals(self) -> Totals:

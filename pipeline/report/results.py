@@ -12,7 +12,7 @@ import msgspec
 
 from pipeline.ledger import FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, RunHistory
 from pipeline.plan.phases import PHASES
-from pipeline.verify.reconcile import Difference, ExtraCell
+from pipeline.verify.reconcile import Difference, ExtraEvents
 
 if TYPE_CHECKING:
     from pipeline.delivery.apply import Outcome
@@ -152,7 +152,7 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     events: FoundCounts
     proved: bool
     differences: list[Difference] = []
-    extras: list[ExtraCell] = []
+    extras: list[ExtraEvents] = []
     scope: dict[str, str] = {}
     to: str = ""
     at: str = ""

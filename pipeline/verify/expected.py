@@ -1,7 +1,6 @@
-"""What should have landed: the planned events made once more, those that the ledger calls settled or in doubt.
+"""What should have arrived: the planned events transformed once more, those that are settled or in doubt.
 
-Each leaves a record of fixed size; what was sent is read back out of the encoded event itself, so that the check does
-not lean on what the making remembered.
+Each becomes a fingerprint of fixed size, computed from the encoded event as it was sent.
 """
 
 from __future__ import annotations
@@ -15,45 +14,47 @@ import xxhash
 from pipeline.encoder.encoded import read_event
 from pipeline.transform.block import BlockTransformer, Task
 
-SIGHT = np.dtype(
+FINGERPRINT = np.dtype(
     [("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("cell", "<u4")]
 )
-"""One event seen: its uuid, a hash of (event, distinct_id, timestamp), the block it was made in, and the number of its
-cell (event × UTC day). `block` is LANDED for one read back, and DOUBTED - block for one that is in doubt."""
+"""An event: its uuid (`hi`, `lo`), a hash of (event, distinct_id, timestamp), the block it was planned in, and the
+index of its cell (event × UTC day). `block` is LANDED for one that was read back, IN_DOUBT - block for one in doubt."""
 LANDED = -1
-DOUBTED = -2
+IN_DOUBT = -2
 
 
 class Expected(NamedTuple):
-    """What one block should have left behind: SIGHT records whose `cell` counts in `cells`, (event, UTC day) pairs."""
+    """The events of one block that were sent: FINGERPRINT records, whose `cell` is an index of `cells`."""
 
-    sights: bytes
+    fingerprints: bytes
     cells: list[tuple[str, str]]
 
 
 def expect_block(transformer: BlockTransformer, task: Task) -> Expected:
     """The events of a block that were sent. `task.ended` holds the settled ranges, `task.doubtful` those in doubt."""
     _, kept, _ = transformer.tabled(task)
-    return sights_of(kept, task.ended, task.doubtful, task.number)
+    return fingerprints_of(kept, task.ended, task.doubtful, task.number)
 
 
-def sights_of(
-    events: Sequence[bytes], settled: Sequence[tuple[int, int]], doubted: Sequence[tuple[int, int]], block: int
+def fingerprints_of(
+    events: Sequence[bytes], settled: Sequence[tuple[int, int]], in_doubt: Sequence[tuple[int, int]], block: int
 ) -> Expected:
-    """The sights of some encoded events of one block."""
+    """The fingerprints of some encoded events of one block."""
     rows: list[tuple[int, int, int, int, int, int]] = []
     cells: dict[tuple[str, str], int] = {}
-    for ranges, mark in ((settled, block), (doubted, DOUBTED - block)):
+    for ranges, mark in ((settled, block), (in_doubt, IN_DOUBT - block)):
         for first, last in ranges:
             for index in range(first, last + 1):
                 sent = read_event(events[index])
                 cell = cells.setdefault((sent.event, sent.timestamp[:10]), len(cells))
-                rows.append((*sight(sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp), mark, cell))
-    return Expected(np.array(rows, SIGHT).tobytes(), list(cells))
+                rows.append(
+                    (*fingerprint(sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp), mark, cell)
+                )
+    return Expected(np.array(rows, FINGERPRINT).tobytes(), list(cells))
 
 
-def sight(uuid: str, event: str, distinct_id: str, timestamp: str) -> tuple[int, int, int, int]:
-    """The four numbers that two sights of one event share."""
+def fingerprint(uuid: str, event: str, distinct_id: str, timestamp: str) -> tuple[int, int, int, int]:
+    """The first four fields of a fingerprint, equal for equal events."""
     digits = uuid.replace("-", "")
     what = xxhash.xxh3_128_intdigest(
         f"{event}\x1f{distinct_id}\x1f{spelled(timestamp)}".encode("utf-8", "surrogatepass")
@@ -62,6 +63,6 @@ def sight(uuid: str, event: str, distinct_id: str, timestamp: str) -> tuple[int,
 
 
 def spelled(timestamp: str) -> str:
-    """One spelling of an instant in UTC: no zeros at the end of a fraction, `Z` at the end."""
+    """The canonical spelling of an instant in UTC: no trailing zeros in the fraction, `Z` at the end."""
     text = timestamp.replace(" ", "T", 1).removesuffix("Z").removesuffix("+00:00")
     return (text.rstrip("0").rstrip(".") if "." in text else text) + "Z"

@@ -1,4 +1,4 @@
-"""The mark by which a project's own events are told from those of an import
+"""The properties by which events of an import differ from a project's own
 (docs/know/service.md#what-backcast-does)."""
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from pipeline.plan.manifest import Plan
 
 
 def provenance_of(plan: Plan) -> dict[str, str]:
-    """The texts that every event of a plan carries as properties; none where it was planned without provenance."""
+    """The texts that every event of a plan carries as properties; empty where it was planned without provenance."""
     marks = provenance(plan.tool, plan.options)
     return {name: value for name, value in marks.items() if isinstance(value, str)}
 
 
-def bearing(marks: Mapping[str, str]) -> str:
+def having(marks: Mapping[str, str]) -> str:
     """The condition of a query that holds for events with these properties, "" without any.
 
     A text with a backslash is left out: the two services read it differently.

@@ -1,4 +1,4 @@
-"""Hold what landed against the ledger: nothing missing, nothing extra, nothing different, nothing twice.
+"""Compare what landed with the ledger: nothing missing, nothing extra, nothing different, nothing twice.
 
 Two sets are compared exactly, by (uuid, event, distinct_id, timestamp). Both sides are spread over files by bits of
 the uuid and compared file by file, so memory does not grow with the history.
@@ -27,20 +27,20 @@ from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
 from pipeline.transform.block import Task, TransformConfig
 from pipeline.transform.workers import Workers
-from pipeline.verify.expected import DOUBTED, LANDED, SIGHT, Expected, expect_block, sight, sights_of
+from pipeline.verify.expected import FINGERPRINT, IN_DOUBT, LANDED, Expected, expect_block, fingerprint, fingerprints_of
 from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
-from pipeline.verify.provenance import bearing, provenance_of
+from pipeline.verify.provenance import having, provenance_of
 
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
 SHOWN = 20
-"""Differences that are named one by one, and cells of extra events; all are counted."""
+"""Differences, and cells of extra events, that are listed; all are counted."""
 _SPREAD = 256
 _WORST = ("missing", "different", "duplicated", "extra")
 """A cell that is wrong in several ways counts as the first of these."""
 
-Sights = NDArray[np.void]
+Fingerprints = NDArray[np.void]
 Uuid = tuple[int, int]
 
 
@@ -56,7 +56,7 @@ class Difference(msgspec.Struct, frozen=True):
     landed: list[tuple[str, str, str]]
 
 
-class ExtraCell(msgspec.Struct, frozen=True):
+class ExtraEvents(msgspec.Struct, frozen=True):
     """Events of one name and UTC day that are not of the plan."""
 
     event: str
@@ -76,7 +76,7 @@ class Verification(msgspec.Struct, frozen=True):
     cells: dict[str, int]
     events: dict[str, int]
     differences: list[Difference]
-    extras: list[ExtraCell]
+    extras: list[ExtraEvents]
     scope: dict[str, str]
     format: str = "backcast.verify/1"
 
@@ -97,16 +97,16 @@ def verify(
 ) -> Verification:
     """Compare the service behind `client` with the plan's ledger.
 
-    What bears no uuid of the plan is of others, whose events may be in the project too: it is counted apart. `whole`:
-    the place is the plan's alone, and such an event is extra. Elsewhere only events with the plan's provenance are
-    looked at, all of them where it was planned without. `among_others`: the plan is one of many of its import. Then
-    only what bears a uuid of the plan is looked at, and only on the days of its events.
+    Events without a uuid of the plan belong to others, who may send to the project too; they are counted separately.
+    Only events with the plan's provenance are read, or all of them where it was planned without. `whole`: the service
+    has this plan's events alone, so any other is extra. `among_others`: the plan is one of many of its import, so only
+    events with its uuids are compared, and only on the days of its events.
     """
     marks = {} if whole else provenance_of(plan)
-    where = bearing(marks)
+    where = having(marks)
     scratch = Path(tempfile.mkdtemp(prefix="verify-", dir=directory.path))
     try:
-        cells = _Cells()
+        cells = _DailyCounts()
         with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
             for made in _expected(plan, directory, config, workers):
                 expected.add(cells.renumbered(made))
@@ -125,18 +125,18 @@ def verify(
 
 
 def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: int) -> Iterator[Expected]:
-    """The sights of everything that the ledger says was sent, block by block."""
+    """The fingerprints of everything that the ledger says was sent, block by block."""
     ranges: dict[tuple[str, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
     for which, state in ((0, "settled"), (1, "begun"), (1, "waiting")):
-        for place in read_batches(directory.ledger, state):
-            ranges.setdefault((place.phase, place.block), ([], []))[which].append((place.first, place.last))
+        for key in read_batches(directory.ledger, state):
+            ranges.setdefault((key.phase, key.block), ([], []))[which].append((key.first, key.last))
     mapper = config.compile(config.options)
     for phase in PHASES:
         if phase == EVENTS:
             continue
         for number, events in phase_blocks(phase, plan, directory, mapper, config.options):
-            settled, doubted = ranges.get((phase, number), ([], []))
-            yield sights_of(events, settled, doubted, number)
+            settled, in_doubt = ranges.get((phase, number), ([], []))
+            yield fingerprints_of(events, settled, in_doubt, number)
 
     def choose(planned: PlannedBlock) -> Task | None:
         known = ranges.get(("events", planned.sealed.number))
@@ -149,7 +149,7 @@ def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: 
             yield made
 
 
-class _Cells:
+class _DailyCounts:
     """Numbers for cells (event, UTC day), one numbering for both sides."""
 
     def __init__(self) -> None:
@@ -166,35 +166,37 @@ class _Cells:
         """The UTC days of all cells."""
         return {day for _, day in self._numbers}
 
-    def renumbered(self, made: Expected) -> Sights:
-        sights = np.frombuffer(made.sights, SIGHT).copy()
-        if len(sights):
-            sights["cell"] = np.array([self._number(*cell) for cell in made.cells], np.uint32)[sights["cell"]]
-        return sights
+    def renumbered(self, made: Expected) -> Fingerprints:
+        fingerprints = np.frombuffer(made.fingerprints, FINGERPRINT).copy()
+        if len(fingerprints):
+            fingerprints["cell"] = np.array([self._number(*cell) for cell in made.cells], np.uint32)[
+                fingerprints["cell"]
+            ]
+        return fingerprints
 
-    def seen(self, page: list[Row]) -> Sights:
-        rows = [(*sight(u, e, d, t), LANDED, self._number(e, t[:10])) for u, e, d, t in page]
-        return np.array(rows, SIGHT)
+    def seen(self, page: list[Row]) -> Fingerprints:
+        rows = [(*fingerprint(u, e, d, t), LANDED, self._number(e, t[:10])) for u, e, d, t in page]
+        return np.array(rows, FINGERPRINT)
 
     def _number(self, event: str, day: str) -> int:
         return self._numbers.setdefault((event, day), len(self._numbers))
 
 
 class _Spread:
-    """Sights in files by the last bits of their uuid, which are random in every version of one."""
+    """Fingerprints in files by the last bits of their uuid, which are random in every version of one."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         self._paths = [directory / f"{index:03d}" for index in range(_SPREAD)]
         self._files: dict[int, IO[bytes]] = {}
 
-    def add(self, sights: Sights) -> None:
-        where = sights["lo"] % np.uint64(_SPREAD)
+    def add(self, fingerprints: Fingerprints) -> None:
+        where = fingerprints["lo"] % np.uint64(_SPREAD)
         order = np.argsort(where, kind="stable")
-        sights, where = sights[order], where[order]
+        fingerprints, where = fingerprints[order], where[order]
         starts = np.flatnonzero(np.diff(where, prepend=-1)).tolist()
-        for first, last in zip(starts, [*starts[1:], len(sights)], strict=True):
-            self._file(int(where[first])).write(sights[first:last].tobytes())
+        for first, last in zip(starts, [*starts[1:], len(fingerprints)], strict=True):
+            self._file(int(where[first])).write(fingerprints[first:last].tobytes())
 
     def _file(self, index: int) -> IO[bytes]:
         if index not in self._files:
@@ -208,16 +210,16 @@ class _Spread:
         for file in self._files.values():
             file.close()
 
-    def runs(self) -> Iterator[Sights]:
-        """All of them, file by file. To be asked once it is closed."""
+    def runs(self) -> Iterator[Fingerprints]:
+        """All fingerprints, file by file. To be called once it is closed."""
         for index, path in enumerate(self._paths):
-            yield np.fromfile(path, SIGHT) if index in self._files else np.empty(0, SIGHT)
+            yield np.fromfile(path, FINGERPRINT) if index in self._files else np.empty(0, FINGERPRINT)
 
 
 class _Comparison:
-    """Adds up, run by run, what agrees and what does not. To be made when the cells of the plan are known."""
+    """Counts, part by part, what agrees and what does not. Created when the cells of the plan are known."""
 
-    def __init__(self, cells: _Cells, *, alone: bool) -> None:
+    def __init__(self, cells: _DailyCounts, *, alone: bool) -> None:
         self._cells = cells
         self._planned = len(cells)
         self._alone = alone
@@ -228,8 +230,8 @@ class _Comparison:
         self._named: list[tuple[str, str, int | None]] = []
         self._extras: Counter[int] = Counter()
 
-    def compare(self, want: Sights, have: Sights) -> None:
-        """One run of each side, holding the same uuids."""
+    def compare(self, want: Fingerprints, have: Fingerprints) -> None:
+        """Compare one part of each side; equal uuids are in the same part."""
         keys, first = np.unique(_packed(have), return_index=True)
         counts = self._counts
         counts["copies"] += len(have) - len(keys)
@@ -239,15 +241,15 @@ class _Comparison:
             self._set_apart(have[~ours])
             have, keys = have[ours], keys[ours]
         wanted = np.isin(_packed(want), keys)
-        doubted = want["block"] <= DOUBTED
-        counts["expected"] += int(np.count_nonzero(wanted | ~doubted))
+        in_doubt = want["block"] <= IN_DOUBT
+        counts["expected"] += int(np.count_nonzero(wanted | ~in_doubt))
         counts["found"] += len(have)
-        lost = want[~wanted & ~doubted]
+        lost = want[~wanted & ~in_doubt]
         strange = have[~np.isin(keys, _packed(want))]
         if not len(lost) and not len(strange):
             return
         landed, right = _uuids(strange), _uuids(want[wanted])
-        missed, open_ = _uuids(lost), _uuids(want[~wanted & doubted])
+        missed, open_ = _uuids(lost), _uuids(want[~wanted & in_doubt])
         for one in lost.tolist():
             self._count("different" if one[:2] in landed else "missing", one)
         for one in strange.tolist():
@@ -263,8 +265,8 @@ class _Comparison:
             else:
                 self._count("extra", one)
 
-    def _set_apart(self, foreign: Sights) -> None:
-        """Count what is not of the plan."""
+    def _set_apart(self, foreign: Fingerprints) -> None:
+        """Count events that are not of the plan."""
         self._counts["others"] += len(foreign)
         cells, counts = np.unique(foreign["cell"], return_counts=True)
         self._extras.update(dict(zip(cells.tolist(), counts.tolist(), strict=True)))
@@ -290,27 +292,27 @@ class _Comparison:
             self._counts["copies"] = max(0, accepted - self._counts["found"] - self._counts["others"])
         named = [Difference(kind, uuid, block, landed_event(client, uuid)) for kind, uuid, block in self._named]
         names = self._cells.names()
-        extras = [ExtraCell(*names[cell], count) for cell, count in self._extras.most_common(SHOWN)]
+        extras = [ExtraEvents(*names[cell], count) for cell, count in self._extras.most_common(SHOWN)]
         return Verification(tally, dict(self._counts), named, extras, dict(scope))
 
 
-def _packed(sights: Sights) -> NDArray[np.void]:
-    """Uuid and content of each sight as 32 bytes that compare whole."""
-    return _columns(sights, "hi", "lo", "what_hi", "what_lo")
+def _packed(fingerprints: Fingerprints) -> NDArray[np.void]:
+    """Uuid and content of each fingerprint as 32 bytes that compare whole."""
+    return _columns(fingerprints, "hi", "lo", "what_hi", "what_lo")
 
 
-def _keys(sights: Sights) -> NDArray[np.void]:
-    """The uuid of each sight as 16 bytes that compare whole."""
-    return _columns(sights, "hi", "lo")
+def _keys(fingerprints: Fingerprints) -> NDArray[np.void]:
+    """The uuid of each fingerprint as 16 bytes that compare whole."""
+    return _columns(fingerprints, "hi", "lo")
 
 
-def _columns(sights: Sights, *names: str) -> NDArray[np.void]:
-    columns = np.ascontiguousarray(np.stack([sights[name] for name in names], axis=1))
+def _columns(fingerprints: Fingerprints, *names: str) -> NDArray[np.void]:
+    columns = np.ascontiguousarray(np.stack([fingerprints[name] for name in names], axis=1))
     return columns.view(f"V{columns.itemsize * len(names)}")[:, 0]
 
 
-def _uuids(sights: Sights) -> set[Uuid]:
-    return set(zip(sights["hi"].tolist(), sights["lo"].tolist(), strict=True))
+def _uuids(fingerprints: Fingerprints) -> set[Uuid]:
+    return set(zip(fingerprints["hi"].tolist(), fingerprints["lo"].tolist(), strict=True))
 
 
 def _text(hi: int, lo: int) -> str:

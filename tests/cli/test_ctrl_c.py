@@ -22,7 +22,7 @@ scratch, ENDLESS, STREAM = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 with Database(scratch) as database, LocalService() as service:
     threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
-        with ctrl_c.heard() if {asked!r}.startswith("service") else contextlib.nullcontext():
+        with ctrl_c.as_keyboard_interrupt() if {asked!r}.startswith("service") else contextlib.nullcontext():
             {asked}
     except BaseException as error:
         print(type(error).__name__)

@@ -301,7 +301,7 @@ def test_every_run_balances_and_resumes(small: Path, script: list[Response], con
     def send(body: bytes) -> Response:
         with lock:
             response = next(answers, OK)
-            if response.answer is ResponseKind.SETTLED:
+            if response.kind is ResponseKind.SETTLED:
                 taken.update(uuids_in(body))
             return response
 

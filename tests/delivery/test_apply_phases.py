@@ -396,7 +396,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
     def send(body: bytes) -> Response:
         with lock:
             response = next(answers, OK)
-            if response.answer is ResponseKind.SETTLED:
+            if response.kind is ResponseKind.SETTLED:
                 taken.update(json.loads(event)["uuid"] for event in unpack(body))
                 arrived.append(phase_of_body(body))
             return response

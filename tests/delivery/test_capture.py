@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delivery.capture import CaptureDestination, judge, retry_after
+from pipeline.delivery.capture import CaptureDestination, response_of, retry_after
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.errors import UsageError
 from pipeline.targets import address_of, is_loopback, region_of
@@ -52,7 +52,7 @@ def send(answer: Callable[[Asked], Reply], **options: object) -> tuple[Response,
 )
 def test_a_status_means_what_the_table_says(status: int, answer: ResponseKind, taken: bool) -> None:
     """Each status other than 2xx has one meaning, and says whether the events may have been taken."""
-    assert judge(status, b"why") == Response(answer, status, "why", 0.0, taken)
+    assert response_of(status, b"why") == Response(answer, status, "why", 0.0, taken)
 
 
 SUCCESS = [
@@ -83,30 +83,30 @@ DIALECTS = ["contract", "posthog"]
 @pytest.mark.parametrize("body", SUCCESS)
 def test_a_body_that_says_success_settles(status: int, body: bytes, dialect: str) -> None:
     """A 2xx whose body has the status Ok or 1 and no error settles in both dialects, whatever stands beside it."""
-    assert judge(status, body, dialect=dialect) == Response(ResponseKind.SETTLED, status)
+    assert response_of(status, body, dialect=dialect) == Response(ResponseKind.SETTLED, status)
 
 
 @pytest.mark.parametrize("body", SILENT)
 def test_silence_settles_in_the_dialect_of_the_contract_alone(body: bytes) -> None:
     """The contract shows no answer, so an empty 200 or an object without status and error will do; never elsewhere."""
-    assert judge(200, body, dialect="contract").answer is ResponseKind.SETTLED
-    assert judge(200, body, dialect="posthog").answer is ResponseKind.DOUBT
+    assert response_of(200, body, dialect="contract").kind is ResponseKind.SETTLED
+    assert response_of(200, body, dialect="posthog").kind is ResponseKind.DOUBT
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("status", [201, 202, 204, 205])
 def test_no_body_settles_with_the_status_200_alone(status: int, dialect: str) -> None:
     """A 204 or an empty 202 is no answer of capture to a request such as ours, in no dialect."""
-    response = judge(status, b"", dialect=dialect)
-    assert (response.answer, response.taken) == (ResponseKind.DOUBT, True)
+    response = response_of(status, b"", dialect=dialect)
+    assert (response.kind, response.taken) == (ResponseKind.DOUBT, True)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("body", DOUBTFUL, ids=lambda body: repr(body[:40]))
 def test_success_with_anything_else_is_in_doubt(body: bytes, dialect: str) -> None:
     """A 2xx that does not say success settles nothing: another status, an error, no object, no UTF-8, two meanings."""
-    response = judge(200, body, dialect=dialect)
-    assert (response.answer, response.taken) == (ResponseKind.DOUBT, True)
+    response = response_of(200, body, dialect=dialect)
+    assert (response.kind, response.taken) == (ResponseKind.DOUBT, True)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -114,17 +114,17 @@ def test_success_with_anything_else_is_in_doubt(body: bytes, dialect: str) -> No
 def test_the_content_type_decides_nothing(content_type: str, dialect: str) -> None:
     """The body says what was done, under whatever name it comes."""
     headers = {"Content-Type": content_type}
-    assert send(scripted(Reply(200, b'{"status":"Ok"}', headers)), dialect=dialect)[0].answer is ResponseKind.SETTLED
-    assert send(scripted(Reply(200, b"<p>Ok</p>", headers)), dialect=dialect)[0].answer is ResponseKind.DOUBT
+    assert send(scripted(Reply(200, b'{"status":"Ok"}', headers)), dialect=dialect)[0].kind is ResponseKind.SETTLED
+    assert send(scripted(Reply(200, b"<p>Ok</p>", headers)), dialect=dialect)[0].kind is ResponseKind.DOUBT
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_answer_after_a_redirect_is_judged_alike(dialect: str) -> None:
     """What the last address answers to the request decides, in the same dialect."""
     moved = Reply(307, b"", {"Location": "/elsewhere"})
-    assert send(scripted(moved, Reply(200, b"null")), dialect=dialect)[0].answer is ResponseKind.DOUBT
+    assert send(scripted(moved, Reply(200, b"null")), dialect=dialect)[0].kind is ResponseKind.DOUBT
     silent, _ = send(scripted(moved, Reply(200, b"{}")), dialect=dialect)
-    assert silent.answer is (ResponseKind.SETTLED if dialect == "contract" else ResponseKind.DOUBT)
+    assert silent.kind is (ResponseKind.SETTLED if dialect == "contract" else ResponseKind.DOUBT)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -133,16 +133,16 @@ def test_a_used_up_quota_stops_though_the_status_is_200(status: object, dialect:
     """`quota_limited` says that events were dropped; where it names other quotas alone, some may have been taken."""
     for limited, taken in ((["events"], False), (["recordings", "events"], False), (["exceptions"], True)):
         body = json.dumps({"status": status, "quota_limited": limited}).encode()
-        response = judge(200, body, dialect=dialect)
-        assert (response.answer, response.taken) == (ResponseKind.STOP, taken)
-    assert judge(200, b'{"status":"Ok","quota_limited":[]}', dialect=dialect).answer is ResponseKind.SETTLED
+        response = response_of(200, body, dialect=dialect)
+        assert (response.kind, response.taken) == (ResponseKind.STOP, taken)
+    assert response_of(200, b'{"status":"Ok","quota_limited":[]}', dialect=dialect).kind is ResponseKind.SETTLED
 
 
 @given(st.integers(100, 999), st.binary(max_size=400), st.sampled_from(["contract", "posthog"]))
 def test_every_answer_has_a_meaning(status: int, body: bytes, dialect: str) -> None:
-    """No status and no body makes the judge fail, and only 2xx settles."""
-    response = judge(status, body, dialect=dialect)
-    assert response.answer is not ResponseKind.SETTLED or 200 <= status < 300
+    """No status and no body makes the response_of fail, and only 2xx settles."""
+    response = response_of(status, body, dialect=dialect)
+    assert response.kind is not ResponseKind.SETTLED or 200 <= status < 300
     assert len(response.detail) < 500
 
 
@@ -209,25 +209,25 @@ def test_a_refused_connection_leaves_nothing_in_doubt() -> None:
     destination = CaptureDestination(address)
     response = destination.send(request_of(BODY))
     destination.close()
-    assert (response.answer, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
+    assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
 
 
 def test_a_lost_answer_is_in_doubt() -> None:
     """A connection cut after the request may have been taken."""
     response, _ = send(scripted(Reply(0)))
-    assert (response.answer, response.status, response.taken) == (ResponseKind.RETRY, 0, True)
+    assert (response.kind, response.status, response.taken) == (ResponseKind.RETRY, 0, True)
 
 
 def test_a_truncated_answer_is_in_doubt() -> None:
     """An answer that ends before its announced length settles nothing."""
     response, _ = send(scripted(Reply(200, b'{"status":"Ok"}', {"Content-Encoding": "gzip"})))
-    assert (response.answer, response.taken) == (ResponseKind.DOUBT, True)
+    assert (response.kind, response.taken) == (ResponseKind.DOUBT, True)
 
 
 def test_an_endless_answer_is_cut_off() -> None:
     """Of an answer only its first bytes are read."""
     response, _ = send(scripted(Reply(200, b'{"a":"' + b"x" * 5_000_000 + b'"}')))
-    assert response.answer is ResponseKind.DOUBT
+    assert response.kind is ResponseKind.DOUBT
 
 
 def test_an_echo_of_the_key_is_blotted_out() -> None:
@@ -245,7 +245,7 @@ def test_a_redirect_is_posted_again_with_its_body(status: int) -> None:
     """Every redirect keeps method and body, to a real second server of the same host name."""
     with serving(scripted(Reply())) as second:
         response, asked = send(scripted(Reply(status, b"", {"Location": f"{second.url}/other/batch/"})))
-        assert response.answer is ResponseKind.SETTLED
+        assert response.kind is ResponseKind.SETTLED
         assert [(one.target, one.body) for one in second.asked] == [("/other/batch/", BODY)]
         assert len(asked) == 1
 
@@ -253,7 +253,7 @@ def test_a_redirect_is_posted_again_with_its_body(status: int) -> None:
 def test_a_relative_redirect_stays_at_the_server() -> None:
     """A location without a host is resolved against the address asked."""
     response, asked = send(scripted(Reply(307, b"", {"Location": "/elsewhere"}), Reply()))
-    assert response.answer is ResponseKind.SETTLED
+    assert response.kind is ResponseKind.SETTLED
     assert [one.target for one in asked] == ["/batch/", "/elsewhere"]
 
 
@@ -261,9 +261,9 @@ def test_five_redirects_are_followed_and_a_sixth_is_not() -> None:
     """Five hops at most; then the run stops, and nothing was taken."""
     hops = [Reply(307, b"", {"Location": f"/{number}"}) for number in range(6)]
     response, asked = send(scripted(*hops[:5], Reply()))
-    assert (response.answer, len(asked)) == (ResponseKind.SETTLED, 6)
+    assert (response.kind, len(asked)) == (ResponseKind.SETTLED, 6)
     response, asked = send(scripted(*hops, Reply()))
-    assert (response.answer, response.status, response.taken, len(asked)) == (ResponseKind.STOP, 307, False, 6)
+    assert (response.kind, response.status, response.taken, len(asked)) == (ResponseKind.STOP, 307, False, 6)
 
 
 def test_the_key_goes_to_no_other_host() -> None:
@@ -271,7 +271,7 @@ def test_the_key_goes_to_no_other_host() -> None:
     with serving(scripted(Reply())) as second:
         elsewhere = f"http://localhost:{second.port}/batch/"
         response, _ = send(scripted(Reply(307, b"", {"Location": elsewhere})))
-        assert (response.answer, response.taken) == (ResponseKind.STOP, False)
+        assert (response.kind, response.taken) == (ResponseKind.STOP, False)
         assert "--allow-redirect-host localhost" in response.detail
         assert second.asked == []
 
@@ -281,7 +281,7 @@ def test_the_key_goes_to_a_host_that_was_allowed() -> None:
     with serving(scripted(Reply())) as second:
         elsewhere = f"http://LOCALHOST:{second.port}/batch/"
         response, _ = send(scripted(Reply(308, b"", {"Location": elsewhere})), redirect_hosts=("LocalHost",))
-        assert response.answer is ResponseKind.SETTLED
+        assert response.kind is ResponseKind.SETTLED
         assert len(second.asked) == 1
 
 
@@ -289,7 +289,7 @@ def test_the_key_goes_to_a_host_that_was_allowed() -> None:
 def test_a_redirect_that_leads_nowhere_stops(location: str) -> None:
     """No location, the same address, another scheme or nonsense: asked once, then stopped."""
     response, asked = send(scripted(Reply(302, b"", {"Location": location})))
-    assert (response.answer, len(asked)) == (ResponseKind.STOP, 1)
+    assert (response.kind, len(asked)) == (ResponseKind.STOP, 1)
 
 
 def test_https_is_never_redirected_to_http() -> None:

@@ -71,7 +71,7 @@ def test_an_answer_that_drips_in_any_of_its_parts_is_given_up_in_time(start: byt
         began = time.monotonic()
         response = send(url, timeout=0.5)
         took = time.monotonic() - began
-    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
+    assert (response.kind, response.taken) == (ResponseKind.RETRY, True)
     assert "too slow" in response.detail
     assert took < 8
 
@@ -97,7 +97,7 @@ def test_a_drip_through_tls_is_given_up_too(tmp_path: Path) -> None:
 
     with raw(talk) as url:
         response = send(url.replace("http:", "https:"), timeout=0.5, ca_file=str(tmp_path / "authority.pem"))
-    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
+    assert (response.kind, response.taken) == (ResponseKind.RETRY, True)
     assert "too slow" in response.detail
 
 
@@ -117,7 +117,7 @@ def test_a_slow_line_that_moves_on_is_waited_for() -> None:
         response = send(url, timeout=1.0, body=body)
         took = time.monotonic() - began
     assert took > 1.0
-    assert response.answer is ResponseKind.SETTLED
+    assert response.kind is ResponseKind.SETTLED
 
 
 def test_a_request_as_a_whole_has_an_end() -> None:
@@ -148,6 +148,6 @@ def test_the_next_request_after_a_late_one_is_as_any_other() -> None:
             connection.sendall(OK)
 
     with raw(talk) as url, destination(url, 0.5) as one:
-        assert one.send(request_of(b"{}")).answer is ResponseKind.RETRY
-        assert one.send(request_of(b"{}")).answer is ResponseKind.SETTLED
+        assert one.send(request_of(b"{}")).kind is ResponseKind.RETRY
+        assert one.send(request_of(b"{}")).kind is ResponseKind.SETTLED
     assert len(seen) == 2

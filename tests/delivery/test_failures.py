@@ -86,7 +86,7 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
 def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
     """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
     response = _unanswered(error, "a.example")
-    assert (response.answer, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
+    assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
     assert response.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
 
 
@@ -141,7 +141,7 @@ def test_an_untrusted_certificate_stops_at_once(tmp_path: Path) -> None:
         assert "its certificate is not trusted" in str(outcome.problem)
         assert "--ca-file" in outcome.problem.hint
         assert (server.asked, outcome.counts.in_doubt, outcome.unsent) == ([], 0, 10)
-        assert send(server.url, ca_file=authority.file).answer is ResponseKind.SETTLED
+        assert send(server.url, ca_file=authority.file).kind is ResponseKind.SETTLED
 
 
 def test_ssl_cert_file_names_certificates_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_ssl_cert_file_names_certificates_too(tmp_path: Path, monkeypatch: pytes
     authority = Authority(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", authority.file)
     with serving_tls(scripted(Reply()), authority) as server:
-        assert send(server.url).answer is ResponseKind.SETTLED
+        assert send(server.url).kind is ResponseKind.SETTLED
 
 
 def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_an_answer_that_breaks_off_is_in_doubt(answer: bytes) -> None:
 
     with raw(talk) as url:
         response = send(url, timeout=10)
-    assert (response.answer, response.status, response.taken) == (ResponseKind.RETRY, 0, True)
+    assert (response.kind, response.status, response.taken) == (ResponseKind.RETRY, 0, True)
 
 
 def test_a_reset_while_sending_is_tried_again(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_an_answer_that_drips_is_given_up_in_time() -> None:
         began = time.monotonic()
         response = send(url, timeout=0.5)
         assert time.monotonic() - began < 5
-    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
+    assert (response.kind, response.taken) == (ResponseKind.RETRY, True)
     assert "too slow" in response.detail
 
 
@@ -267,7 +267,7 @@ def test_silence_is_given_up_in_time() -> None:
     with raw(talk) as url:
         response = send(url, timeout=0.3)
         over.set()
-    assert (response.answer, response.taken) == (ResponseKind.RETRY, True)
+    assert (response.kind, response.taken) == (ResponseKind.RETRY, True)
 
 
 # -- how long ------------------------------------------------------------------------------------------------

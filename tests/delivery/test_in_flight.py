@@ -103,7 +103,7 @@ def test_no_commit_holds_more_in_doubt_than_may_be_in_flight(
     def send(body: bytes) -> Response:
         with lock:
             response = next(answers, OK)
-            if response.answer is ResponseKind.SETTLED:
+            if response.kind is ResponseKind.SETTLED:
                 taken.update(uuids_in(body))
             return response
 

@@ -55,7 +55,7 @@ def test_a_chain_is_remembered_hop_by_hop() -> None:
         serving(lambda _: moved(f"{second.url}/a", 308)) as first,
     ):
         destination = CaptureDestination(first.url, key=Secret(KEY))
-        assert [destination.send(request_of(b"{}")).answer for _ in range(3)] == [ResponseKind.SETTLED] * 3
+        assert [destination.send(request_of(b"{}")).kind for _ in range(3)] == [ResponseKind.SETTLED] * 3
         destination.close()
         assert [len(one.asked) for one in (first, second, third, last)] == [1, 3, 1, 3]
 
@@ -71,7 +71,7 @@ def test_a_permanent_loop_ends_every_time() -> None:
         destination = CaptureDestination(first.url, key=Secret(KEY))
         for _ in range(2):
             response = destination.send(request_of(b"{}"))
-            assert (response.answer, response.taken) == (ResponseKind.STOP, False)
+            assert (response.kind, response.taken) == (ResponseKind.STOP, False)
             assert "more than 5 redirects" in response.detail
         destination.close()
 
@@ -94,6 +94,6 @@ def test_a_refused_host_is_refused_though_the_redirect_is_permanent() -> None:
         with serving(lambda _: moved(elsewhere, 308)) as here:
             destination = CaptureDestination(here.url, key=Secret(KEY))
             for _ in range(2):
-                assert destination.send(request_of(b"{}")).answer is ResponseKind.STOP
+                assert destination.send(request_of(b"{}")).kind is ResponseKind.STOP
             destination.close()
             assert (len(here.asked), there.asked) == (2, [])

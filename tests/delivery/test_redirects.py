@@ -34,7 +34,7 @@ def test_https_is_redirected_to_https_with_method_and_body(authority: Authority,
         with serving_tls(to(f"{second.url}/onward", status), authority) as first:
             response = send(first.url, ca_file=authority.file)
             assert [one.body for one in first.asked] == [BODY]
-        assert response.answer is ResponseKind.SETTLED
+        assert response.kind is ResponseKind.SETTLED
         assert [(one.target, one.body, one.headers["content-encoding"]) for one in second.asked] == [
             ("/onward", BODY, "gzip")
         ]
@@ -45,7 +45,7 @@ def test_https_is_never_redirected_down_to_http(authority: Authority, status: in
     """The plain server is never asked, on the same host and when its host was allowed by name neither."""
     with serving(scripted(Reply())) as plain, serving_tls(to(plain.url + "/batch/", status), authority) as first:
         response = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1", "localhost"))
-        assert (response.answer, response.status, response.taken) == (ResponseKind.STOP, status, False)
+        assert (response.kind, response.status, response.taken) == (ResponseKind.STOP, status, False)
         assert response.detail == f"a redirect from https to http: {plain.url}/batch/"
         assert plain.asked == []
 
@@ -53,9 +53,9 @@ def test_https_is_never_redirected_down_to_http(authority: Authority, status: in
 def test_http_is_redirected_up_to_https(authority: Authority) -> None:
     """The way up is taken, with the certificate checked as anywhere."""
     with serving_tls(scripted(Reply()), authority) as second, serving(to(second.url + "/batch/")) as first:
-        assert send(first.url, ca_file=authority.file).answer is ResponseKind.SETTLED
+        assert send(first.url, ca_file=authority.file).kind is ResponseKind.SETTLED
         untrusted = send(first.url)
-        assert (untrusted.answer, untrusted.taken) == (ResponseKind.STOP, False)
+        assert (untrusted.kind, untrusted.taken) == (ResponseKind.STOP, False)
         assert "certificate is not trusted" in untrusted.detail
         assert len(second.asked) == 1
 
@@ -74,7 +74,7 @@ def test_an_allowed_host_may_not_send_on_to_another_one() -> None:
     with serving(scripted(Reply())) as third, serving(to(f"http://127.0.0.2:{third.port}/")) as second:
         with serving(to(f"http://localhost:{second.port}/batch/")) as first:
             response = send(first.url, redirect_hosts=("localhost",))
-        assert (response.answer, len(second.asked), third.asked) == (ResponseKind.STOP, 1, [])
+        assert (response.kind, len(second.asked), third.asked) == (ResponseKind.STOP, 1, [])
         assert "--allow-redirect-host 127.0.0.2" in response.detail
 
 

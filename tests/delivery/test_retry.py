@@ -104,7 +104,7 @@ def test_nothing_is_sent_once_the_run_is_stopping() -> None:
     stop.set()
     destination = DryRunDestination()
     found = send_all(destination, RetryPolicy(), stop)
-    assert (found.response.answer, found.tries, found.doubtful, destination.requests) == (
+    assert (found.response.kind, found.tries, found.doubtful, destination.requests) == (
         ResponseKind.UNSENT,
         0,
         False,

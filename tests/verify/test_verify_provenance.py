@@ -14,7 +14,7 @@ from pipeline.local_service import LocalService
 from pipeline.options import RehearseOptions, VerifyOptions
 from pipeline.plan.freshness import open_plan
 from pipeline.verify import Verification
-from pipeline.verify.provenance import bearing
+from pipeline.verify.provenance import having
 from tests.support.deliveries import Asked, Reply, passed_on, planned, run, serving, tamper, uuid
 
 pytestmark = pytest.mark.slow
@@ -175,6 +175,6 @@ def test_the_service_reads_a_property_as_the_query_language_does(value: str) -> 
     """JSONExtractString gives the text of a text, and nothing of any other value."""
     with LocalService() as service:
         live(service, 1, **{"analytics_source": json.loads(value), "a/b~c": "x"})
-        found = service.select(f"select count(*) from events where {bearing({'analytics_source': 'generic'})}")
-        other = service.select(f"select count(*) from events where {bearing({'a/b~c': 'x'})}")
+        found = service.select(f"select count(*) from events where {having({'analytics_source': 'generic'})}")
+        other = service.select(f"select count(*) from events where {having({'a/b~c': 'x'})}")
     assert (found, other) == ([(int(value == '"generic"'),)], [(1,)])

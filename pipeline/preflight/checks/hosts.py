@@ -51,13 +51,13 @@ def check_capture_host(target: Target) -> Check | None:
         return None
     response, address, _ = target.capture_host
     said = f" ({response.detail})" if response.detail else ""
-    if response.answer is ResponseKind.POISON:
+    if response.kind is ResponseKind.POISON:
         return Check(REACH, "ok", f"{address} answers, and refuses a batch without events{said}")
-    if response.answer is ResponseKind.SETTLED:
+    if response.kind is ResponseKind.SETTLED:
         return Check(REACH, "ok", f"{address} answers, and takes a batch without events")
     if response.status in (401, 403) and "key" in response.detail.lower():
         return Check(REACH, "ok", f"{address} answers, and asks for a key first{said}")
-    if response.answer is ResponseKind.RETRY and response.status:
+    if response.kind is ResponseKind.RETRY and response.status:
         return Check(REACH, "warning", f"{address} takes no batches now: {response.status}{said}", "wait a little")
     if not response.status:
         hint = response.hint or "check the address and the network"
