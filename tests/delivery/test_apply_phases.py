@@ -24,7 +24,7 @@ from pipeline.cli.progress import EVERY, Sending
 from pipeline.config import Secret
 from pipeline.delivery.apply import RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.outcome import EventCounts
+from pipeline.delivery.outcome import SentCounts
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.delivery.send import check_send
 from pipeline.errors import UnsafePlan, UsageError
@@ -410,7 +410,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
             continue
         outcome = run_to(small, CallDestination(send), send_limits=send_limits, phases=phases)
         assert balances(outcome, plan)
-        total = EventCounts()
+        total = SentCounts()
         for name, one in outcome.counts.phases.items():
             assert (
                 one.made == one.accepted + one.refused + one.in_doubt + one.already_settled <= plan.events.phases[name]
@@ -418,7 +418,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
             for field in ("made", "accepted", "refused", "in_doubt", "already_settled"):
                 setattr(total, field, getattr(total, field) + getattr(one, field))
             assert name in phases or one.accepted == 0
-        assert all(getattr(total, one) == getattr(outcome.counts, one) for one in EventCounts.__struct_fields__)
+        assert all(getattr(total, one) == getattr(outcome.counts, one) for one in SentCounts.__struct_fields__)
         if outcome.balanced:
             break
     assert outcome.balanced
