@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from pipeline.delivery.apply import RunCounts, SendLimits
-from pipeline.delivery.capture import _unanswered
+from pipeline.delivery.capture import _without_response
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import CONNECT_TRIES, RetryPolicy
 from pipeline.errors import Refused, Unfinished
@@ -85,7 +85,7 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
 )
 def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
     """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
-    response = _unanswered(error, "a.example")
+    response = _without_response(error, "a.example")
     assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
     assert response.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
 
