@@ -1,0 +1,121 @@
+"""Each extension that docs/change/contributing.md shows is one file or one entry, found by itself.
+
+The examples of that page are put into a copy of the package, and one job is planned and rehearsed with all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "change" / "contributing.md"
+
+PLACES = {
+    "add-a-tool": ("mappings/acme.yaml", ""),
+    "add-a-format": (
+        "pipeline/extractors/formats/commented.py",
+        "from collections.abc import Iterator\n"
+        "from pipeline.extractors import line_blocks\n"
+        "from pipeline.extractors.format import Format, Recognized, RowOptions, Sample\n"
+        "from pipeline.extractors.jsonl_rows import JsonlRows\n"
+        "from pipeline.extractors.rows import Rows\n"
+        "from pipeline.models import Block, Dialect, Part\n",
+    ),
+    "add-a-verb": (
+        "pipeline/mapper/verbs/squash.py",
+        "from pipeline.mapper.builder import Builder\n"
+        "from pipeline.mapper.functions import function\n"
+        "from pipeline.mapper.kinds import VALUE, Field, verb\n"
+        "from pipeline.mapper.language import Call\n"
+        "from pipeline.mapper.expressions import Apply, Value\n",
+    ),
+    "add-a-rule": ("pipeline/validator/rules.py", ""),
+    "add-a-check": ("pipeline/plan/checks.py", ""),
+    "add-a-fault": (
+        "pipeline/local_service/faults/kinds/teapot.py",
+        "from dataclasses import dataclass\n"
+        "from pipeline.local_service.faults.base import Ending, Fault, Forward\n"
+        "from pipeline.local_service.faults.request import CaptureRequest\n"
+        "from pipeline.local_service.faults.request import HttpReply\n",
+    ),
+    "add-a-report-section": (
+        "pipeline/report/sections/owners.py",
+        "from rich.console import Console\n"
+        "from rich.text import Text\n"
+        "from pipeline.plan.manifest import Plan\n"
+        "from pipeline.report.registry import on_terminal\n",
+    ),
+}
+"""For each section of the page: the file that its first example goes into (at the end, where it exists), and its
+imports, which the page leaves out."""
+ROWS = (
+    '{"id":"1","acme_event":"page","user":"u-1","device":"d-1","at":1672628645000,"data":{"plan":" p r o "}}\n'
+    '{"id":"2","acme_event":"SALE","user":"u-1","device":"d-1","at":1672628646000,"data":{}}\n'
+)
+
+
+def example(anchor: str) -> str:
+    """The first block of code below an anchor of the page."""
+    section = PAGE.read_text("utf-8").split(f"({anchor})=", 1)[1]
+    found = re.search(r"```\w+\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package in which each example stands in its place."""
+    folder = tmp_path_factory.mktemp("extended")
+    shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "mappings", folder / "mappings")
+    for anchor, (place, imports) in PLACES.items():
+        path = folder / place
+        before = path.read_text("utf-8") if path.exists() else ""
+        path.write_text(f"{before}{imports}\n\n{example(anchor)}", "utf-8")
+    mapping = folder / "mappings" / "acme.yaml"
+    text = mapping.read_text("utf-8")
+    mapping.write_text(text.replace("  drop: [", "  set: {squashed: {squash: /data/plan}}\n  drop: [", 1), "utf-8")
+    return folder
+
+
+def run(folder: Path, *words: str) -> tuple[int, str]:
+    """The exit code of a command of the extended package, and what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", *words], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_every_example_takes_part_in_a_job(extended: Path) -> None:
+    """A format, a tool, a verb, a rule, a check, a report section and a fault are found without other edits."""
+    (extended / "export.txt").write_text("# exported by hand\n" + ROWS, "utf-8")
+    code, printed = run(extended, "plan", "export.txt", "-o", "plan", "--max-rejects", "1")
+    assert code == 0, printed
+    assert "acme" in printed  # the tool was recognised in rows of the new format
+    assert "shouted_event" in printed
+    assert "few_rows" in printed
+    assert "Owner: " in printed
+    code, printed = run(extended, "rehearse", "plan", "--fault", "teapot,times=1")
+    assert (code, "418: short and stout" in printed) == (5, True), printed
+    code, printed = run(extended, "rehearse", "plan")
+    assert code == 0, printed
+    with duckdb.connect(str(extended / "plan" / "rehearsal" / "store.duckdb"), read_only=True) as store:
+        landed = [json.loads(text) for (text,) in store.execute("select properties from accepted").fetchall()]
+    assert [one["squashed"] for one in landed if "squashed" in one] == ["pro"]
+
+
+def test_what_an_example_leaves_out_is_its_imports_alone() -> None:
+    """Each example is a whole entry: the page's text and the imports above are all that a person writes."""
+    for anchor, (place, imports) in PLACES.items():
+        if place.endswith(".py"):
+            compile(imports + example(anchor), place, "exec")
