@@ -29,7 +29,8 @@ from pipeline.mapper.required_fields import Wanted
 from pipeline.models import Block, Limits, Part, Reject
 from pipeline.options import SealedOptions
 from pipeline.transform.events import Events, Mapper
-from pipeline.transform.field_names import Looking, Names
+from pipeline.transform.field_names import FieldNameScan, Names
+from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import make_events
 from pipeline.uuids import content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
@@ -115,7 +116,7 @@ class BlockStats(NamedTuple):
     `group_types` counts rows that name a group, by type; `promoted` is what `identity.promotion.count_promoted` counts.
     `identities` is what the rows of this block and others before it say beside their events, None while the worker
     keeps it.
-    `found` are the names that its `good_rows` have (`events.looking`).
+    `found` are the names that its `good_rows` have (`transform.field_names`).
     """
 
     rows: int
@@ -167,7 +168,7 @@ class BlockTransformer:
             excluded=config.excluded,
         )
         self.promoting = PromotionAggregator()
-        self.looking = Looking(config.wanted) if config.wanted is not None else None
+        self.field_names = FieldNameScan(config.wanted) if config.wanted is not None else None
 
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows: those of a table are read as `--set table=NAME` would have them read."""
@@ -186,12 +187,13 @@ class BlockTransformer:
         mapper = self.mapper_of(part)
         members = mapper.map_members is not None
         rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks)
+        observation = NOTHING_MORE if observe else None
         if aggregator is not None:
             aggregator.start_block(task.number)
+            observation = Observation(aggregator, self.field_names)
         made = make_events(
             rows, mapper, self.encoder, self.rules,
-            part=part.path, limit=task.limit, observe=observe, aggregator=aggregator,
-            looking=self.looking if aggregator is not None else None,
+            part=part.path, limit=task.limit, observation=observation,
         )  # fmt: skip
         return made, rows.canonical
 

@@ -59,8 +59,8 @@ class Events:
     `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
     `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
     `walls` are readings of a wall clock and `walls_received` the receive times beside them, µs, for the proof of the
-    zone. `good_rows` could be read, and `found` are the names that they have (`events.looking`). What rows say beside
-    their events goes to a `identity.aggregator.IdentityAggregator`.
+    zone. `good_rows` could be read, and `found` are the names that they have (`transform.field_names`). What rows
+    state beside their events goes to an `identity.aggregator.IdentityAggregator`.
     """
 
     rows: int = 0

@@ -1,11 +1,11 @@
-"""Which names the rows of a source have, compared in a plan with those a mapping requires.
+"""Which of the names that a mapping requires occur in the rows of a source: a plan compares them.
 
-Every row is looked at until the names were all there: what is said of a source has to be true of all of it. Until then
-it costs a row of a table nothing, since its columns stand in the block's head; a row of JSON lines one call of the C
+Every row is scanned until all names were found, because what is reported of a source has to be true of all of it. Until
+then a row of a table costs nothing, since its columns stand in the block's head; a row of JSON lines one call of the C
 part, or in Python the tuple of its names; an object that is still a text a search for the names, and it is opened only
 where they may be there.
 
-Beside that other names are kept, so that the one that was meant can be told: those of rows with how many rows have
+Other names are kept beside them, so that the one that was meant can be suggested: those of rows with how many rows have
 them, those of objects that are still texts from the first rows of each block; of very many, the first in order.
 """
 
@@ -28,14 +28,14 @@ Names: TypeAlias = Mapping[Level, Mapping[str, int]]
 """Of objects in rows, the names of their members and how many rows have each; 0 where they were not counted."""
 
 MOST_NAMES = 2_000
-"""So many names of one object are kept of a block, and of a source, beside those that are looked for."""
+"""So many names of one object are kept of a block, and of a source, beside the required ones."""
 SAMPLE = 64
 """From so many objects of a block that are still texts other names are kept."""
 ROW, OPENED = Level(False, ()), Level(True, ())
 _Members: Any = native.Members if AVAILABLE else None
 
 
-class _Shapes:
+class _NameCounter:
     """Counts the names of dicts. Most rows have the names of one that was there before, so those are kept by number."""
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class _Shapes:
             self._names[name] += times[0]
 
 
-class _Inside:
-    """An object inside a row, in which names are looked for, or in the objects inside it."""
+class _NestedNames:
+    """An object inside a row with required names, of its own or of the objects inside it."""
 
     def __init__(self, level: Level, wanted: Mapping[Level, Iterable[str]]) -> None:
         self.level = level
@@ -75,33 +75,33 @@ class _Inside:
         depth = len(level.steps)
         below = {one for one in wanted if one.opened == level.opened and one.steps[:depth] == level.steps}
         steps = dict.fromkeys(one.steps[depth] for one in below if len(one.steps) > depth)
-        self.inside = {step: _Inside(Level(level.opened, (*level.steps, step)), wanted) for step in steps}
+        self.inside = {step: _NestedNames(Level(level.opened, (*level.steps, step)), wanted) for step in steps}
         texts = {name for one in below for name in wanted[one]}
         self._texts = tuple(f'"{name}"' for name in sorted(texts))
         self._bytes = tuple(text.encode("utf-8", "surrogatepass") for text in self._texts)
         self._rows = 0
         self.names: dict[str, int] = {}
 
-    def look(self, held: Any, sample: bool = True) -> None:
+    def scan(self, value: Any, sample: bool = True) -> None:
         """Look at a member of a row, whatever it is; `sample` says whether other names are kept from what it is in."""
         sample = sample and self._rows < SAMPLE
         if not sample:
             # JSON without a backslash spells a name in one way: where that is missing, nothing has to be opened.
-            if held.__class__ is Raw:
-                text = bytes(held)
+            if value.__class__ is Raw:
+                text = bytes(value)
                 if b"\\" not in text:
                     for one in self._bytes:  # written out: once for every row
                         if one in text:
                             break
                     else:
                         return
-            elif held.__class__ is str and "\\" not in held and not any(name in held for name in self._texts):
+            elif value.__class__ is str and "\\" not in value and not any(name in value for name in self._texts):
                 return
-        found = held if held.__class__ is dict or held.__class__ is _Members else members(held)
+        found = value if value.__class__ is dict or value.__class__ is _Members else members(value)
         if found:
-            self.look_inside(found, sample)
+            self.scan_members(found, sample)
 
-    def look_inside(self, found: Any, sample: bool) -> None:
+    def scan_members(self, found: Any, sample: bool) -> None:
         """The same of its members."""
         if sample:
             self._rows += 1
@@ -109,14 +109,14 @@ class _Inside:
         for name in self._wanted:
             if name in found:
                 self.names[name] = 0
-        self.look_below(found, sample)
+        self.scan_nested(found, sample)
 
-    def look_below(self, found: Any, sample: bool = True) -> None:
+    def scan_nested(self, found: Any, sample: bool = True) -> None:
         """The same of the objects inside, where the names of the object itself are counted by others."""
         for step, one in self.inside.items():
-            held = found.get(step)
-            if held is not None:
-                one.look(held, sample)
+            value = found.get(step)
+            if value is not None:
+                one.scan(value, sample)
 
     def take(self) -> Iterator[tuple[Level, dict[str, int]]]:
         """The names of this object and those inside, each with 0: that it is there, and not in how many rows."""
@@ -127,8 +127,8 @@ class _Inside:
             yield from one.take()
 
 
-class Looking:
-    """What one process has still to look for, block by block."""
+class FieldNameScan:
+    """The required names that one process has not found yet, block by block."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._open = wanted.open
@@ -140,13 +140,13 @@ class Looking:
                 self._names.setdefault(level, set()).add(name)
         self._named = {level: frozenset(names) for level, names in self._names.items()}
         self._columns: Sequence[str] | None = None
-        self._rows, self._properties = _Shapes(), _Shapes()
+        self._rows, self._properties = _NameCounter(), _NameCounter()
         self._tally: Any = native.Tally() if AVAILABLE else None
-        self._lay_out()
+        self._choose_scan()
 
-    def _lay_out(self) -> None:
-        """Decide where to look for what is left."""
-        self._row, self._opened = _Inside(ROW, self._names), _Inside(OPENED, self._names)
+    def _choose_scan(self) -> None:
+        """Choose how rows are scanned for the names that are left."""
+        self._row, self._opened = _NestedNames(ROW, self._names), _NestedNames(OPENED, self._names)
         opened = any(level.opened for level in self._names)
         self._apart = opened and self._column is None
         self._within = self._column if opened else None
@@ -161,82 +161,82 @@ class Looking:
         if not self._names:
             return None
         if self._decode is not None:
-            return self._look_decoded
+            return self._scan_decoded
         inside = self._row.inside or self._within or self._apart
         if columns is not None:
-            return self._look_inside if inside else None
+            return self._scan_nested if inside else None
         if self._tally is not None and not self._row.inside and not self._opened.inside and not self._apart:
-            return self._look_quickly
-        return self._look
+            return self._scan_flat
+        return self._scan
 
-    def _look_quickly(self, row: Any) -> None:
-        """A row in which nothing but names of its own and of the opened properties is looked for."""
+    def _scan_flat(self, row: Any) -> None:
+        """Scan a row for names of its own and of the opened properties alone."""
         if row.__class__ is _Members:
             self._tally(row)
-            if self._within is None or (held := row.get(self._within)) is None or held.__class__ is _Members:
+            if self._within is None or (value := row.get(self._within)) is None or value.__class__ is _Members:
                 return
-            self._opened.look(held)
+            self._opened.scan(value)
         else:
-            self._look(row)
+            self._scan(row)
 
-    def _look(self, row: Any) -> None:
+    def _scan(self, row: Any) -> None:
         if row.__class__ is dict:
             if self._counts_row:
                 self._rows.add(row)
         elif self._counts_row or self._counts_opened:
             self._tally(row)
-        self._look_inside(row)
+        self._scan_nested(row)
 
-    def _look_inside(self, row: Any) -> None:
+    def _scan_nested(self, row: Any) -> None:
         for step, one in self._row.inside.items():
-            held = row.get(step)
-            if held is not None:
-                one.look(held)
+            value = row.get(step)
+            if value is not None:
+                one.scan(value)
         if self._within is not None:
-            self._look_opened(row.get(self._within))
+            self._scan_opened(row.get(self._within))
         elif self._apart and self._open is not None:
             for call in self._open.given["first"] if self._open.verb == "first" else (self._open,):
-                held = find(call, row)
-                if held is not None and held != NULL:
-                    self._look_opened(held)
+                value = find(call, row)
+                if value is not None and value != NULL:
+                    self._scan_opened(value)
                     return
 
-    def _look_opened(self, held: Any) -> None:
-        if held is None:
+    def _scan_opened(self, value: Any) -> None:
+        if value is None:
             return
-        if held.__class__ is dict:
+        if value.__class__ is dict:
             if self._counts_opened:
-                self._properties.add(held)
-            self._opened.look_below(held)
-        elif held.__class__ is _Members:  # the tally has its names
-            self._opened.look_below(held)
+                self._properties.add(value)
+            self._opened.scan_nested(value)
+        elif value.__class__ is _Members:  # the tally has its names
+            self._opened.scan_nested(value)
         else:
-            self._opened.look(held)
+            self._opened.scan(value)
 
-    def _look_decoded(self, row: Any) -> None:
+    def _scan_decoded(self, row: Any) -> None:
         assert self._decode is not None
         try:
             records = decode_row(self._decode, dict(row))
         except BadValue:
             return
         for record in records:
-            self._look(record)
+            self._scan(record)
 
     def end(self, rows: int) -> Names:
-        """The block of so many good rows is over: the names that it has where something is looked for."""
-        seen: dict[Level, Counter[str]] = {ROW: self._rows.take(), OPENED: self._properties.take()}
+        """End a block of so many good rows; gives the names of the objects that have required ones."""
+        counts: dict[Level, Counter[str]] = {ROW: self._rows.take(), OPENED: self._properties.take()}
         if self._columns is not None and rows:
-            seen[ROW].update(dict.fromkeys(self._columns, rows))
+            counts[ROW].update(dict.fromkeys(self._columns, rows))
         for level, name, times in self._tally.take() if self._tally is not None else ():
-            seen[OPENED if level else ROW][name] += times
+            counts[OPENED if level else ROW][name] += times
         for inside, names in (*self._row.take(), *self._opened.take()):
-            seen.setdefault(inside, Counter()).update(names)
-        kept = {level: _kept(count, self._named[level]) for level, count in seen.items() if level in self._names}
+            counts.setdefault(inside, Counter()).update(names)
+        kept = {level: _kept(count, self._named[level]) for level, count in counts.items() if level in self._names}
         left = {level: names - kept.get(level, {}).keys() for level, names in self._names.items()}
         left = {level: names for level, names in left.items() if names}
         if left != self._names:
             self._names = left
-            self._lay_out()
+            self._choose_scan()
         return {level: names for level, names in kept.items() if names}
 
 
@@ -252,6 +252,6 @@ def _is_column(call: Any) -> bool:
 
 
 def _kept(count: Mapping[str, int], wanted: frozenset[str]) -> dict[str, int]:
-    """The names that are looked for, and of the others the first in order."""
+    """The required names, and of the others the first in order."""
     others = nsmallest(MOST_NAMES, count.keys() - wanted) if len(count) > MOST_NAMES else sorted(count.keys() - wanted)
     return {name: count[name] for name in (*sorted(wanted & count.keys()), *others)}

@@ -1,24 +1,36 @@
-"""What a plan keeps of an event that is plainly good. `pipeline.native` has the same in C."""
+"""What a plan takes note of beside the events of a block. `pipeline.native` has `Observer` in C."""
 
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.property_updates import ABSENT
 from pipeline.models import UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.transform.events import Events
+from pipeline.transform.field_names import FieldNameScan
 
 OVERWRITES, GROUPS, NOTE = 1, 2, 4
-"""What is left to do: tell that the event carries `$set`; hear its `$groups`; hear its note."""
+"""What an observer leaves to do: warn that the event carries `$set`; aggregate its `$groups`; aggregate its note."""
+
+
+class Observation(NamedTuple):
+    """Where a plan gathers what rows state: their identities, and the names of their fields. None: not gathered."""
+
+    aggregator: IdentityAggregator | None = None
+    field_names: FieldNameScan | None = None
+
+
+NOTHING_MORE = Observation()
+"""A plan's view of the events, and nothing gathered beside them."""
 
 
 class Observer:
-    """Keeps names and times of a block's events, which only a plan asks for, and lets `ids` see their ids.
+    """Keeps the names and times of a block's events, which only a plan asks for, and adds their ids to `ids`.
 
-    `names` takes the names. `ids` is a fold of `IdentityAggregator`, None where nobody gathers.
+    `names` takes the names. `ids` is an accumulator of `IdentityAggregator`, None where nothing is aggregated.
     """
 
     def __init__(self, names: list[str], ids: Any, place: int) -> None:
@@ -28,16 +40,16 @@ class Observer:
         self._times, self._received = array("q"), array("q")
         self._walls, self._walls_received = array("q"), array("q")
 
-    def __call__(self, row: int, draft: UnvalidatedEvent, time: int, distinct_id: str, properties: Any) -> int:
-        """Keep what counts of one event; what is left to do, added up."""
-        note = draft.note
-        self.add(draft.event, time, draft.received, draft.wall)
+    def __call__(self, row: int, event: UnvalidatedEvent, time: int, distinct_id: str, properties: Any) -> int:
+        """Keep what a plan needs of one event; what is left to do, added up."""
+        note = event.note
+        self.add(event.event, time, event.received, event.wall)
         if self._ids is not None:
             self._ids.add_id(distinct_id, time, note is not None and note.user == distinct_id, self._place + row)
         return OVERWRITES * ("$set" in properties) | GROUPS * ("$groups" in properties) | NOTE * (note is not None)
 
     def add(self, event: str | None, time: int, received: int | None, wall: int | None) -> None:
-        """The same of an event whose id and note others hear."""
+        """The same of an event whose id and note are aggregated elsewhere."""
         self._names.append(event)  # type: ignore[arg-type]
         self._times.append(time)
         self._received.append(received or 0)
@@ -46,7 +58,7 @@ class Observer:
             self._walls_received.append(received)
 
     def cut(self, events: int, walls: int) -> None:
-        """Take all after so many out again."""
+        """Forget all events after the first so many."""
         for series in (self._names, self._times, self._received):
             del series[events:]
         for series in (self._walls, self._walls_received):
@@ -54,7 +66,7 @@ class Observer:
 
     @property
     def walls(self) -> int:
-        """How many of the events tell what the clock was and when they were received."""
+        """How many of the events have both a reading of the wall clock and a receive time."""
         return len(self._walls)
 
     def columns(self) -> tuple[bytes, ...]:
@@ -62,10 +74,10 @@ class Observer:
         return tuple(one.tobytes() for one in (self._times, self._received, self._walls, self._walls_received))
 
 
-def observer(made: Events, aggregator: IdentityAggregator | None) -> Any:
-    """An `Observer`, in C where there is any, which then hears most notes by itself."""
+def observer(events: Events, aggregator: IdentityAggregator | None) -> Any:
+    """An `Observer`; the one in C, where it is available, aggregates most notes by itself."""
     ids, pairs, properties = aggregator.accumulators if aggregator is not None else (None, None, None)
     place = aggregator.place if aggregator is not None else 0
     if not AVAILABLE:
-        return Observer(made.names, ids, place)
-    return native.Observer(made.names, ids, pairs, properties, place, ABSENT)
+        return Observer(events.names, ids, place)
+    return native.Observer(events.names, ids, pairs, properties, place, ABSENT)

@@ -146,7 +146,6 @@ def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
         mapper,
         Encoder("tiny", options),
         ValidationContext.of(options, Limits()),
-        observe=True,
     )
     return found.row_of, found.nth, found.events
 

@@ -29,6 +29,7 @@ from pipeline.native import AVAILABLE, build, native
 from pipeline.options import SealedOptions
 from pipeline.timestamps import format_utc
 from pipeline.transform.events import Events
+from pipeline.transform.observer import Observation
 from pipeline.transform.rows import make_events
 from pipeline.uuids import Hasher, namespace, uuid5_bytes
 from pipeline.validator.rules import ValidationContext
@@ -267,7 +268,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
     rules = ValidationContext.of(options, Limits())
     aggregator = IdentityAggregator(AS_OF, unsets=mapper.unsets)
     events: Events = make_events(
-        rows, mapper, Encoder(mapper.tool, options), rules, observe=observe, aggregator=aggregator
+        rows, mapper, Encoder(mapper.tool, options), rules, observation=Observation(aggregator) if observe else None
     )
     found = {one.name: getattr(events, one.name) for one in fields(events)}
     arrays = {name: value.tolist() for name, value in found.items() if isinstance(value, np.ndarray)}
