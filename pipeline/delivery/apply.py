@@ -1,9 +1,7 @@
-"""Send exactly the plan: phase by phase, make → begin → send → settle, resumable at every point.
+"""One run over a plan: exactly what was planned, phase by phase, resumable at every point.
 
-Workers make request bodies, this process alone owns the ledger and the network. One thread makes and waits, some send
-(`senders`), and one writes down what happens (`recorder`): each batch is begun in the ledger, durably, when a
-connection may send it and before a byte leaves, and settled when its answer comes. So what a crash leaves in doubt is
-what was in flight, and no more.
+Each batch is begun in the ledger, durably, before a byte of it leaves, and settled when its response comes. So a crash
+leaves in doubt what was in flight, and no more. The package's docstring draws the threads.
 """
 
 from __future__ import annotations
@@ -33,16 +31,16 @@ __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
 
 
 _Block = tuple[int, list[Batch], Iterable[tuple[int, int]]]
-"""The number of a block, its batches, and the ranges of those that the ledger knows and that are sent as they stand."""
+"""The number of a block, its batches, and the ranges of those that have rows in the ledger and are sent unchanged."""
 
 
 class _Stopping(Exception):
-    """Unwinds the making of batches once the run is to end."""
+    """Ends the preparation of batches once the run is to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one run sends: the phases of a sealed plan, made by `config` into batches that carry the project key.
+    """What one run sends: the phases of a sealed plan, transformed by `config` into batches with the project key.
 
     `target_known`: the target took other plans before, so an outage is waited for from the first request on.
     """
@@ -100,7 +98,7 @@ class Apply:
         )  # fmt: skip
 
     def run(self) -> Outcome:
-        """Send what is left. Only a defect raises; what else stopped the run is the outcome's `problem`."""
+        """Send what is left. Only a bug raises; any other reason to stop is the outcome's `problem`."""
         started = time.monotonic()
         if self.limits.max_seconds is not None:
             self._until = started + self.limits.max_seconds
@@ -113,7 +111,7 @@ class Apply:
             self._send_all(before)
             self._senders.close()
         except BaseException:
-            # A second Ctrl-C, or a defect: what is in flight stays begun, and is sent again.
+            # A second Ctrl-C, or a bug: what is in flight stays begun, and is sent again.
             self._stop.set()
             self._senders.stop_taking()
             raise
@@ -139,7 +137,7 @@ class Apply:
             counts.as_dry_run()
         problem = self._problem
         if self.interrupted.is_set() and (problem is None or isinstance(problem, Unfinished)):
-            # Workers die with the terminal's whole group; the person's wish came first.
+            # Ctrl-C ends the workers too, which is no failure of theirs.
             problem = Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
         known = problem if isinstance(problem, BackcastError) else None
         planned = self.plan.events.phases
@@ -162,10 +160,10 @@ class Apply:
             raise problem
         return outcome
 
-    # -- making --------------------------------------------------------------------------------------
+    # -- preparing batches --------------------------------------------------------------------------------------
 
     def _send_phase(self, phase: str) -> None:
-        """Send what is left of one phase. All of it is in before the next one begins, which may need it."""
+        """Send what is left of one phase, and wait for all of it: the next phase may depend on it."""
         self.counts.phase = phase
         if phase == EVENTS:
             with self.workers as workers:
@@ -223,7 +221,7 @@ class Apply:
         return choose
 
     def _known(self, phase: str, number: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Ranges that need no batch any more, and ranges to be sent just as they were begun or left waiting."""
+        """Ranges of events that are finished, and ranges that are sent again exactly as they were."""
         ended: list[tuple[int, int]] = []
         again: list[tuple[int, int]] = []
         for key, state in self.ledger.rows_of(phase, number):
@@ -233,11 +231,11 @@ class Apply:
     # -- sending -------------------------------------------------------------------------------------
 
     def _send(self, phase: str, blocks: Iterable[_Block]) -> None:
-        """Hand the batches of blocks to the senders, as room allows.
+        """Queue the batches of blocks for the senders, as room allows.
 
-        What is in doubt goes before what is not, up to the last block that has any: else what an earlier run left and
-        what this one begins would add up, and a second crash leave more in doubt than was ever in flight. What is kept
-        back for that is little, since batches are begun in their order.
+        Batches in doubt go first, up to the last block that has any: otherwise those of an earlier run and those that
+        this one begins would add up, and a second crash leave more in doubt than was ever in flight. Few batches wait
+        for that, since batches are begun in their order.
         """
         in_doubt = {key for key in self._recorder.in_doubt if key.phase == phase}
         last = max((key.block for key in in_doubt), default=-1)
@@ -266,7 +264,7 @@ class Apply:
         self._senders.put([piece], known=known, first=first)
 
     def _drain(self) -> None:
-        """Wait for everything in flight, and for what waits unless the run is stopping; then all is written down."""
+        """Wait for what is in flight and, unless the run is stopping, queued, until all is recorded."""
         while not self._senders.wait(self._senders.idle, reached=True):
             self._halting()
             self._report_progress()
@@ -274,7 +272,7 @@ class Apply:
         self._report_progress()
 
     def _report_progress(self) -> None:
-        """Say how things stand."""
+        """Update the live counts and call `progress`."""
         counts, throttle = self.counts, self._throttle
         counts.in_flight, counts.limit, counts.paused = throttle.flying, throttle.limit, throttle.paused()
         counts.last_failure = self._recorder.last_failure
@@ -289,7 +287,7 @@ class Apply:
         self._stop.set()
 
     def _halting(self) -> bool:
-        """Whether nothing new may begin; tells the senders to wait no longer."""
+        """Whether nothing new may begin; if so, the senders stop waiting."""
         if self.interrupted.is_set():
             self._stop.set()
         elif self._until is not None and time.monotonic() >= self._until and not self._stop.is_set():

@@ -32,9 +32,8 @@ Watch = Callable[[str, Sequence[str]], None]
 class Ledger:
     """Use between `open` and `close`. `Ledger(None)`, for a dry run, is a file that is removed on close.
 
-    Such a one begins where the ledger `like` stands, which is only read. `watch` sees every transition of the ledger:
-    whoever ends the process there has found a crash point. Several threads may use it: whoever reads waits for the
-    moment of another to end.
+    Such a one begins as a copy of the ledger `like`. `watch` is called around every transaction, so that a test can end
+    the process there. Several threads may use a ledger: a reader waits for the transaction of another thread to end.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Ledger:
             if self.path is not None:
                 if fresh:
                     settle_directory(self.path)
-                # After the ledger, so that no crash leaves it alone; before anything can be sent.
+                # After the ledger, so that no crash leaves a marker without one; before anything can be sent.
                 self._watch("before", ("mark",))
                 write_marker(self.path, marker)
                 self._watch("after", ("mark",))
@@ -102,9 +101,9 @@ class Ledger:
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
         """One transaction: everything inside it is in the ledger when it ends, or none of it.
 
-        A `durable` one outlives a power loss from then on; any other outlives a crash of this process, and a power
-        loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or somebody
-        else holds the file.
+        A `durable` one survives a power loss from then on; any other survives a crash of this process, and a power
+        loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or another
+        program has locked the file.
         """
         with self._turn:
             try:

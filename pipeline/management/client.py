@@ -1,7 +1,7 @@
 """The management API over HTTP: `Authorization: Bearer <personal key>`, project-scoped, trailing slashes.
 
 The key goes to one origin (scheme, host and port) and nowhere else: redirects are not followed, nor is a `next` that
-leads away. An answer that is shown in an error has the key and the input values that were sent blotted out.
+leads elsewhere. A response that is shown in an error has the key and the input values that were sent masked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REGIONS = {"us": "https://us.posthog.com", "eu": "https://eu.posthog.com"}
 """Hosts of the private API (docs/know/service.md#routes-and-hosts)."""
 _SHOWN = 300
 _SHORTEST_SECRET = 4
-"""Characters of the shortest input value that is blotted out; shorter ones would mask out half of a sentence."""
+"""Characters of the shortest input value that is masked; shorter ones would mask half of a sentence."""
 Query = Mapping[str, str | int | bool | None]
 
 
@@ -88,10 +88,10 @@ class ServiceResponse:
 
 
 class ManagementClient:
-    """Speaks for one project. Use as a context manager, or `close` it.
+    """A client for one project. Use as a context manager, or `close` it.
 
     `base_url` is us, eu or a URL; a capture host of a region stands for that region. Without a `project_id` only
-    `projects` can be asked, until `choose_project`. Thread-safe after that. Raises UsageError.
+    `projects` can be used, until `choose_project`. Thread-safe after that. Raises UsageError.
 
     Every method raises a `pipeline.management.problems.ServiceProblem` for an answer that is no success. GET, PATCH,
     PUT and DELETE are asked again after 408, 429, 5xx or no answer; a POST is sent once.
@@ -133,7 +133,7 @@ class ManagementClient:
         return f"ManagementClient({self.base_url!r}, ***, {self.project_id!r})"
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._client.close()
 
     @cached_property
@@ -158,7 +158,7 @@ class ManagementClient:
         return Projects(self)
 
     def choose_project(self) -> str:
-        """Speak for the key's only project from here on; its id. Raises UsageError, naming them, if there are more."""
+        """Use the key's only project from now on; returns its id. Raises UsageError, naming them, for several."""
         self.project_id = self.projects.only_id()
         return self.project_id
 
@@ -171,14 +171,14 @@ class ManagementClient:
         body: ServiceObject | Mapping[str, object] | bytes | None = None,
         gone_is_done: bool = False,
     ) -> ServiceResponse:
-        """Do one operation. `gone_is_done`: 404 is a success where an earlier try, its answer lost, may have done it.
+        """Do one operation. `gone_is_done`: 404 is a success where an earlier try without a response may have done it.
 
         Query parameters that are None are left out; a bool is sent as true or false.
         """
         return self._call(operation, self._address(operation, id, query or {}), body, gone_is_done)
 
     def follow(self, operation: Operation, page: ServiceResponse, url: str) -> ServiceResponse:
-        """The page that `url`, the `next` of another page, leads to. Raises UnexpectedAnswer if it leads away."""
+        """The page that `url`, the `next` of another page, leads to. Raises UnexpectedAnswer if it leads elsewhere."""
         try:
             onward = urljoin(page.url, url)
             same = _origin(onward) == _origin(self.base_url)
@@ -286,7 +286,7 @@ class ManagementClient:
 
 
 def encoded(body: ServiceObject | Mapping[str, object] | bytes) -> bytes:
-    """A body as JSON. Raises UsageError for what JSON cannot say."""
+    """A body as JSON. Raises UsageError for what JSON cannot express."""
     if isinstance(body, bytes):
         return body
     value = dict(body) if isinstance(body, Mapping) else body.plain()

@@ -1,11 +1,11 @@
-"""What the management API says no with: one class an answer, each with the service's own words.
+"""Errors of the management API: one class for each kind of response, with the service's own words.
 
     BackcastError
     └── ServiceProblem                  status, type, code, detail, attr
-        ├── BadRequest        exit 2    400: mend the body or a filter; `attr` names the field
-        ├── NotFound          exit 2    404: mend the id or the project
+        ├── BadRequest        exit 2    400: correct the body or a filter; `attr` names the field
+        ├── NotFound          exit 2    404: correct the id or the project
         ├── NotAllowed        exit 2    405: the service has no such operation
-        ├── Unauthenticated   exit 5    401: mend the key
+        ├── Unauthenticated   exit 5    401: correct the key
         ├── Forbidden         exit 5    403: the key lacks `scope`, or does not reach the project
         ├── Conflict          exit 5    409: somebody else changed it: look, then repeat
         ├── UnexpectedAnswer  exit 5    any other answer: is this the service at all?
@@ -30,7 +30,7 @@ _SCOPE = re.compile(r"scope[^a-z*]{1,4}([a-z_]+:(?:read|write))")
 
 
 class ServiceProblem(BackcastError):
-    """An answer that is no success. What the answer does not say is ""."""
+    """A response that is not a success. Fields that it does not have are ""."""
 
     status = 0
     type = code = detail = attr = ""
@@ -53,7 +53,7 @@ class Unauthenticated(ServiceProblem, Refused):
 
 
 class Forbidden(ServiceProblem, Refused):
-    """403. `scope` is the one the operation needs, as the answer says or as the contract does."""
+    """403. `scope` is what the operation needs, by the response or else by the contract."""
 
     scope = ""
 
@@ -63,17 +63,17 @@ class Conflict(ServiceProblem, Refused):
 
 
 class UnexpectedAnswer(ServiceProblem, Refused):
-    """An answer that the service does not give."""
+    """A response that the service itself does not give."""
 
 
 class Throttled(ServiceProblem, Unfinished):
-    """429. `retry_after` is in seconds, 0 where the answer names no time."""
+    """429. `retry_after` is in seconds, 0 where the response has none."""
 
     retry_after = 0.0
 
 
 class ServiceDown(ServiceProblem, Unfinished):
-    """5xx, or no answer at all."""
+    """5xx, or no response."""
 
 
 _KINDS: dict[int, type[ServiceProblem]] = {
@@ -83,7 +83,7 @@ _KINDS: dict[int, type[ServiceProblem]] = {
 
 
 class ErrorBody(NamedTuple):
-    """What an error body says, in the fields of the service's envelope."""
+    """The fields of an error body, as in the service's envelope."""
 
     type: str
     code: str
@@ -91,10 +91,10 @@ class ErrorBody(NamedTuple):
     attr: str
 
 
-def read_error_body(body: str, mask: Callable[[str], str]) -> ErrorBody:
+def read_error_body(content: str, mask: Callable[[str], str]) -> ErrorBody:
     """Read an error body: the envelope, bare field errors as some operations give them, `{"error": …}`, or plain text.
 
-    `mask` takes secrets out of a text. (docs/know/service.md#management-api, #hog-functions; the contract shows no
+    `mask` removes secrets from a text. (docs/know/service.md#management-api, #hog-functions; the contract shows no
     shape.)
     """
 
@@ -104,33 +104,33 @@ def read_error_body(body: str, mask: Callable[[str], str]) -> ErrorBody:
         return mask(value if isinstance(value, str) else json.dumps(value))[:_SHOWN]
 
     try:
-        said = json.loads(body)
+        body = json.loads(content)
     except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict) and "detail" in said:
-        return ErrorBody(*(text(said.get(name)) for name in ("type", "code", "detail", "attr")))
-    if isinstance(said, dict) and "error" in said:
-        return ErrorBody("", text(said.get("code")), text(said["error"]), "")
-    fields = [name for name, words in said.items() if isinstance(words, list)] if isinstance(said, dict) else []
-    return ErrorBody("", "", text(body.strip()), text(fields[0]) if len(fields) == 1 else "")
+        body = None
+    if isinstance(body, dict) and "detail" in body:
+        return ErrorBody(*(text(body.get(name)) for name in ("type", "code", "detail", "attr")))
+    if isinstance(body, dict) and "error" in body:
+        return ErrorBody("", text(body.get("code")), text(body["error"]), "")
+    fields = [name for name, words in body.items() if isinstance(words, list)] if isinstance(body, dict) else []
+    return ErrorBody("", "", text(content.strip()), text(fields[0]) if len(fields) == 1 else "")
 
 
 def error_for(
-    operation: Operation, url: str, status: int, said: ErrorBody, *, retry_after: float = 0.0, doubtful: bool = False
+    operation: Operation, url: str, status: int, body: ErrorBody, *, retry_after: float = 0.0, doubtful: bool = False
 ) -> ServiceProblem:
-    """The error that an answer other than 2xx means. `doubtful`: an earlier try may have done what was asked."""
+    """The error for a response other than 2xx. `doubtful`: an earlier try may have done the operation."""
     kind = _KINDS.get(status) or (ServiceDown if status >= 500 else UnexpectedAnswer)
     scope = ""
     if kind is Forbidden:
-        named = _SCOPE.search(said.detail)
+        named = _SCOPE.search(body.detail)
         scope = named.group(1) if named else operation.scope
-    field = f" (field {said.attr})" if said.attr else ""
+    field = f" (field {body.attr})" if body.attr else ""
     earlier = "; an earlier try may have done it" if doubtful else ""
     error = kind(
-        f"{operation.method} {url} answered {status}: {said.detail or said.code or 'without a word'}{field}{earlier}",
-        hint=_hint(kind, operation, said, scope, retry_after),
+        f"{operation.method} {url} answered {status}: {body.detail or body.code or 'without a word'}{field}{earlier}",
+        hint=_hint(kind, operation, body, scope, retry_after),
     )
-    error.status, error.type, error.code, error.detail, error.attr = status, *said
+    error.status, error.type, error.code, error.detail, error.attr = status, *body
     if isinstance(error, Forbidden):
         error.scope = scope
     if isinstance(error, Throttled):
@@ -138,11 +138,11 @@ def error_for(
     return error
 
 
-def _hint(kind: type[ServiceProblem], operation: Operation, said: ErrorBody, scope: str, retry_after: float) -> str:
+def _hint(kind: type[ServiceProblem], operation: Operation, body: ErrorBody, scope: str, retry_after: float) -> str:
     if kind is Forbidden:
-        if "not support personal API key" in said.detail:
+        if "not support personal API key" in body.detail:
             return f"{operation.name} in the service's own pages: it is closed to personal keys"
-        if "project" in said.detail and "scope" not in said.detail:
+        if "project" in body.detail and "scope" not in body.detail:
             return "make a personal key that reaches this project, or name another with --project"
         return f"make a personal key with the scope {scope}, for this project"
     if kind is Throttled:
@@ -166,7 +166,7 @@ def _hint(kind: type[ServiceProblem], operation: Operation, said: ErrorBody, sco
 
 
 def no_answer(operation: Operation, url: str, failure: str) -> ServiceDown:
-    """Nothing came back, after every try there was."""
+    """The error where no try got a response."""
     error = ServiceDown(
         f"{operation.method} {url} got no answer: {failure}",
         hint="check the address and the network, then run it again"
@@ -178,7 +178,7 @@ def no_answer(operation: Operation, url: str, failure: str) -> ServiceDown:
 
 
 def untrusted(operation: Operation, url: str, failure: str) -> UnexpectedAnswer:
-    """Nobody vouches for the certificate, so nothing was sent."""
+    """The error where the certificate is not trusted, so that nothing was sent."""
     return UnexpectedAnswer(
         f"{operation.method} {url} was not sent: its certificate is not trusted: {failure}",
         hint="name the certificates to trust in SSL_CERT_FILE",
@@ -186,7 +186,7 @@ def untrusted(operation: Operation, url: str, failure: str) -> UnexpectedAnswer:
 
 
 def unexpected_answer(operation: Operation, url: str, status: int, what: str) -> UnexpectedAnswer:
-    """A success that is not what the operation gives. `what` says why, without the body: it may hold a secret."""
+    """The error for a success that is not what the operation gives. `what` says why, without the body: for secrets."""
     error = UnexpectedAnswer(
         f"{operation.method} {url} answered {status}, but {what}",
         hint="check the address: it has to be the service's own",

@@ -17,9 +17,9 @@ from pipeline.delivery.retry import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class RequestAttempt:
-    """What one try came to. Status 0: no answer, and `failure` says why.
+    """The result of one try. Status 0: no response, and `failure` says why.
 
-    `reached`: the service may have done what was asked. `final`: no other try would end better.
+    `reached`: the service may have done the operation. `final`: another try would not help.
     """
 
     status: int
@@ -32,13 +32,13 @@ class RequestAttempt:
 
 
 class RequestResult(NamedTuple):
-    """The last try. `doubtful`: an earlier one may have done what was asked."""
+    """The last try. `doubtful`: an earlier one may have done the operation."""
 
     last: RequestAttempt
     doubtful: bool
 
 
-def request_with_retries(ask: Callable[[], RequestAttempt], retry: RetryPolicy, *, again: bool) -> RequestResult:
+def request_with_retries(request: Callable[[], RequestAttempt], retry: RetryPolicy, *, again: bool) -> RequestResult:
     """Send a request until its response is final or the tries of the policy are used up; once where not `again`.
 
     Of the policy only `tries` (None: none after the first), `first` and `most` count.
@@ -46,19 +46,19 @@ def request_with_retries(ask: Callable[[], RequestAttempt], retry: RetryPolicy, 
     doubts: list[bool] = []
 
     def attempt() -> RequestAttempt:
-        made = ask()
-        doubts.append(made.reached and made.status not in (429, *range(200, 300)))
-        return made
+        tried = request()
+        doubts.append(tried.reached and tried.status not in (429, *range(200, 300)))
+        return tried
 
-    def unsettled(made: RequestAttempt) -> bool:
-        passing = made.status in (0, 408, 429) or made.status >= 500
-        return again and passing and not made.final and made.retry_after <= retry.most
+    def unsettled(tried: RequestAttempt) -> bool:
+        passing = tried.status in (0, 408, 429) or tried.status >= 500
+        return again and passing and not tried.final and tried.retry_after <= retry.most
 
     jitter = tenacity.wait_random_exponential(multiplier=retry.first, max=retry.most)
 
     def wait(state: tenacity.RetryCallState) -> float:
-        made: RequestAttempt = state.outcome.result()  # type: ignore[union-attr]
-        return max(jitter(state), made.retry_after)
+        tried: RequestAttempt = state.outcome.result()  # type: ignore[union-attr]
+        return max(jitter(state), tried.retry_after)
 
     last: RequestAttempt = tenacity.Retrying(
         retry=tenacity.retry_if_result(unsettled),

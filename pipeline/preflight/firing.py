@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 Verdict = Literal["would", "may", "no"]
 _HANDED = frozenset(("destination", "transformation", ""))
-"""Types that are handed events of the project; the contract shows the first alone
+"""Types that get events of the project; the contract shows the first alone
 (docs/know/service.md#hog-functions)."""
 _ELSEWHERE = frozenset(
     ("site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook")

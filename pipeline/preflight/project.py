@@ -1,4 +1,4 @@
-"""Which project it is, and what it shows of itself.
+"""Finding the project of the keys, and whose a capture key is.
 
 The contract shows only that `/api/projects/` gives the ids (docs/know/service.md#projects); one project is asked for
 below it.
@@ -27,8 +27,8 @@ _PROJECTD = 10
 
 @dataclass(frozen=True, slots=True)
 class FoundProject:
-    """The check; what the project shows of itself, None where it may not be looked at; the projects that were listed;
-    the `Date` of an answer. `known`: the client speaks for a project, of which more can be asked."""
+    """The check's result; the project's record, None where it cannot be read; the other projects that were listed; the
+    `Date` header of a response. `known`: the client has a project, of which more can be asked."""
 
     check: Check
     project: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -40,7 +40,7 @@ class FoundProject:
 def find_project(client: ManagementClient, key: Secret | None) -> FoundProject:
     """The client's project; without one, the project of the capture key, or the only one that the key reaches.
 
-    Afterwards the client speaks for it.
+    Afterwards it is the client's `project_id`.
     """
     others: list[Mapping[str, Any]] = []
     try:
@@ -101,5 +101,5 @@ def is_key_of(key: Secret | None, project: Mapping[str, Any]) -> bool | None:
 
 
 def named(project: Mapping[str, Any]) -> str:
-    """A project as people know it."""
+    """A project as people read it: its name and id."""
     return f"{project.get('name') or 'without a name'} ({project.get('id')})"

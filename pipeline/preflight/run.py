@@ -27,7 +27,7 @@ class PreflightRequest:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """Every check, in the order of asking, and the project's name, "" where it could not be told."""
+    """The results in the order of the report, and the project's name, "" where it is not known."""
 
     checks: tuple[Check, ...]
     project: str = ""
@@ -38,7 +38,7 @@ class Preflight:
 
     @property
     def key_proved(self) -> bool:
-        """Whether the capture key is known to be the project's."""
+        """Whether the capture key is proved to be the project's."""
         return any(check.name == "capture_key_project" and check.level == "ok" for check in self.checks)
 
 

@@ -1,4 +1,4 @@
-"""Enabled hog functions that an import would set off: destinations, which tell others, and transformations, which
+"""Enabled hog functions that an import would trigger: destinations, which notify others, and transformations, which
 change or drop what is being imported.
 
 The list leaves out the mappings of a function (docs/know/service.md#hog-functions), so each one that its list item does
@@ -111,7 +111,7 @@ def _transformation(
 
 
 def _on(on: Matched, planned: PlannedEvents | None) -> str:
-    """`12 events (a, b)`: those that would set it off, else those that may."""
+    """`12 events (a, b)`: those that would trigger it, else those that may."""
     names = [name for name in (on.would or on.may) if name is not None]
     if planned is None:
         return "imported events" if on.would else "imported events of some names"
