@@ -191,13 +191,14 @@ def _examples() -> dict[str, str]:
 
 
 def library() -> str:
-    """The public functions of the package, each with its signature and docstring."""
+    """The public functions of the package in the order of an import, each with its signature and docstring."""
     import pipeline
 
-    found = {name: getattr(pipeline, name) for name in pipeline.__all__}
+    found = [getattr(pipeline, name) for name in pipeline.__all__]
+    found.sort(key=lambda one: inspect.unwrap(one).__code__.co_firstlineno)
     return "\n".join(
-        f"### `{name}`\n\n{_fenced('python', _signature(name, one))}{inspect.getdoc(one)}\n"
-        for name, one in found.items()
+        f"### `{one.__name__}`\n\n{_fenced('python', _signature(one.__name__, one))}{inspect.getdoc(one)}\n"
+        for one in found
     )
 
 
