@@ -45,6 +45,11 @@ class SealedGroup(msgspec.Struct, frozen=True):
     uuid: str
     set: Raw
 
+    @property
+    def size(self) -> int:
+        """The bytes of its properties."""
+        return len(self.set)
+
 
 class SealedPerson(msgspec.Struct, frozen=True):
     """A profile update. One line of persons.jsonl. `time` is in µs UTC; `set` and `set_once` are JSON objects."""
@@ -54,6 +59,11 @@ class SealedPerson(msgspec.Struct, frozen=True):
     uuid: str
     set: Raw
     set_once: Raw
+
+    @property
+    def size(self) -> int:
+        """The bytes of its properties."""
+        return len(self.set) + len(self.set_once)
 
 
 class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):

@@ -224,7 +224,7 @@ class _PlanBuilder:
                 people=people,
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,
                 in_series=request.series is not None,
-                max_merges=request.series.most_merges if request.series is not None else None,
+                max_merges=request.series.max_merges if request.series is not None else None,
             )
         )
         return Plan(

@@ -1,8 +1,9 @@
-"""How a plan comes to lie in its directory: all of it or nothing of it, whatever stops the program.
+"""Writing a plan into its directory: all of it or nothing of it, whatever stops the program.
 
-A plan is made in DIR/unfinished-plan, so that an older one in DIR stays whole meanwhile. When its last file is there,
-that folder becomes DIR/finished-plan: from then on the new plan counts. Its files then take the places of the older
-ones, plan.json last; whoever next looks for the plan does what is left to do of that (`finish_commit`).
+A plan is written to DIR/unfinished-plan, so that an older plan in DIR stays whole. When its last file is there, that
+folder is renamed to DIR/finished-plan: from then on the new plan counts. Its files then replace those of the older
+plan, plan.json last. A program that is stopped on the way leaves the rest to the next one that reads or writes the plan
+(`finish_commit`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pipeline.files import OTHERS, sync_folder
 from pipeline.ledger import check_nothing_sent, discard, lock_file, unlock
 from pipeline.plan.directory import Directory
 
-SAYING = (
-    b"backcast makes, or was stopped while it made, a plan here. What lies here is not of use:\n"
+NOTE = (
+    b"backcast is writing a plan here, or was stopped while it did. The files in this folder are of no use:\n"
     b"plan again with the same -o DIR, or remove this folder.\n"
 )
 LOCK = "plan.lock"
@@ -27,10 +28,10 @@ LOCK = "plan.lock"
 
 @contextlib.contextmanager
 def staged_plan(directory: Directory) -> Iterator[Directory]:
-    """A place to make a plan in; when it is left without an error, the plan takes the place of what `directory` holds.
+    """A folder to write a plan into. Left without an error, the plan replaces the one in `directory`.
 
-    Raises UsageError where the directory holds what is no plan of ours or cannot be written, and Busy where a ledger
-    says that the older plan was applied (what was sent must stay provable), or another process makes a plan there.
+    Raises UsageError where the directory contains other files or cannot be written, and Busy where the older plan was
+    applied (its ledger has to stay, as the record of what was sent), or another process writes a plan there.
     """
     check_nothing_sent(directory.ledger)
     _refuse_foreign(directory)
@@ -38,21 +39,21 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
     lock = None
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(PermissionError):  # of somebody else, who lets us write in it
+        with contextlib.suppress(PermissionError):  # the directory may be another user's
             directory.path.chmod(directory.path.stat().st_mode & ~OTHERS)
         lock = lock_file(directory.path / "plan", f"{directory.path} for a plan")
         _settle(directory)
         work = Directory(directory.path / UNFINISHED)
         shutil.rmtree(work.path, ignore_errors=True)
         work.path.mkdir()
-        (work.path / MARK).write_bytes(SAYING)
+        (work.path / MARK).write_bytes(NOTE)
     except OSError as error:
         if lock is not None:
             unlock(lock)
         raise UsageError(f"cannot write {directory.path}: {error.strerror}", hint="choose another -o DIR") from None
     try:
         yield work
-        discard(directory.ledger)  # or refuse: an apply may have begun meanwhile
+        discard(directory.ledger)  # raises Busy where an apply has begun meanwhile
         (work.path / MARK).unlink()
         sync_folder(work.path)
         work.path.rename(directory.path / FINISHED)
@@ -66,7 +67,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
 
 
 def finish_commit(directory: Directory) -> None:
-    """Finish what a program that was stopped left to do of a plan that is finished. Raises Busy, UsageError."""
+    """Move a finished plan into place where a program was stopped before it could. Raises Busy, UsageError."""
     if not (directory.path / FINISHED).exists():
         return
     lock = lock_file(directory.path / "plan", f"{directory.path} for a plan")
@@ -85,7 +86,7 @@ def _settle(directory: Directory) -> None:
     if not finished.exists():
         return
     if (finished / directory.plan.name).exists():
-        if directory.plan.exists():  # the older one: gone only when all of it is, so that none of the new one is taken
+        if directory.plan.exists():  # the older plan: plan.json goes last, after all its other files
             shutil.rmtree(directory.rehearsal, ignore_errors=True)
             for older in directory.replaced:
                 older.unlink(missing_ok=True)
@@ -111,6 +112,7 @@ def _refuse_foreign(directory: Directory) -> None:
     foreign = sorted(one.name for one in path.iterdir() if one.name != LOCK and not one.name.startswith("."))
     if foreign:
         raise UsageError(
-            f"{path} holds what is no plan of backcast: {', '.join(foreign[:3])}{', …' if foreign[3:] else ''}",
+            f"{path} contains files that backcast did not write: {', '.join(foreign[:3])}"
+            f"{', …' if foreign[3:] else ''}",
             hint="choose an empty or a new directory with -o",
         )

@@ -23,7 +23,7 @@ from pipeline.transform.events import Mapper
 
 @dataclass(frozen=True, slots=True)
 class PlannedBlock:
-    """One block as it was sealed, with its share of the tables. `events` is what is left after them."""
+    """A sealed block with the decisions on its duplicates. `events` counts the events that are sent."""
 
     sealed: SealedBlock
     copies: tuple[DuplicateDecision, ...]
@@ -46,7 +46,7 @@ def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
             raise UnreadableExport(
                 f"{sealed.path} is gone: no file {printable(file, 1_000)}",
                 path=sealed.path,
-                hint="bring the export back, or say where it lies now with --source-root DIR",
+                hint="bring the export back, or name its folder with --source-root DIR",
             )
         parts.append(sealed.part(index, file))
     return tuple(parts)
@@ -74,7 +74,7 @@ def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None
 
 
 def planned_blocks(directory: Directory) -> Iterator[PlannedBlock]:
-    """Every block in order, with its decisions on copies; two files read side by side."""
+    """Every block in order, with the decisions on its duplicates; two files are read side by side."""
     tables = groupby(read_lines(directory.copies, tuple[int, int, int, int, str]), key=itemgetter(0))
     pending = next(tables, None)
     for sealed in read_lines(directory.blocks, SealedBlock):
@@ -88,9 +88,9 @@ def planned_blocks(directory: Directory) -> Iterator[PlannedBlock]:
 def tasks(
     plan: Plan, directory: Directory, parts: Sequence[Part], choose: Callable[[PlannedBlock], Task | None]
 ) -> Iterator[Task]:
-    """The work of the events phase. `choose` makes a task of a planned block, or None where nothing is left to do.
+    """The tasks of the events phase. `choose` returns the task of a planned block, None where nothing is left to do.
 
-    Raises UnsafePlan where the parts no longer fall into the blocks that were sealed.
+    Raises UnsafePlan where the parts no longer divide into the sealed blocks.
     """
     for part_index, group in groupby(planned_blocks(directory), key=lambda planned: planned.sealed.part):
         part = parts[part_index]
@@ -107,7 +107,7 @@ def tasks(
             expected = sealed.index, sealed.offset, sealed.length
             if block is None or (block.index, block.offset, block.length) != expected:
                 raise UnsafePlan(
-                    f"{part.path} no longer falls into the blocks that were planned, at block {sealed.index}",
+                    f"{part.path} no longer divides into the planned blocks, at block {sealed.index}",
                     hint="plan again: the file changed since",
                 )
             yield task._replace(block=block)
@@ -126,9 +126,9 @@ def task_of(plan: Plan, planned: PlannedBlock) -> Task:
 
 
 def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
-    """What differs between the parts and what was sealed, a line each; empty when nothing does.
+    """The differences between the parts and their seals, a sentence each.
 
-    Only a part whose size or time differs is read again; of an archive's members, the archive's own.
+    Only a part whose size or modification time differs is read again (for a member, those of its archive).
     """
     differences = []
     for sealed, part in zip(plan.parts, parts, strict=True):

@@ -1,4 +1,5 @@
-"""Counts of event × UTC day × outcome, spilled to disk before they grow: years times event names is no constant."""
+"""Daily counts: events by name, UTC day and outcome. They go to disk before they grow large, as years times names
+can."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pipeline.timestamps import DAY, format_utc
 Cell: TypeAlias = tuple[str, int, str]
 """(event name, days since 1970, outcome): outcome is `mapped`, or the code of a skip or a reject."""
 
-MOST = 100_000
+MAX_CELLS = 100_000
 
 
 def day_name(day: int) -> str:
@@ -25,29 +26,29 @@ def day_name(day: int) -> str:
 
 
 class DailyCounts:
-    """Counts that only ever add up. `items` gives them sorted, once at the end."""
+    """Counts in memory and in sorted files. `items` returns their sums, once at the end."""
 
-    def __init__(self, directory: Path, most: int = MOST) -> None:
+    def __init__(self, directory: Path, most: int = MAX_CELLS) -> None:
         self._directory = directory
         self._most = most
-        self._held: Counter[Cell] = Counter()
+        self._counts: Counter[Cell] = Counter()
         self._runs: list[Path] = []
 
     def add(self, counts: Mapping[Cell, int]) -> None:
-        held = self._held
+        current = self._counts
         for cell, count in counts.items():
-            held[cell] += count
-        if len(held) > self._most:
+            current[cell] += count
+        if len(current) > self._most:
             self._spill()
 
     def move(self, event: str, day: int, outcome: str, count: int) -> None:
-        """So many events of a cell were mapped and are now left out."""
+        """Move a number of mapped events of a name and day to another outcome."""
         self.add({(event, day, "mapped"): -count, (event, day, outcome): count})
 
     def items(self) -> Iterator[tuple[Cell, int]]:
-        """Every cell with its count, ascending; cells that came to nothing are left out."""
+        """Every cell with its count, ascending, without those of 0."""
         runs = [_read(path) for path in self._runs]
-        merged = heapq.merge(*runs, sorted(self._held.items()))
+        merged = heapq.merge(*runs, sorted(self._counts.items()))
         for cell, same in groupby(merged, key=lambda pair: pair[0]):
             count = sum(number for _, number in same)
             if count:
@@ -56,10 +57,10 @@ class DailyCounts:
     def _spill(self) -> None:
         path = self._directory / f"cells-{len(self._runs):04d}.run"
         with path.open("wb") as file:
-            for pair in sorted(self._held.items()):
+            for pair in sorted(self._counts.items()):
                 file.write(msgspec.json.encode(pair) + b"\n")
         self._runs.append(path)
-        self._held.clear()
+        self._counts.clear()
 
 
 def _read(path: Path) -> Iterator[tuple[Cell, int]]:
@@ -70,5 +71,5 @@ def _read(path: Path) -> Iterator[tuple[Cell, int]]:
 
 
 def sorted_counts(counts: Counter[str]) -> dict[str, int]:
-    """Counts, the most frequent first, equal ones by name; what came to nothing is left out."""
+    """Counts, the most frequent first, equal ones by name; counts of 0 are left out."""
     return dict(sorted(((code, n) for code, n in counts.items() if n), key=lambda pair: (-pair[1], pair[0])))

@@ -1,25 +1,25 @@
-"""What lies where in a plan directory. Every file can be read by a person; `ls` shows the state.
+"""The files of a plan directory. Each can be read by a person, and `ls` shows the state of the plan.
 
 plan.json           the plan: what was read, what would be sent, the digests that seal the rest
 report.json         the same for programs, with rehearsal and verification results added
 report.html         the same for people
-blocks.jsonl        one line a block: where it lies, its rows, its digest
-copies.jsonl        what was decided on copies, by block
+blocks.jsonl        a line for each block: its place, its rows, its digest
+copies.jsonl        the decisions on duplicates, by block
 identities.jsonl    the merges to send, which come first
-identities.parquet  every pair of ids, what was decided on it, and why
-groups.jsonl        the groups to send, with their final properties; then what is set once for persons before all events
-persons.jsonl       the profiles to send, with their final properties; they come last
-identified.bin      under --persons identified: the ids that get a profile
+identities.parquet  every pair of ids, the decision on it, and the reason
+groups.jsonl        the group updates to send; then the properties set once for persons before all events
+persons.jsonl       the profile updates to send, which come last
+identified.bin      under --persons identified: the hashes of the ids that get a profile
 uuids.bin           in a job: the uuid of each event, in the order in which they are sent
 cells.jsonl         counts of event x UTC day x outcome
-rejects.jsonl       rows that cannot be sent: file, row, offset, code, text
-ledger.sqlite       what was sent and what came of it
-sent-to.json        that something was sent, and to where: a ledger that is lost is noticed by it (`ledger.marker`)
-excluded-ids.txt    with --exclude-ids: the people left out
-stdin               what came through a pipe, so that it can be read again
+rejects.jsonl       rejected rows: file, row, offset, code, text
+ledger.sqlite       what was sent, and the responses
+sent-to.json        the target that something was sent to; reveals a lost ledger (`pipeline.ledger.marker`)
+excluded-ids.txt    with --exclude-ids: the ids left out
+stdin               the standard input, so that it can be read again
 rehearsal/          the same plan applied to the local service, with a ledger and a store of its own
-plan.lock           who makes, or last made, a plan here
-unfinished-plan/    a plan being made, or left behind by a program that was stopped (`plan.making`)
+plan.lock           the process that writes, or last wrote, a plan here
+unfinished-plan/    a plan being written, or left by a program that was stopped (`pipeline.plan.commit`)
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Directory:
 
     @property
     def replaced(self) -> tuple[Path, ...]:
-        """The files beside plan.json, and what tells of a plan: gone when another takes its place."""
+        """The files beside plan.json that are removed when another plan replaces this one."""
         return (
             self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
             self.groups, self.persons, self.identified, self.uuids, self.cells, self.rejects, self.excluded,
@@ -128,7 +128,7 @@ _LINES_AT_ONCE = 500
 
 
 class LinesWriter:
-    """Writes JSON lines and seals them: `digest` is the sha256 of the file, `count` its lines."""
+    """Writes a file of JSON lines; `count` is the number of lines. `close` returns the sha256 of the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=1 << 18)
@@ -152,7 +152,7 @@ class LinesWriter:
             self.count += len(some)
 
     def close(self) -> str:
-        """Make the file durable and give its digest."""
+        """Flush the file to disk and return its sha256."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()

@@ -1,19 +1,19 @@
-"""Find copies exactly, however many rows there are, without holding them in memory.
+"""Find duplicates exactly, however many rows there are, without keeping them in memory.
 
-Each event of the source leaves one key record (`pipeline.transform.block.KEY`), which `plan.key_records` gives back
-sorted by uuid. Nothing is hashed down: two records are copies only if all 128 bits agree.
+Each event of the source leaves one key record (`pipeline.transform.block.KEY`), and `pipeline.plan.key_records`
+returns them sorted by uuid. Nothing is hashed down: two records are duplicates only if all 128 bits agree.
 
-What becomes of copies (docs/change/architecture.md#uuids):
+The decisions (docs/change/architecture.md#uuids):
 
-* rows with one source key are one event: the latest receive time wins, then the latest time, then the greatest
-  content digest. The others are skips: `duplicate_event` when their content is the winner's, else `superseded`.
-  Two whose event name or UTC day differ are no copies of one another, whatever their key says: a *clash* is counted
-  for each row that lost to such a winner, and `plan.gates` stops on any. A distinct_id may differ: an export made
-  again after a merge shows the merged id, and the service's own rule for copies is met by sending one of them.
-* identical rows without a source key stay separate events, told apart by an ordinal, unless `collapse` makes one of
-  them (the others are duplicates then, also where they spell the same record differently). Which row gets which
-  ordinal does not matter: the rows are interchangeable and the set of uuids is the same.
-* in a plan that is one of a series, what an earlier one settled is left out: `already_settled`.
+* Rows with one source key are one event: the latest receive time wins, then the latest time, then the greatest
+  content digest. The others are skips: `duplicate_event` when their content equals the winner's, else `superseded`.
+  Rows whose event name or UTC day differs from the winner's are different events, whatever their key: each is counted
+  as a *clash*, and a check of the plan stops on any. The distinct_id may differ, because an export made after a merge
+  shows the merged id.
+* Identical rows without a source key stay separate events, distinguished by an ordinal, unless `collapse` makes them
+  one event (the others are duplicates then, also where they spell the same record differently). It does not matter
+  which row gets which ordinal: the rows are interchangeable and the set of uuids is the same.
+* In a plan that is one of a series, events that an earlier plan settled are left out: `already_settled`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipeline.timestamps import DAY
 from pipeline.transform.block import KEYLESS, NAME, DuplicateDecision
 
 BUCKET_BLOCKS = 64
-"""Decisions are gathered in files of this many blocks, each small enough to sort in memory."""
+"""Decisions are written to files of this many blocks, each small enough to sort in memory."""
 
 DECISION = np.dtype(
     [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("of", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
@@ -42,11 +42,11 @@ CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: "al
 REMAINING = np.dtype(
     [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
 )
-"""One event that remains: its place, its uuid, and the first half of its content digest."""
+"""An event that is sent: its place, its uuid, and the first half of its content digest."""
 
 
 class Settled(Protocol):
-    """What earlier plans of a series settled."""
+    """The events that earlier plans of a series settled."""
 
     def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
         """Which of these uuids, ascending, are settled; the first half of the content digest each was sent with."""
@@ -54,7 +54,7 @@ class Settled(Protocol):
 
 
 class Clash(NamedTuple):
-    """Two rows with one source key that are no copies. Places are (block, row); names are indices of event names."""
+    """Two rows with one source key that are different events. Places are (block, row), names indices of event names."""
 
     place: tuple[int, int]
     winner: tuple[int, int]
@@ -66,15 +66,16 @@ class Clash(NamedTuple):
 
 _NO_CLASH: tuple[Clash, ...] = ()
 MAX_CLASHES = 3
-"""So many clashes are kept as examples: the first in the source."""
+"""The number of clashes kept as examples, the first in the source."""
 
 
 class Decided(NamedTuple):
-    """What some key records came to, for the counts. `events` remain, from `first` to `last` (µs UTC).
+    """Counts of the decisions on some key records. `events` are sent, from `first` to `last` (µs UTC).
 
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
-    settled with another content. `identical` remain though rows before them are the same; the first of these is in
-    (block, row). `clashes` counts rows left out for another that is no copy of theirs; the first are in `clashing`.
+    settled with another content. `identical` are sent although an earlier row is identical; the first of these
+    is at `first_identical`, (block, row). `clashes` counts rows left out for a different event; the first are in
+    `clashing`.
     """
 
     events: int
@@ -89,7 +90,8 @@ class Decided(NamedTuple):
 
 
 class Decisions:
-    """What became of copies (DECISION), or what remains (REMAINING), on disk until it is read back in block order."""
+    """Records of decisions on duplicates (DECISION) or of events to send (REMAINING), on disk until read in block
+    order."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Decisions:
         self._bucket_blocks = bucket_blocks
         self._directory.mkdir(parents=True)
         self._pending: dict[int, list[NDArray[np.void]]] = {}
-        self._held = 0
+        self._pending_count = 0
         self.count = 0
 
     def add(self, decided: NDArray[np.void]) -> None:
@@ -112,8 +114,8 @@ class Decisions:
         buckets = decided["block"] // self._bucket_blocks
         for bucket in np.unique(buckets).tolist():
             self._pending.setdefault(bucket, []).append(decided[buckets == bucket])
-        self._held += len(decided)
-        if self._held > self._most:
+        self._pending_count += len(decided)
+        if self._pending_count > self._most:
             self._flush()
 
     def _flush(self) -> None:
@@ -122,7 +124,7 @@ class Decisions:
                 for array in arrays:
                     array.tofile(file)
         self._pending.clear()
-        self._held = 0
+        self._pending_count = 0
 
     def by_block(self) -> Iterator[tuple[int, NDArray[np.void]]]:
         """Each block that has records, ascending, with them in row order."""
@@ -135,13 +137,14 @@ class Decisions:
 
 
 def copies_of(found: NDArray[np.void]) -> Iterator[DuplicateDecision]:
-    """One block's decisions as what a sender is told."""
+    """One block's decisions in the form that `pipeline.transform` applies."""
     for _, row, nth, _, kind, ordinal in found.tolist():
         yield DuplicateDecision(row, nth, ordinal, CODES.get(kind, ""))
 
 
 def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
-    """Of one block: rows of which no event remains, by the code of their first; and how many rows lost only some."""
+    """Of one block: the rows without any event left, by the code of their first; and the number of rows that lost
+    some."""
     out = found[found["kind"] != _ORDINAL]
     _, starts, lost = np.unique(out["row"], return_index=True, return_counts=True)
     first = out[starts]
@@ -159,9 +162,9 @@ def decide(
     settled: Settled | None = None,
     remaining: Decisions | None = None,
 ) -> Iterator[Decided]:
-    """Decide on all copies: each decision goes to `decisions`, the counts are given run by run.
+    """Decide on all duplicates: decisions are added to `decisions`, their counts are returned run by run.
 
-    What `settled` knows is left out; what remains then goes to `remaining`.
+    Events that `settled` finds are left out; the events to send are added to `remaining`.
     """
     for run in keys.runs():
         if isinstance(run, Path):
@@ -179,19 +182,19 @@ def decide(
             kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
             clashes, clashing = _clashes(copies, copies[winners])
         changed = 0 if settled is None else _leave_settled(run, kinds, settled)
-        told = _told(run, kinds, ordinals, decisions, remaining, changed)
-        yield told._replace(clashes=clashes, clashing=clashing)
+        counts = _record(run, kinds, ordinals, decisions, remaining, changed)
+        yield counts._replace(clashes=clashes, clashing=clashing)
 
 
 def _leave_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
-    """Mark what remains of a run but was settled before; of how many the content is another one now."""
+    """Mark the events of a run that were settled before. Returns how many of them have another content now."""
     left = np.flatnonzero(kinds == _ORDINAL)
     known, content = settled.find(run["hi"][left], run["lo"][left])
     kinds[left[known]] = _SETTLED
     return int((run["content_hi"][left[known]] != content[known]).sum())
 
 
-def _told(
+def _record(
     run: NDArray[np.void],
     kinds: NDArray[np.uint32],
     ordinals: NDArray[np.uint32],
@@ -199,11 +202,11 @@ def _told(
     remaining: Decisions | None,
     changed: int,
 ) -> Decided:
-    """Write down what was decided about some records; the counts."""
+    """Add the decisions on some records to `decisions`. Returns their counts."""
     stays = kinds == _ORDINAL
-    told = np.flatnonzero(~stays | (ordinals > 0))
-    if len(told):
-        decisions.add(_decisions(run.take(told), kinds[told], ordinals[told]))
+    some = np.flatnonzero(~stays | (ordinals > 0))
+    if len(some):
+        decisions.add(_decisions(run.take(some), kinds[some], ordinals[some]))
     left = run if stays.all() else run.take(np.flatnonzero(stays))
     dropped = _dropped(run, kinds)
     if not len(left):
@@ -305,7 +308,7 @@ def _decide_one(
     settled: Settled | None,
     remaining: Decisions | None,
 ) -> Iterator[Decided]:
-    """The same for a file of one uuid, chunk by chunk: first the winner, then each against it."""
+    """`decide` for a file of one uuid, chunk by chunk: first the winner is found, then each record compared with it."""
     best = None
     for chunk in chunks_of(path, most):
         some = chunk if best is None else np.concatenate((best, chunk))
@@ -325,5 +328,5 @@ def _decide_one(
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
         clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
         changed = 0 if settled is None else _leave_settled(chunk, kinds, settled)
-        told = _told(chunk, kinds, ordinals, decisions, remaining, changed)
-        yield told._replace(clashes=clashes, clashing=clashing)
+        counts = _record(chunk, kinds, ordinals, decisions, remaining, changed)
+        yield counts._replace(clashes=clashes, clashing=clashing)

@@ -1,4 +1,4 @@
-"""What earlier plans for the same target merged already, so that nothing is merged twice or against it."""
+"""The merges of earlier plans for the same target, so that no merge is repeated or contradicted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Head(msgspec.Struct):
 
 
 def plans_beside(directory: Directory, target: str) -> list[Directory]:
-    """The plans in the folder of a new one that name the same target and were applied. None where it names none."""
+    """The applied plans beside a new plan that name the same target; none where the new plan names no target."""
     if not target:
         return []
     own = directory.path.resolve()
@@ -39,10 +39,11 @@ def plans_beside(directory: Directory, target: str) -> list[Directory]:
 
 
 def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
-    """Their links with what became of each. Raises UsageError for a directory that holds no plan, BrokenLedger."""
+    """The links of these plans with the state of each. Raises UsageError for a directory without a plan,
+    BrokenLedger."""
     for place in plans:
         if _head(place).format != FORMAT:
-            raise UsageError(f"{place.path} holds no plan", hint="give --earlier the directory of a plan")
+            raise UsageError(f"{place.path} contains no plan", hint="give --earlier the directory of a plan")
     return chain.from_iterable(map(_links, plans))
 
 

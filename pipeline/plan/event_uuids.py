@@ -1,7 +1,7 @@
-"""What a plan sends when it is one of a series: the uuid of each event, in the order in which they are sent.
+"""uuids.bin of a plan that is one of a series: the uuid of each event, in the order in which they are sent.
 
-A later plan of the series must know what was settled without making the events again, also when their file is gone or
-was changed since. A place in the ledger (block, first to last event) is a place in this file.
+A later plan of the series has to know which events were settled without transforming their files again, which may be
+gone or changed. A place in the ledger (block, first to last event) is a place in this file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.plan.duplicates import Decisions
 from pipeline.plan.phases import EVENTS, PHASES, line_blocks, sealed_file
 
 SENT = np.dtype([("block", "<u4"), ("hi", ">u8"), ("lo", ">u8"), ("content", "<u8")])
-"""One event: its block, its uuid as its 16 bytes stand, and the first half of its content digest. 28 bytes."""
+"""One event: its block, the 16 bytes of its uuid, and the first half of its content digest. 28 bytes."""
 AT_ONCE = 200_000
 
 
@@ -34,7 +34,7 @@ _decode = msgspec.json.Decoder(_Sealed).decode
 
 
 def write_uuids(path: Path, remaining: Decisions) -> str:
-    """Write what remains, block by block, durably. Gives the sha256 of the file."""
+    """Write the events to send, block by block, durably. Returns the sha256 of the file."""
     digest = hashlib.sha256()
     with path.open("wb", buffering=1 << 18) as file:
         for _, found in remaining.by_block():
@@ -75,7 +75,7 @@ def _chunks(path: Path) -> Iterator[NDArray[np.void]]:
 def _events_at(path: Path, places: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
     ahead = iter(places)
     place = next(ahead, None)
-    block, passed = -1, 0  # so many events of this block stood in earlier chunks
+    block, passed = -1, 0  # events of this block in earlier chunks
     for chunk in _chunks(path):
         keep = np.zeros(len(chunk), bool)
         numbers, starts = np.unique(chunk["block"], return_index=True)
@@ -104,7 +104,7 @@ def _lines_at(phase: str, directory: Directory, places: Iterable[BatchKey]) -> I
 
 
 def _blocks(path: Path) -> Iterator[NDArray[np.void]]:
-    """What a phase other than events sends, in its blocks."""
+    """SENT records of a phase other than events, in its blocks."""
     if not path.exists():
         return
     for lines in line_blocks(path):

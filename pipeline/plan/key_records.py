@@ -1,4 +1,4 @@
-"""The key records of a plan being made, on disk, however many there are.
+"""The key records of a source, on disk, however many there are.
 
 They are spread over files by the first bits of their uuid, so that all records of one uuid lie in one file; each file
 is then sorted on its own.
@@ -24,7 +24,7 @@ MAX_RECORDS = 400_000
 
 
 class KeyRecords:
-    """The key records of a plan being made: added block by block, asked once at the end."""
+    """Key records, added block by block and read once, sorted, at the end."""
 
     def __init__(self, directory: Path, most: int = MAX_RECORDS) -> None:
         self._directory = directory
@@ -40,18 +40,19 @@ class KeyRecords:
         self._fan.write(keys, cuts)
 
     def close(self) -> None:
-        """Nothing is added any more."""
+        """Close the files. Nothing is added after this."""
         self._fan.close()
 
     def remove(self) -> None:
-        """Give the disk back."""
+        """Delete the files."""
         self.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def runs(self) -> Iterator[NDArray[np.void] | Path]:
-        """All records, in runs that never part copies, each sorted by uuid; what was given is gone from the disk.
+        """All records, in runs sorted by uuid; records of one uuid are in one run. A run is deleted once it is
+        returned.
 
-        A Path instead is a file whose records all have one uuid, too many to hold.
+        A Path is returned instead for a file whose records all have one uuid and are too many for memory.
         """
         self.close()
         for path in self._fan.paths():
@@ -59,7 +60,7 @@ class KeyRecords:
 
 
 class _Fan:
-    """Up to FAN files, made as they are needed, that records are spread over."""
+    """Up to FAN files, created as they are needed, that records are spread over."""
 
     def __init__(self, stem: Path) -> None:
         self._stem = stem
@@ -81,7 +82,7 @@ class _Fan:
             file.close()
 
     def paths(self) -> list[Path]:
-        """The files that hold anything, in the order of their numbers."""
+        """The files with records, in the order of their numbers."""
         return [self._path(index) for index in sorted(self._files)]
 
     def _path(self, index: int) -> Path:
@@ -92,7 +93,7 @@ _BOUNDS = np.array([index << (64 - SPREAD_BITS) for index in range(FAN)], np.uin
 
 
 def chunks_of(path: Path, most: int) -> Iterator[NDArray[np.void]]:
-    """The records of a file in the order they lie in, at most so many at once."""
+    """The records of a file in their order, in arrays of `most` at most."""
     with path.open("rb") as file:
         while True:
             chunk = np.fromfile(file, KEY, most)
@@ -117,7 +118,7 @@ def _runs(path: Path, level: int, most: int) -> Iterator[NDArray[np.void] | Path
 
 
 def _order(run: NDArray[np.void]) -> NDArray[np.int64]:
-    """What sorts records by uuid, those of one uuid as they lie: by the first half, and the few that share one anew."""
+    """The order that sorts records by uuid, stable: by the first half, then again the few that share it."""
     hi = np.ascontiguousarray(run["hi"])
     order = np.argsort(hi)
     ascending = hi[order]

@@ -1,4 +1,4 @@
-"""The plan as it stands on disk: `plan.json`, versioned, sealed by one digest."""
+"""The manifest of a plan: `plan.json`, with a format version, sealed by one digest."""
 
 from __future__ import annotations
 
@@ -164,7 +164,8 @@ class InitialsSeal(msgspec.Struct, frozen=True):
 class PersonsSeal(msgspec.Struct, frozen=True):
     """The profiles to be sent, and how: `kind` is final or none.
 
-    `properties` are written in all, `names` tells how often each; `left_out` counts by code what is not written.
+    `properties` counts what is written in all, `names` how often each name; `left_out` counts by code what is not
+    written.
     `initials` is there under `--promoted-properties final`.
     """
 
@@ -235,7 +236,7 @@ class MappingSeal(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One place where a warning arose. `row` counts from 1."""
+    """A row of the source as the example of a warning. `row` counts from 1."""
 
     part: str
     row: int
@@ -325,13 +326,14 @@ def save(directory: Directory, plan: Plan) -> None:
 
 
 def load(directory: Directory) -> Plan:
-    """Read a plan back and prove that nobody changed it. Raises UsageError, UnsafePlan."""
+    """Read a plan and verify its seal. Raises UsageError where there is none, UnsafePlan where it was changed."""
     finish_commit(directory)
     try:
         text = directory.plan.read_bytes()
     except FileNotFoundError:
         what = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
-        raise UsageError(f"{directory.path} holds {what}", hint="make one with: backcast plan SOURCE -o DIR") from None
+        hint = "make one with: backcast plan SOURCE -o DIR"
+        raise UsageError(f"{directory.path} contains {what}", hint=hint) from None
     try:
         version = msgspec.json.decode(text, type=_Format).format
         if version != FORMAT:

@@ -1,7 +1,7 @@
-"""Ids, groups and persons of a plan being made: what blocks say of them, decided and sealed once everything is read.
+"""Identities, groups and persons of a plan: collected during the walk, decided and sealed after it.
 
-What grows with the people of an export lies in a scratch database (docs/know/promises.md#constant-memory). Nothing
-depends on the order of rows.
+What grows with the number of people lies in a scratch database (docs/know/promises.md#constant-memory). Nothing depends
+on the order of rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -56,23 +55,23 @@ from pipeline.transform.events import Mapper
 from pipeline.validator.rules import ValidationContext, event_too_large
 
 SURELY_SMALL = 100_000
-"""A profile or group of fewer bytes keeps every rule of size, however it is encoded."""
-MOST_NAMES = 200
-"""So many names of properties are told in a plan, the most frequent."""
+"""An update with fewer bytes of properties passes every rule of size, however it is encoded."""
+MAX_NAMES = 200
+"""A plan lists this many property names, the most frequent."""
 T = TypeVar("T", SealedGroup, SealedPerson)
 Promoted = Callable[[], Iterable[list[tuple[str, list[PromotedUpdate]]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityInputs:
-    """What people give a plan of ids beside its export: a file of pairs, and what earlier plans sealed."""
+    """What a plan knows of ids beside its export: the operator's file of pairs, and the links of earlier plans."""
 
     pair_file: Path | None = None
     earlier: Iterable[EarlierLink] = ()
 
 
 class PeopleBuilder:
-    """Collects what blocks say; `seal` decides and writes."""
+    """Collects what blocks contain about ids, groups and persons; `seal` decides and writes the tables."""
 
     def __init__(
         self,
@@ -91,13 +90,13 @@ class PeopleBuilder:
         self._series = series
         self._database = Database(directory.scratch)
         self._observed = ObservedPairs(self._database)
-        self._persons = UpdateTable(self._database, "person_sayings")
+        self._persons = UpdateTable(self._database, "person_updates")
         self._groups = Groups(self._database)
         self._promoted: Counter[str] = Counter()
         self._promotes: PromotedValues | None = None
 
     def close(self) -> None:
-        """Give memory and disk back."""
+        """Release memory and disk."""
         self._database.close()
 
     def add_block(self, number: int, part: int, first_row: int, stats: BlockStats) -> None:
@@ -119,16 +118,17 @@ class PeopleBuilder:
         files: dict[str, str],
         promoted: Promoted | None = None,
     ) -> PeopleSeal:
-        """Write the identities, groups and persons, and what tells who is identified. `ids` are those of events.
+        """Write the tables of identities, groups and persons, and that of identified ids. `ids` are those of events.
 
-        `promoted` gives what the events that are sent promote (`events.promoted`). None leaves that to the service.
+        `promoted` returns the properties that the events to be sent promote (`pipeline.identity.promotion`); None
+        leaves promotion to the service. `warnings` and `files` receive counts by code and the digests of the tables.
         """
         if self._inputs.pair_file is not None:
             add_pair_file(self._observed, self._inputs.pair_file)
         options, series = self._options, self._series
         if series is not None:
             write_window_index(self._directory, self._observed, ids, files)
-            pending_merges = series.most_merges is not None
+            pending_merges = series.max_merges is not None
             self._observed.add(
                 len(self._parts), earlier_pairs(self._directory, series.known, pending_merges=pending_merges)
             )
@@ -138,7 +138,7 @@ class PeopleBuilder:
             return find_activity(hashed, order, chain(ids.chunks(), earlier))
 
         with (
-            _looking_for_cycles_rarely(),
+            _rare_garbage_collection(),
             resolve(
                 self._observed,
                 look,
@@ -157,7 +157,7 @@ class PeopleBuilder:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
         return PeopleSeal(identities, groups, persons, profiles)
 
-    # -- one by one ----------------------------------------------------------------------------------
+    # -- one table each ------------------------------------------------------------------------------
 
     def _seal_identities(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> IdentitiesSeal:
         with LinesWriter(self._directory.identities) as writer:
@@ -180,47 +180,36 @@ class PeopleBuilder:
         )
 
     def _initials(self, promoted: Promoted, found: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
-        """What is set once for persons before all events. An event is of the person that its id is merged into."""
+        """The properties set once for persons before all events. An event belongs to the person of its id."""
         moves = found.canonical if found.moves else None
         self._promotes = PromotedValues(self._directory.scratch / "promoted", moves)
-        for said in promoted():
-            self._promotes.add(said)
+        for updates in promoted():
+            self._promotes.add(updates)
         self._promotes.aggregate()
         initials = initial_persons(self._promotes.last_values(), self._mapper.hasher, counts, wanted=self._wanted())
-        return self._fitting(initials, counts)
+        return self._fitting(initials, encode_profile, counts.left_out, "large_person")
 
     def _seal_groups(
         self, initials: Iterator[SealedPerson] | None, warnings: Counter[str], files: dict[str, str]
     ) -> tuple[GroupsSeal, int]:
-        """The groups, and after them `initials`, which are counted."""
+        """Write the groups and, after them, `initials`. Returns the groups' seal and the number of `initials`."""
         options, counts = self._options, GroupCounts()
         found = self._groups.types
         types = choose_types(found, options.group_types)
-        encoder = Encoder(self._mapper.tool, options)
         with LinesWriter(self._directory.groups) as writer:
             groups = self._groups.last_values(types, self._mapper.hasher, counts)
-            writer.write_all(
-                self._new(
-                    (
-                        group
-                        for group in groups
-                        if self._fits(len(group.set), partial(encode_group, group, encoder, options.dialect))
-                        or self._left_out(counts.left_out, "large_group")
-                    ),
-                    "settled_group",
-                    warnings,
-                )
-            )
-            made = writer.count
+            fitting = self._fitting(groups, encode_group, counts.left_out, "large_group")
+            writer.write_all(self._new(fitting, "settled_group", warnings))
+            count = writer.count
             writer.write_all(initials or ())
             files["groups.jsonl"] = writer.close()
         shown = [GroupTypeSeal(one, found[one], True) for one in types.chosen]
         shown += [GroupTypeSeal(one, found[one], False) for one in types.left_out]
-        sealed = GroupsSeal(made, counts.properties, shown, dict(sorted(counts.left_out.items())))
-        return sealed, writer.count - made
+        sealed = GroupsSeal(count, counts.properties, shown, dict(sorted(counts.left_out.items())))
+        return sealed, writer.count - count
 
     def _seal_profiles(self, found: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
-        """Who has a profile; the table of them is only kept where others get none."""
+        """Count who is identified. The table is only kept under `--persons identified`."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
         counts = write_identified(path, ids, found.identified())
@@ -244,51 +233,45 @@ class PeopleBuilder:
                 wanted=self._wanted(),
                 promoted=None if self._promotes is None else self._promotes.last_values(),
             )
-            writer.write_all(self._new(self._fitting(persons, counts), "settled_person", warnings))
+            fitting = self._fitting(persons, encode_profile, counts.left_out, "large_person")
+            writer.write_all(self._new(fitting, "settled_person", warnings))
             files["persons.jsonl"] = writer.close()
         return PersonsSeal(
             options.person_properties,
             options.profile_policy,
             writer.count,
             counts.properties,
-            dict(counts.names.most_common(MOST_NAMES)),
+            dict(counts.names.most_common(MAX_NAMES)),
             dict(sorted(counts.left_out.items())),
         )
 
     def _wanted(self) -> Wanted | None:
-        """Who gets a profile; None where all do. To be asked after `_seal_profiles`."""
+        """A predicate of who gets a profile, None where all do. To be called after `_seal_profiles`."""
         if self._options.persons != "identified":
             return None
-        holds = IdentifiedIds(self._directory.identified).holds
-        return lambda ids: holds(ids).tolist()
+        identified = IdentifiedIds(self._directory.identified)
+        return lambda ids: identified.holds(ids).tolist()
 
-    def _fitting(self, persons: Iterator[SealedPerson], counts: PersonCounts) -> Iterator[SealedPerson]:
-        """Those that are small enough to be sent; the others are counted."""
+    def _fitting(
+        self, updates: Iterator[T], encode: Callable[[T, Encoder, str], bytes], left_out: Counter[str], code: str
+    ) -> Iterator[T]:
+        """The updates that are small enough to be sent; the others are counted in `left_out` under `code`."""
         encoder, dialect = Encoder(self._mapper.tool, self._options), self._options.dialect
-        for person in persons:
-            size = len(person.set) + len(person.set_once)
-            if size < SURELY_SMALL or self._fits(size, partial(encode_profile, person, encoder, dialect)):
-                yield person
+        for update in updates:
+            if update.size < SURELY_SMALL or event_too_large(encode(update, encoder, dialect), self._rules) is None:
+                yield update
             else:
-                counts.left_out["large_person"] += 1
+                left_out[code] += 1
 
-    def _fits(self, size: int, encode: Callable[[], bytes]) -> bool:
-        """Whether an event is small enough to be sent; it is only encoded where that is in doubt."""
-        return size < SURELY_SMALL or event_too_large(encode(), self._rules) is None
-
-    def _left_out(self, counts: Counter[str], code: str) -> bool:
-        counts[code] += 1
-        return False
-
-    def _new(self, made: Iterator[T], code: str, warnings: Counter[str]) -> Iterator[T]:
-        """What no earlier plan of a series settled."""
-        return made if self._series is None else unsettled(made, self._series.settled, code, warnings)
+    def _new(self, updates: Iterator[T], code: str, warnings: Counter[str]) -> Iterator[T]:
+        """The updates that no earlier plan of the series settled."""
+        return updates if self._series is None else unsettled(updates, self._series.settled, code, warnings)
 
 
 @contextmanager
-def _looking_for_cycles_rarely() -> Iterator[None]:
-    """Millions of small objects come and go here, none in a cycle: to look for one as often as usual takes a tenth of
-    the time that persons take (measured)."""
+def _rare_garbage_collection() -> Iterator[None]:
+    """Run the cyclic garbage collector rarely. Millions of small objects are created here, none in a cycle; at the
+    usual threshold the collector takes a tenth of the time of this step (measured)."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000, *usual[1:])
     try:

@@ -1,8 +1,8 @@
-"""The phases of a sending, in their order, and the encoded events of those that are not made of rows.
+"""The phases of a sending, in their order, and the encoded events of the phases other than events.
 
-Merges come first, because one that arrives after the events it joins leaves two people; groups next, because the
-first five types take the places there are, and with them what `--promoted-properties final` sets once for persons
-before their events can; profiles last, because an event can overwrite what they say (docs/know/service.md#persons). The
+Merges come first, because a merge that arrives after the events it joins leaves two persons. Groups come next, because
+the first five group types take all places, and with them the properties that `--promoted-properties final` sets once
+before events do. Profile updates come last, because events can overwrite them (docs/know/service.md#persons). The
 lines of a sealed file are cut into blocks by one rule, so a place in the ledger always names the same events.
 """
 
@@ -34,7 +34,7 @@ EVENTS = "events"
 
 
 class _Kind(msgspec.Struct):
-    """What tells a line of persons from one of groups."""
+    """The tag that distinguishes a line of a person from one of a group."""
 
     kind: str = ""
 
@@ -56,7 +56,7 @@ def phase_blocks(
 
 
 def event_encoder(phase: str, mapper: Mapper, options: SealedOptions) -> Callable[[bytes], bytes]:
-    """What makes an event, as it is sent, of a line of a phase's sealed file."""
+    """A function from a line of a phase's sealed file to the event that is sent."""
     encoder, dialect = Encoder(mapper.tool, options), options.dialect
     if phase == "identities":
         link = msgspec.json.Decoder(SealedLink).decode

@@ -1,4 +1,4 @@
-"""Worker processes, started while the command that will brief them is still loading."""
+"""Start worker processes early, while the command that will use them is still importing its modules."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pipeline.plan.manifest import load
 from pipeline.transform.workers import SMALL, Workers, count_for
 
 MAX_FILES = 1_000
-"""So many files are looked at; a source of small ones starts its processes later."""
+"""Files that are measured at most; the processes of a source with more files are started later."""
 
 
 def start_plan_workers(sources: Iterable[str], asked: int | None) -> Workers:
-    """As many as a plan of these sources will surely want; none where that is not plain to see."""
+    """Start as many workers as a plan of these sources will surely use; none where that is uncertain."""
     size = 0
     for one in islice(_sizes(sources), MAX_FILES):
         size += one
@@ -29,7 +29,7 @@ def start_plan_workers(sources: Iterable[str], asked: int | None) -> Workers:
 
 
 def _sizes(sources: Iterable[str]) -> Iterator[int]:
-    """Of the files that are named, and of those in folders that are. What cannot be read is for others to say."""
+    """The sizes of the files that are named, and of those in folders. Files that cannot be read are reported later."""
     for source in sources:
         with contextlib.suppress(OSError):
             yield os.stat(source).st_size if not os.path.isdir(source) else 0
@@ -40,9 +40,9 @@ def _sizes(sources: Iterable[str]) -> Iterator[int]:
 
 
 def start_apply_workers(directory: Path, phases: Collection[str] | None, asked: int | None) -> Workers:
-    """As many as an apply of these phases (None: all) will want; none where nothing of the rows is left to send.
+    """Start as many workers as an apply of these phases (None: all) will use; none where no event of a row is left.
 
-    What is wrong with the plan is left for others to say.
+    Errors of the plan are reported later.
     """
     try:
         place = Directory(directory)

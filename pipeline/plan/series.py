@@ -1,4 +1,4 @@
-"""A plan that is one of many over one export, window by window."""
+"""A plan that is one of a series: a job plans an export window by window."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ T = TypeVar("T", bound=_Sealed)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What the others settled is left out, what they saw of ids counts, and a plan with nothing to send is a good one.
+    """The other plans of the series: the events they settled are left out, and their pairs of ids count.
 
-    More merges than `most_merges` stop the plan; None holds them all back.
+    More merges than `max_merges` stop the plan; None holds all merges back.
     """
 
     settled: Settled
     known: IdentityIndex
-    most_merges: int | None
+    max_merges: int | None
 
 
 def new_links(links: Iterator[SealedLink], series: Series, warnings: Counter[str]) -> Iterator[SealedLink]:
-    """The merges that are to be sent: neither what is settled nor what is held back; both are counted."""
+    """The merges to send, without those that are settled or held back; both are counted in `warnings`."""
     while some := list(islice(links, AT_ONCE)):
         for link, known in zip(some, _known(some, series.settled), strict=True):
             if known:
                 warnings["settled_link"] += 1
-            elif series.most_merges is None:
+            elif series.max_merges is None:
                 warnings["held_link"] += 1
             else:
                 yield link
 
 
 def unsettled(made: Iterator[T], settled: Settled, code: str, warnings: Counter[str]) -> Iterator[T]:
-    """What is not settled; the others are counted under `code`."""
+    """The updates that are not settled; the others are counted in `warnings` under `code`."""
     while some := list(islice(made, AT_ONCE)):
         for one, known in zip(some, _known(some, settled), strict=True):
             if known:

@@ -1,12 +1,12 @@
-"""What one plan of a series saw of ids, kept beside it for the plans that follow.
+"""The ids and pairs of one plan of a series, sealed with it for the plans that follow.
 
-A merge leans on all that an export ever says of two ids: a device may be alone in one window and stand beside its
-user in another. So every plan of a series leaves two tables, sorted and folded, that are sealed with it:
+A merge depends on all rows about two ids: a device may be alone in one window and paired with its user in another. So
+every plan of a series writes two tables, sorted, with each id and each pair once:
 
 sightings.bin   each id that has an event: its hash, its first event, whether it is a user's
 paired.jsonl    each pair of ids that its rows show: [anonymous, user, kinds, first]
 
-`earlier_pairs` brings back what the others saw of the ids that this plan meets.
+`earlier_pairs` reads what the other plans have about the ids of this plan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
 """One id: xxh3-64 of it, µs UTC of its first event, and not 0 where an event names it as a user's."""
 SIGHTINGS, PAIRED = "sightings.bin", "paired.jsonl"
 EARLIER = "an earlier window"
-"""Stands for the file and row of a pair that only other plans of the series saw."""
+"""Shown as the file of a pair that only other plans of the series have."""
 AT_ONCE = 200_000
 
 
@@ -47,10 +47,10 @@ class WindowPair(NamedTuple):
 
 
 class IdentityIndex(Protocol):
-    """What the other plans of a series saw (`pipeline.jobs.identity_index`). Ids are asked for by their xxh3-64."""
+    """The ids and pairs of the other plans of a series (`pipeline.jobs.identity_index`), by the xxh3-64 of ids."""
 
-    def pairs(self, met: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
-        """Every pair that some path of pairs joins to one of these ids; with `pending_merges` those held back, too."""
+    def pairs(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
+        """Every pair that a path of pairs joins to one of these ids; with `pending_merges`, those held back, too."""
         ...
 
     def sightings(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.void]]:
@@ -59,26 +59,28 @@ class IdentityIndex(Protocol):
 
 
 def write_window_index(directory: Directory, observed: ObservedPairs, ids: EventIds, files: dict[str, str]) -> None:
-    """Write both tables, durably. `files` takes the digests."""
+    """Write both tables, durably. `files` receives their digests."""
     files[SIGHTINGS] = _write_sightings(directory.path / SIGHTINGS, ids)
     with LinesWriter(directory.path / PAIRED) as writer:
-        writer.write_all(pair for pair in _folded_pairs(observed) if pair.anonymous != pair.user and not _junk(pair))
+        pairs = _aggregated_pairs(observed)
+        writer.write_all(pair for pair in pairs if pair.anonymous != pair.user and not _has_placeholder(pair))
         files[PAIRED] = writer.close()
 
 
 def earlier_pairs(directory: Directory, known: IdentityIndex, *, pending_merges: bool) -> Iterator[ObservedPair]:
-    """What the other plans of a series say of whoever stands in the tables of this one, and of whom it leads to.
+    """The pairs of other plans of a series that lead, directly or through other ids, to an id of this plan's tables.
 
-    They count no rows here: their own plans showed them. `pending_merges` asks for the merges that were held back, too.
+    Their rows are not counted here, because their own plans counted them. `pending_merges` includes pairs whose merge
+    was held back.
     """
 
-    def met() -> Iterator[NDArray[np.uint64]]:
+    def hashed_ids() -> Iterator[NDArray[np.uint64]]:
         yield from (chunk["person"] for chunk in _sightings(directory))
         pairs = _pairs(directory)
         while some := list(islice(pairs, AT_ONCE)):
             yield hashes(one for pair in some for one in pair[:2])
 
-    for pair in known.pairs(met(), pending_merges=pending_merges):
+    for pair in known.pairs(hashed_ids(), pending_merges=pending_merges):
         yield ObservedPair(*pair, last=None, events=0, row=0)
 
 
@@ -95,12 +97,12 @@ class WindowIndex:
 
     @staticmethod
     def from_plan(plan: Plan, directory: Directory) -> WindowIndex:
-        """What a plan that came to its end saw."""
+        """The tables of a plan that was sent to its end."""
         return WindowIndex(directory, bool(plan.warnings.get("held_link")), bool(plan.events.phases.get("identities")))
 
     @staticmethod
     def from_unfinished_plan(directory: Directory) -> WindowIndex:
-        """What a plan saw whose rest is never sent: none of its merges can be relied upon."""
+        """The tables of a plan whose rest is never sent: none of its merges can be relied upon."""
         return WindowIndex(directory, pending_merges=True)
 
     def sightings(self) -> Iterator[NDArray[np.void]]:
@@ -114,7 +116,7 @@ class WindowIndex:
 
 def _sightings(directory: Directory) -> Iterator[NDArray[np.void]]:
     if not (directory.path / SIGHTINGS).exists():
-        return  # a plan of an older version, from which a lost state is made again
+        return  # a plan of an older version, from which a lost state is rebuilt
     with (directory.path / SIGHTINGS).open("rb") as file:
         while len(chunk := np.fromfile(file, SIGHTING, AT_ONCE)):
             yield chunk
@@ -125,7 +127,7 @@ def _pairs(directory: Directory) -> Iterator[WindowPair]:
         yield from (WindowPair(*line) for line in read_lines(directory.path / PAIRED, tuple[str, str, int, int]))
 
 
-def _folded_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
+def _aggregated_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
     observed.flush()
     sql = (
         "SELECT anonymous, owner, bit_or(kinds) AS kinds, min(first) AS first FROM observed"
@@ -135,8 +137,8 @@ def _folded_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
         yield from map(WindowPair, *(batch.column(name).to_pylist() for name in batch.schema.names))
 
 
-def _junk(pair: WindowPair) -> bool:
-    """Such an id never joins anybody, and would lead from everyone to everyone."""
+def _has_placeholder(pair: WindowPair) -> bool:
+    """A placeholder never joins ids, and would lead from everyone to everyone."""
     return is_placeholder(pair.anonymous) or is_placeholder(pair.user)
 
 

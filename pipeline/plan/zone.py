@@ -1,4 +1,4 @@
-"""Is the declared zone the one the data were written in? Held against what the rows show, month by month.
+"""Whether the declared time zone is the one that the data were written in, checked month by month.
 
 A tool that exports local clock readings as if they were UTC shifts years of history by hours when believed
 (docs/know/exports.md#mixpanel-time-zone; docs/know/peers.md#time-zones). `pipeline.clock_offsets` measures how far the
@@ -19,7 +19,7 @@ from pipeline.clock_offsets import month_name, most_frequent
 from pipeline.timestamps import DAY, ZoneClock, wall_of
 
 WEST, EAST = -12 * 3600, 14 * 3600
-"""No zone's clock stands further from UTC, in seconds: a greater distance is a late row, not an offset."""
+"""No zone is further from UTC, in seconds: a greater distance is a row that arrived late, not an offset."""
 SHARE = 10
 """A month in which fewer than one row in so many shows the offset proves and contradicts nothing: history that was
 imported into the tool in bulk arrives at any distance from its own time."""
@@ -27,7 +27,7 @@ imported into the tool in bulk arrives at any distance from its own time."""
 
 @dataclass(frozen=True, slots=True)
 class MonthEvidence:
-    """What one month says: `offset` is the most frequent one, in seconds east of UTC; `rows` of `of` show it.
+    """The evidence of one month: `offset` is the most frequent one, in seconds east of UTC, in `rows` of `of` rows.
 
     `expected` are the offsets that the declared zone had in that month: two where the clocks changed.
     """
@@ -45,7 +45,7 @@ class MonthEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ZoneVerdict:
-    """`proved`: months agree and none contradicts. `contradictions`: months that speak against the zone."""
+    """`proved`: there are months, and all agree with the zone. `contradictions`: the months that do not."""
 
     zone: str
     months: tuple[MonthEvidence, ...]
@@ -60,7 +60,7 @@ class ZoneVerdict:
 
 
 def judge_zone(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str], ...]) -> ZoneVerdict:
-    """Hold measured offsets, counted by (month since 1970, seconds), against a zone; no zone is UTC."""
+    """Compare measured offsets, counted by (month since 1970, seconds), with the declared zones; none means UTC."""
     clock = ZoneClock(zones)
     of: Counter[int] = Counter()
     possible: Counter[tuple[int, int]] = Counter()

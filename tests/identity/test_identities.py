@@ -322,7 +322,7 @@ def test_a_named_pair_that_no_row_shows_is_merged_and_located_in_its_file(tmp_pa
         ("anonymous_id,user_id\nd,u\nx,y\nd,v\n", 4, "claimed again, after line 2"),
         ("anonymous_id,user_id\nd,u\nd,u\n", 3, "claimed again, after line 2"),
         ("anonymous_id,user_id\na,b\nb,c\n", 3, "anonymous id here and a user's in line 2"),
-        ("anonymous_id,user_id\na,null\n", 2, "names nobody"),
+        ("anonymous_id,user_id\na,null\n", 2, "is a placeholder"),
         ("anonymous_id,user_id\na,a\n", 2, "paired with itself"),
         ("anonymous_id,user_id\na," + "x" * 201 + "\n", 2, "201 characters"),
         ("anonymous_id,user_id\na\n", 2, "1 cells"),

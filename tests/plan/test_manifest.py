@@ -139,7 +139,7 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_a_directory_without_a_plan_says_how_to_make_one(tmp_path: Path) -> None:
     """Exit 2."""
-    with pytest.raises(UsageError, match=r"holds no plan\.json") as caught:
+    with pytest.raises(UsageError, match=r"contains no plan\.json") as caught:
         load(Directory(tmp_path))
     assert "backcast plan" in caught.value.hint
 
@@ -268,7 +268,7 @@ def test_a_file_that_grew_so_that_its_blocks_moved_is_refused(tmp_path: Path) ->
     made = planned(tmp_path)
     path = tmp_path / "export" / "a.jsonl"
     path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(UnsafePlan, match="no longer falls into the blocks that were planned"):
+    with pytest.raises(UnsafePlan, match="no longer divides into the planned blocks"):
         made.sent()
 
 

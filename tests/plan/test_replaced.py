@@ -58,7 +58,7 @@ def test_what_is_not_ours_is_never_planned_over(call: Any, tmp_path: Path, files
     before = contents(place)
     said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", place)
     assert said.code == 2
-    assert "holds what is no plan of backcast" in said.two_lines[0]
+    assert "contains files that backcast did not write" in said.two_lines[0]
     assert contents(place) == before
 
 
