@@ -105,17 +105,6 @@ def _escaped(one: str) -> str:
     return one.encode("unicode_escape").decode()
 
 
-_SECTIONS = (
-    ("/", "Overview"),
-    ("/events", "Events"),
-    ("/people", "People"),
-    ("/groups", "Groups"),
-    ("/functions", "Functions"),
-    ("/warnings", "Warnings"),
-    ("/rejected", "Rejected"),
-)
-
-
 class Links:
     """Addresses within the page of one project, which is named where it is not the first."""
 
@@ -140,7 +129,7 @@ class PageRenderer:
     def page(self, name: str, links: Links, section: str, values: Mapping[str, Any]) -> str:
         """The HTML of a template. `section` is the path of the part of the page that it belongs to."""
         template = self._environment.get_template(f"{name}.html.j2")
-        return template.render(url=links, section=section, sections=_SECTIONS, **values)
+        return template.render(url=links, section=section, **values)
 
     @cached_property
     def _environment(self) -> Environment:

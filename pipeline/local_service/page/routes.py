@@ -13,19 +13,19 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from pipeline.local_service.http import run_in
 from pipeline.local_service.keys import Keyring
-from pipeline.local_service.page import events, people, warnings
-from pipeline.local_service.page.events import BadFilter, EventFilter, is_uuid, read_filter
-from pipeline.local_service.page.overview import Fired, derived_counts, event_names, fired, firing_for, overview
-from pipeline.local_service.page.reader import MOST_PAGES, PAGE, Cache, ProjectReader
+from pipeline.local_service.page.events import BadFilter
+from pipeline.local_service.page.reader import PAGE, Cache, ProjectReader
 from pipeline.local_service.page.rendering import Links, PageRenderer, PlainText, asset
+from pipeline.local_service.page.views import VIEWS, PageNotFound, PageRequest, View, navigation
 from pipeline.local_service.store.database import BadQuery, SlowQuery, Store, Unavailable
 
 HEADERS: Mapping[str, str] = {
@@ -73,42 +73,9 @@ def refusal(request: Request) -> str | None:
 
 
 LONGEST_PARAMETER = 1_000
-_OFFERED_NAMES = 50
 
-Value = TypeVar("Value")
 Functions = Callable[[int], Awaitable[Sequence[Mapping[str, Any]]]]
 """The hog functions of a project."""
-
-
-class PageNotFound(Exception):
-    """What was requested is not in the store; the message is a sentence for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageRequest:
-    """What a request asks for, of which project."""
-
-    project: int
-    links: Links
-    params: Mapping[str, str]
-    path: Mapping[str, str]
-    address: str
-
-    @property
-    def page(self) -> int:
-        """The number of the page of a list, from 1."""
-        value = self.params.get("page", "")
-        return min(max(int(value), 1), MOST_PAGES) if value.isascii() and value.isdigit() else 1
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A template with its values, for one section."""
-
-    template: str
-    section: str
-    values: Mapping[str, Any]
-    status: int = 200
 
 
 class Page:
@@ -137,80 +104,86 @@ class Page:
 
     def routes(self) -> list[Route]:
         """Every address of the page."""
-        shown = {
-            "/": self._overview,
-            "/events": self._events,
-            "/events/{uuid}": self._event,
-            "/people": self._people,
-            "/people/of": self._person_of,
-            "/people/{id}": self._person,
-            "/groups": self._groups,
-            "/functions": self._functions,
-            "/warnings": self._warnings,
-            "/rejected": self._rejected,
-        }
-        routes = [Route(path, self._endpoint(view)) for path, view in shown.items()]
+        routes = [Route(view.path, self._endpoint(view)) for view in VIEWS]
         for path, kind in (("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
             routes.append(Route("/" + path, _file(path, kind)))
         return routes
 
-    def _endpoint(self, view: Callable[[PageRequest], Awaitable[View | Response]]) -> Endpoint:
-        async def answered(request: Request) -> Response:
-            page_request = self._asked(request)
+    def _endpoint(self, view: View) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            asked = self._page_request(request)
             try:
-                if page_request.project not in await self._projects():
-                    page_request = replace(page_request, project=self._keys.projects[0].id, links=Links(None))
+                if asked.project not in await self._projects():
+                    first = self._keys.projects[0].id
+                    asked = replace(asked, project=first, links=Links(None), reader=self._project_reader(first))
                     raise PageNotFound("There is no such project.")
-                found = await view(page_request)
+                return await self._show(view, asked)
             except PageNotFound as error:
-                found = View("problem", "", {"title": "Not found", "text": str(error)}, 404)
+                title, message, status = "Not found", str(error), 404
             except BadFilter as error:
-                found = View("problem", "", {"title": "The filter is not understood", "text": str(error)}, 400)
+                title, message, status = "The filter is not understood", str(error), 400
             except SlowQuery:
+                title, status = "Too many events at once", 503
                 message = "The answer took too long and was stopped. Choose fewer days, or one event or id."
-                found = View("problem", "", {"title": "Too many events at once", "text": message}, 503)
             except (BadQuery, Unavailable) as error:
-                message = f"The store cannot answer now: {error}"
-                found = View("problem", "", {"title": "No answer", "text": message}, 503)
-            return found if isinstance(found, Response) else await self._rendered(page_request, found)
+                title, message, status = "No answer", f"The store cannot answer now: {error}", 503
+            return await self._rendered(asked, "problem", "", {"title": title, "text": message}, status)
 
-        return guarded(answered)
+        return guarded(answer)
 
-    async def _rendered(self, page_request: PageRequest, view: View) -> Response:
-        values = {
-            "project": page_request.project,
+    async def _show(self, view: View, request: PageRequest) -> Response:
+        """The view, or a page that says that persons and groups are still being processed."""
+        waits = view.waits if isinstance(view.waits, bool) else bool(request.param(view.waits))
+        if waits or view.people:
+            request = replace(request, people_ready=await self._people_ready(request.project))
+        if waits and not request.people_ready:
+            return await self._rendered(request, "waiting", view.section, {"title": view.title})
+        if view.functions:
+            request = replace(request, functions=await self._hog_functions(request.project))
+        found = await run_in(self._reader, lambda: view.show(request))
+        return (
+            found if isinstance(found, Response) else await self._rendered(request, view.template, view.section, found)
+        )
+
+    async def _rendered(
+        self, request: PageRequest, template: str, section: str, values: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        shown = {
+            "project": request.project,
             "projects": await self._projects(),
-            "address": page_request.address,
+            "address": request.address,
             "per_page": PAGE,
-            **view.values,
+            "sections": navigation(),
+            **values,
         }
-        rendering = self._rendering
-        html = await self._read(lambda: rendering.page(view.template, page_request.links, view.section, values))
-        return HTMLResponse(html, view.status)
+        html = await run_in(self._reader, lambda: self._rendering.page(template, request.links, section, shown))
+        return HTMLResponse(html, status)
 
-    def _asked(self, request: Request) -> PageRequest:
+    def _page_request(self, request: Request) -> PageRequest:
         params = {name: value[:LONGEST_PARAMETER] for name, value in request.query_params.items() if value}
         first = self._keys.projects[0].id
-        value = params.get("project", "")
-        project = int(value) if value.isascii() and value.isdigit() and len(value) < 11 else 0 if value else first
-        links = Links(None if project == first else project)
-        return PageRequest(project, links, params, request.path_params, f"http://{request.headers['host']}")
+        text = params.get("project", "")
+        project = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else 0 if text else first
+        return PageRequest(
+            project,
+            Links(None if project == first else project),
+            params,
+            request.path_params,
+            f"http://{request.headers['host']}",
+            self._project_reader(project),
+            self._plain,
+        )
 
     async def _projects(self) -> dict[int, str]:
         """The projects by id with their names: those that have a key, and those that the store has events of."""
-        stored = await self._read(
-            lambda: self._reading(0).cached(
-                "projects", lambda: self._reading(0).rows("SELECT DISTINCT project FROM accepted ORDER BY project")
-            )
-        )
+        reader = self._project_reader(0)
+        sql = "SELECT DISTINCT project FROM accepted ORDER BY project"
+        stored = await run_in(self._reader, lambda: reader.cached("projects", lambda: reader.rows(sql)))
         named = {project.id: project.name for project in self._keys.projects}
         return named | {id: "without a key" for (id,) in stored if id not in named}
 
-    def _reading(self, project: int) -> ProjectReader:
+    def _project_reader(self, project: int) -> ProjectReader:
         return ProjectReader(self._store, project, self._cache)
-
-    async def _read(self, work: Callable[[], Value]) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def _people_ready(self, project: int) -> bool:
         """Whether persons and groups include every event; where they do not, a thread processes them."""
@@ -228,126 +201,6 @@ class Page:
             if not others:
                 break
         return True
-
-    async def _overview(self, page_request: PageRequest) -> View:
-        reader = self._reading(page_request.project)
-        wanted = read_filter({name: page_request.params.get(name, "") for name in ("since", "until")})
-        found = await self._read(lambda: overview(reader, wanted))
-        judged = await self._fired(page_request.project)
-        ready = await self._people_ready(page_request.project)
-        values = {
-            "wanted": wanted,
-            "found": found,
-            "derived": await self._read(lambda: derived_counts(reader)) if ready else None,
-            "rejected": await self._read(lambda: warnings.rejected_count(reader)),
-            "functions": judged,
-        }
-        return View("overview", "/", values)
-
-    async def _events(self, page_request: PageRequest) -> View:
-        reader, params = self._reading(page_request.project), page_request.params
-        wanted, oldest = read_filter(params), params.get("order") == "oldest"
-        if wanted.person and not await self._people_ready(page_request.project):
-            return View("waiting", "/events", {"title": "Events"})
-        found = await self._read(
-            lambda: events.listed(
-                reader,
-                wanted,
-                self._plain,
-                oldest=oldest,
-                after=params.get("after", ""),
-                before=params.get("before", ""),
-            )
-        )
-        names = await self._read(lambda: self._names(reader))
-        return View("events", "/events", {"wanted": wanted, "oldest": oldest, "found": found, "names": names})
-
-    def _names(self, reader: ProjectReader) -> list[str]:
-        """The most frequent event names that can be typed."""
-        condition = EventFilter().condition(reader.project)
-        found, _ = reader.cached("offered", lambda: event_names(reader, condition, _OFFERED_NAMES))
-        return [name for name, _ in found if self._plain.line(name, len(name)) == name]
-
-    async def _event(self, page_request: PageRequest) -> View:
-        reader, uuid = self._reading(page_request.project), page_request.path["uuid"].lower()
-        if not is_uuid(uuid):
-            raise PageNotFound("That is no uuid of an event.")
-        ready = await self._people_ready(page_request.project)
-        copies, total = await self._read(lambda: events.copies_of(reader, uuid, self._plain))
-        if not copies:
-            raise PageNotFound("No event with this uuid has landed.")
-        there = await self._hog_functions(page_request.project)
-        firing = {name: firing_for(there, name) for name in {copy.row.event for copy in copies if copy.counts}}
-        values = {"uuid": uuid, "copies": copies, "total": total, "ready": ready, "firing": firing}
-        return View("event", "/events", values)
-
-    async def _people(self, page_request: PageRequest) -> View:
-        text = page_request.params.get("text", "")
-        if not await self._people_ready(page_request.project):
-            return View("waiting", "/people", {"title": "People"})
-        reader = self._reading(page_request.project)
-        rows, total = await self._read(lambda: people.listed(reader, text, page_request.page, self._plain))
-        return View("people", "/people", {"text": text, "rows": rows, "total": total, "page": page_request.page})
-
-    async def _person_of(self, page_request: PageRequest) -> View | Response:
-        distinct_id = page_request.params.get("id", "")
-        if not await self._people_ready(page_request.project):
-            return View("waiting", "/people", {"title": "Person"})
-        reader = self._reading(page_request.project)
-        found = await self._read(lambda: people.person_of(reader, distinct_id))
-        if found is None:
-            message = f"No person has the id “{distinct_id}”. An event that asks for no person profile creates none."
-            raise PageNotFound(message)
-        return RedirectResponse(page_request.links("/people", found), 303)
-
-    async def _person(self, page_request: PageRequest) -> View:
-        reader, id, params = self._reading(page_request.project), page_request.path["id"].lower(), page_request.params
-        if not is_uuid(id):
-            raise PageNotFound("That is no id of a person.")
-        if not await self._people_ready(page_request.project):
-            return View("waiting", "/people", {"title": "Person"})
-        person = await self._read(lambda: people.person(reader, id, self._plain))
-        if person is None:
-            raise PageNotFound("There is no such person. It may have become part of another one.")
-        wanted = EventFilter(person=id)
-        after, before = params.get("after", ""), params.get("before", "")
-        found = await self._read(
-            lambda: events.listed(reader, wanted, self._plain, oldest=True, after=after, before=before)
-        )
-        return View("person", "/people", {"person": person, "found": found, "wanted": wanted})
-
-    async def _groups(self, page_request: PageRequest) -> View:
-        text, value = page_request.params.get("text", ""), page_request.params.get("type", "")
-        index = int(value) if value in tuple("01234") else None
-        if not await self._people_ready(page_request.project):
-            return View("waiting", "/groups", {"title": "Groups"})
-        reader = self._reading(page_request.project)
-        types = await self._read(lambda: people.group_types(reader))
-        rows, total = await self._read(lambda: people.groups(reader, index, text, page_request.page, self._plain))
-        values = {"types": types, "index": index, "text": text, "rows": rows, "total": total, "page": page_request.page}
-        return View("groups", "/groups", values)
-
-    async def _functions(self, page_request: PageRequest) -> View:
-        return View("functions", "/functions", {"found": await self._fired(page_request.project)})
-
-    async def _fired(self, project: int) -> Fired:
-        reader, there = self._reading(project), await self._hog_functions(project)
-        return await self._read(lambda: fired(reader, there))
-
-    async def _warnings(self, page_request: PageRequest) -> View:
-        kind = page_request.params.get("type", "")
-        if not await self._people_ready(page_request.project):
-            return View("waiting", "/warnings", {"title": "Warnings"})
-        reader = self._reading(page_request.project)
-        kinds = await self._read(lambda: warnings.kinds(reader))
-        rows, total = await self._read(lambda: warnings.warnings(reader, kind, page_request.page, self._plain))
-        values = {"kinds": kinds, "kind": kind, "rows": rows, "total": total, "page": page_request.page}
-        return View("warnings", "/warnings", values)
-
-    async def _rejected(self, page_request: PageRequest) -> View:
-        reader = self._reading(page_request.project)
-        rows, total = await self._read(lambda: warnings.rejected(reader, page_request.page))
-        return View("rejected", "/rejected", {"rows": rows, "total": total, "page": page_request.page})
 
 
 def _file(name: str, kind: str) -> Endpoint:
