@@ -83,8 +83,8 @@ def _type(one: Field[Any], hint: Any) -> click.ParamType[Any]:
         return click.Path(
             path_type=Path, exists=about.exists, file_okay=about.path == "file", dir_okay=about.path == "folder"
         )
-    if kind in (int, float):
-        low = about.least if about.above is None else about.above
+    low = about.least if about.above is None else about.above
+    if kind in (int, float) and (low, about.most) != (None, None):
         bounded: Any = click.IntRange if kind is int else click.FloatRange
         return bounded(low, about.most, min_open=about.above is not None)  # type: ignore[no-any-return]
-    return click.STRING
+    return click.INT if kind is int else click.FLOAT if kind is float else click.STRING
