@@ -24,7 +24,8 @@ from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
-from pipeline.transform.block import Task, TransformConfig, make_batches
+from pipeline.transform.block import make_batches
+from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
 
 __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]

@@ -27,7 +27,8 @@ from pipeline.plan.request import Request
 from pipeline.plan.walk import Progress, Walk
 from pipeline.plan.zone import evidence_of, judge_zone
 from pipeline.timestamps import format_utc
-from pipeline.transform.block import Task, observe_promoted, take_promoted
+from pipeline.transform.block import observe_promoted, take_promoted
+from pipeline.transform.tasks import Task
 from pipeline.transform.workers import Workers
 
 SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
@@ -131,7 +132,9 @@ class _PlanBuilder:
         for planned, task in zip(planned_blocks(self.directory), self.source.tasks(), strict=False):
             sealed = planned.sealed
             if planned.events:
-                yield task._replace(limit=sealed.rows if limited else None, seal=sealed.digest, copies=planned.copies)
+                yield task._replace(
+                    limit=sealed.rows if limited else None, seal=sealed.digest, duplicates=planned.copies
+                )
 
     def write_duplicates(self) -> None:
         """Decide on duplicates and write copies.jsonl, and uuids.bin where the plan is one of a series."""

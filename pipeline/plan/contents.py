@@ -17,8 +17,8 @@ from pipeline.options import SealedOptions
 from pipeline.plan.directory import Directory, digest_file, read_lines
 from pipeline.plan.manifest import Plan, SealedBlock, as_name
 from pipeline.text import printable
-from pipeline.transform.block import DuplicateDecision, Task, TransformConfig
 from pipeline.transform.events import Mapper
+from pipeline.transform.tasks import DuplicateDecision, Task, TransformConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
 from pipeline.timestamps import DAY
-from pipeline.transform.block import KEYLESS, NAME, DuplicateDecision
+from pipeline.transform.event_keys import KEYLESS, NAME
+from pipeline.transform.tasks import DuplicateDecision
 
 BUCKET_BLOCKS = 64
 """Decisions are written to files of this many blocks, each small enough to sort in memory."""

@@ -96,7 +96,7 @@ def _request(
     series: Series | None,
 ) -> Request:
     """What `plan.build` takes. `work` is where the plan is written before it becomes that of `directory`."""
-    from pipeline.transform.block import TransformConfig
+    from pipeline.transform.tasks import TransformConfig
 
     name = fspath(options.mapping) if options.mapping else guess_mapping(source)
     mapping = load_mapping(name)

@@ -18,7 +18,7 @@ from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.manifest import Plan, load
 
 if TYPE_CHECKING:
-    from pipeline.transform.block import TransformConfig
+    from pipeline.transform.tasks import TransformConfig
 
 
 EXCLUDED = Directory(Path()).excluded.name

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.transform.block import KEY
+from pipeline.transform.event_keys import KEY
 
 SPREAD_BITS = 6
 FAN = 1 << SPREAD_BITS

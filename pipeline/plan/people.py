@@ -50,8 +50,8 @@ from pipeline.plan.manifest import (
 )
 from pipeline.plan.series import Series, new_links, unsettled
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
-from pipeline.transform.block import BlockStats, TransformConfig
 from pipeline.transform.events import Mapper
+from pipeline.transform.tasks import BlockStats, TransformConfig
 from pipeline.validator.rules import ValidationContext, event_too_large
 
 SURELY_SMALL = 100_000

@@ -11,7 +11,7 @@ from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import IdentityInputs
 from pipeline.plan.series import Series
-from pipeline.transform.block import TransformConfig
+from pipeline.transform.tasks import TransformConfig
 from pipeline.transform.workers import Workers
 
 

@@ -25,7 +25,9 @@ from pipeline.plan.manifest import Example, PartSeal, SealedBlock, as_text
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.unmatched import ReferenceUsage
-from pipeline.transform.block import KEY, KEYLESS, NAME, BlockStats, Task, observe_block, take_aggregate
+from pipeline.transform.block import observe_block, take_aggregate
+from pipeline.transform.event_keys import KEY, KEYLESS, NAME
+from pipeline.transform.tasks import BlockStats, Task
 
 SAME_FILE = "same_file"
 """The one notice of the extractors that is a warning, too: the same bytes were given twice."""

@@ -156,7 +156,8 @@ def _find_rows(
     """
     from pipeline.extractors import rows as read_rows
     from pipeline.plan.contents import PlannedBlock, task_of, tasks
-    from pipeline.transform.block import BlockTransformer, Task
+    from pipeline.transform.block import BlockTransformer
+    from pipeline.transform.tasks import Task
 
     config = transform_config_for(plan, directory, source_root)
     transformer = BlockTransformer(config)
@@ -169,8 +170,8 @@ def _find_rows(
         return task_of(plan, planned)
 
     for task in tasks(plan, directory, config.parts, choose):
-        made, _ = transformer.sealed(task)
-        left_out = {(copy.row, copy.nth) for copy in task.copies if copy.code}
+        made = transformer.transform_sealed(task)
+        left_out = {(copy.row, copy.nth) for copy in task.duplicates if copy.code}
         sent = [row for row, nth in zip(made.row_of, made.nth, strict=True) if (row, nth) not in left_out]
         rows = read_rows(config.parts[task.block.part], task.block, observe=False)
         deque(rows, maxlen=0)  # offsets are known once the rows were read

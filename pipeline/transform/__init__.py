@@ -1,6 +1,13 @@
-"""From the rows of one block to encoded events: extractor → mapper → validator → encoder, in worker processes.
+"""From the rows of a block to encoded events, and on to request bodies, in worker processes.
 
-`rows.make_events` depends on the rows, the mapper and the rules alone: no clock, randomness, network, locale or host
-time zone. Plan and apply both walk it; a block's digest, taken before the plan's tables are applied, proves that both
-made the same events.
+    extractors.rows(part, block)           the records of the block, or why a row cannot be read
+    mapper.map_row(record)                 an UnvalidatedEvent, an update, a merge, a skip or a reject reason
+    validator.rules.check(draft, context)  the first rule that it breaks
+    encoder.event.Encoder                  its bytes, in an EventBuffer
+    batcher.pack_runs(…)                   request bodies
+
+`rows.make_events` is the loop over these, `block` the whole for one block, `workers` the processes, `tasks` what goes
+to them and comes back. Events depend on the rows, the mapper and the rules alone: no clock, randomness, network, locale
+or host time zone. A block's digest, taken before the plan's tables are applied, proves that plan and apply made the
+same events.
 """

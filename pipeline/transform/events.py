@@ -1,4 +1,4 @@
-"""What a mapper is, and what the events of one block are made of."""
+"""The interface of a mapper, and the events of one block."""
 
 from __future__ import annotations
 
@@ -49,18 +49,19 @@ class Mapper(Protocol):
 
 @dataclass(slots=True)
 class Events:
-    """What one block becomes, before the plan's tables.
+    """The events of one block, before the plan's tables are applied.
 
-    `runs` are the events as text, each followed by a comma, some hundreds in each; `sizes` their bytes without it;
-    `events` cuts them apart. The lists of the second group run in parallel, one entry an event; `nth` numbers the
-    events of one row. Those of the third group do too, and like the notes they are filled only when observing.
-    `name_of` are the names again, as indices of `distinct_names`.
-    `digest` is the block's seal (`EventBuffer.seal`); `digests` are xxh3-128 of each event.
-    `cells` counts (event name, days since 1970, outcome); outcome is `mapped` or a skip's or reject's code.
-    `examples` holds one (row from 0, byte offset, detail) for each warning code; `rejects` are complete.
-    `walls` are readings of a wall clock and `walls_received` the receive times beside them, µs, for the proof of the
-    zone. `good_rows` could be read, and `found` are the names that they have (`transform.field_names`). What rows
-    state beside their events goes to an `identity.aggregator.IdentityAggregator`.
+    `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
+    comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. Of the other fields some have
+    one entry for each event: `row_of` (from 0), `nth` (of the events of its row), `uuids` (16 bytes each), and, filled
+    only when observing, `digests` (xxh3-128), `names`, `name_of` (an index of `distinct_names`), `times` and `received`
+    (µs UTC, 0 for none). `keyless` are the places of events without a source key. `canonical(row)` is the canonical
+    content of a row.
+
+    `rejects` are complete; `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset,
+    detail) for each warning. `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the
+    code of a skip or reject. `walls` are local clock readings and `walls_received` their receive times (µs), for the
+    check of the time zone. `good_rows` could be read, and `found` counts the names that they have.
     """
 
     rows: int = 0
@@ -90,6 +91,7 @@ class Events:
     walls: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     found: Names = field(default_factory=dict)
+    canonical: Callable[[int], bytes] = bytes
 
     @property
     def events(self) -> list[bytes]:

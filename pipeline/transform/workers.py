@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pipeline.errors import BackcastError, Unfinished
 
 if TYPE_CHECKING:
-    from pipeline.transform.block import BlockTransformer, Task, TransformConfig
+    from pipeline.transform.block import BlockTransformer
+    from pipeline.transform.tasks import Task, TransformConfig
 
 R = TypeVar("R")
 

@@ -12,7 +12,8 @@ import numpy as np
 import xxhash
 
 from pipeline.encoder.encoded import read_event
-from pipeline.transform.block import BlockTransformer, Task
+from pipeline.transform.block import BlockTransformer
+from pipeline.transform.tasks import Task
 
 FINGERPRINT = np.dtype(
     [("hi", "<u8"), ("lo", "<u8"), ("what_hi", "<u8"), ("what_lo", "<u8"), ("block", "<i4"), ("cell", "<u4")]
@@ -32,7 +33,7 @@ class Expected(NamedTuple):
 
 def expect_block(transformer: BlockTransformer, task: Task) -> Expected:
     """The events of a block that were sent. `task.ended` holds the settled ranges, `task.doubtful` those in doubt."""
-    _, kept, _ = transformer.tabled(task)
+    kept = transformer.sent_events(task)
     return fingerprints_of(kept, task.ended, task.doubtful, task.number)
 
 

@@ -25,7 +25,7 @@ from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
-from pipeline.transform.block import Task, TransformConfig
+from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
 from pipeline.verify.expected import FINGERPRINT, IN_DOUBT, LANDED, Expected, expect_block, fingerprint, fingerprints_of
 from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows

@@ -81,7 +81,7 @@ def golden(name: str) -> str:
         for phase in PHASES:
             if phase == EVENTS:
                 for task in tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)):
-                    lines.extend(transformer.tabled(task)[1])
+                    lines.extend(transformer.sent_events(task))
             else:
                 for _, events in phase_blocks(phase, plan, directory, transformer.mapper, config.options):
                     lines.extend(events)

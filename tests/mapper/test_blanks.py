@@ -46,7 +46,7 @@ def sent(place: Path, mapping: str, name: str) -> list[Any]:
     config = transform_config_for(plan, directory)
     transformer = BlockTransformer(config)
     made = [
-        transformer.tabled(task)[1] for task in tasks(plan, directory, config.parts, lambda one: task_of(plan, one))
+        transformer.sent_events(task) for task in tasks(plan, directory, config.parts, lambda one: task_of(plan, one))
     ]
     return [json.loads(one) for events in made for one in events]
 

@@ -63,7 +63,7 @@ def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any,
     transformer = BlockTransformer(config)
     events: list[bytes] = []
     for task in tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)):
-        events.extend(transformer.tabled(task)[1])
+        events.extend(transformer.sent_events(task))
     return plan, [json.loads(one) for one in events]
 
 
@@ -200,7 +200,7 @@ def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
     config = transform_config_for(sealed, directory, moved)
     assert [part.table for part in config.parts] == ["identifies"]
     for task in tasks(sealed, directory, config.parts, lambda planned: task_of(sealed, planned)):
-        assert BlockTransformer(config).tabled(task)[1] == []
+        assert BlockTransformer(config).sent_events(task) == []
 
 
 @pytest.mark.parametrize("archive", [False, True])

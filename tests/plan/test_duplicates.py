@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from pipeline.plan.duplicates import Decided, Decisions, copies_of, decide, rows_out
 from pipeline.plan.key_records import KeyRecords
-from pipeline.transform.block import KEY, KEYLESS, DuplicateDecision
+from pipeline.transform.event_keys import KEY, KEYLESS
+from pipeline.transform.tasks import DuplicateDecision
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
 

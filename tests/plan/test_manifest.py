@@ -24,7 +24,7 @@ from pipeline.plan.contents import check_tables, find_parts, stale_parts
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.freshness import check_fresh, open_plan, transform_config_for
 from pipeline.plan.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
-from pipeline.transform.block import TransformConfig
+from pipeline.transform.tasks import TransformConfig
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import AS_OF, THEN, Made, make_plan, row, write
 

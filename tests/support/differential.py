@@ -32,14 +32,8 @@ from pipeline.mapper.loader import parse
 from pipeline.models import Limits
 from pipeline.native import AVAILABLE
 from pipeline.options import SealedOptions
-from pipeline.transform.block import (
-    BlockTransformer,
-    Task,
-    TransformConfig,
-    make_batches,
-    observe_block,
-    take_aggregate,
-)
+from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_aggregate
+from pipeline.transform.tasks import Task, TransformConfig
 from tests.support.mutations import Mutator, sample_rows
 from tests.support.odd_mappings import EVERYTHING, FLAT, ROWS
 

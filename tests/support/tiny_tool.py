@@ -29,7 +29,8 @@ from pipeline.plan.contents import PlannedBlock, config_of, find_parts, task_of,
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import MappingSeal, Plan, load
 from pipeline.plan.request import Request
-from pipeline.transform.block import BlockTransformer, Task, TransformConfig, make_batches
+from pipeline.transform.block import BlockTransformer, make_batches
+from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
 from pipeline.uuids import Hasher, namespace
 from pipeline.values import Record, items, opened, text

@@ -20,7 +20,8 @@ from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.plan.prestart import start_apply_workers, start_plan_workers
-from pipeline.transform.block import BatchedBlock, make_batches
+from pipeline.transform.block import make_batches
+from pipeline.transform.tasks import BatchedBlock
 from pipeline.transform.workers import SMALL, Workers, default_workers
 from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, run, scripted, serving
 

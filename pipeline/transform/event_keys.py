@@ -1,0 +1,64 @@
+"""Key records: what a plan keeps of each event to find duplicates."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.transform.events import Events
+
+KEY = np.dtype(
+    [
+        ("hi", "<u8"),
+        ("lo", "<u8"),
+        ("received", "<i8"),
+        ("time", "<i8"),
+        ("content_hi", "<u8"),
+        ("content_lo", "<u8"),
+        ("name", "<u4"),
+        ("block", "<u4"),
+        ("row", "<u4"),
+        ("nth", "<u2"),
+        ("of", "<u2"),
+    ]
+)
+"""One key record, 64 bytes.
+
+`hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `name`: index
+of the event name, with KEYLESS set where the row has no source key.
+`block`: the block's number in the whole source; `row` in its block; `nth` of the row's `of` events.
+"""
+KEYLESS = np.uint32(1 << 31)
+NAME = np.uint32((1 << 31) - 1)
+"""The bits of `name` that are the index."""
+
+
+def key_records(events: Events, number: int) -> NDArray[np.void]:
+    """The KEY records of the events of block `number`, sorted by the first half of the uuid."""
+    keys = np.zeros(events.count, KEY)
+    if not len(keys):
+        return keys
+    raw = events.uuids
+    hi = raw[:, :8].copy().view(">u8")[:, 0].astype("<u8")
+    keys["hi"] = hi
+    keys["lo"] = raw[:, 8:].copy().view(">u8")[:, 0]
+    keys["received"] = events.received
+    keys["time"] = events.times
+    content = np.frombuffer(b"".join(events.digests), "<u8").reshape(-1, 2)
+    keys["content_hi"] = content[:, 0]
+    keys["content_lo"] = content[:, 1]
+    keys["name"] = events.name_of
+    if events.keyless:
+        keys["name"][list(events.keyless)] |= KEYLESS
+    keys["block"] = number
+    keys["of"] = 1
+    several = any(events.nth)
+    if events.count == events.rows and not several:
+        keys["row"] = np.arange(events.count)
+    else:
+        keys["row"] = np.fromiter(events.row_of, np.uint32, events.count)
+    if several:
+        keys["nth"] = events.nth
+        _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
+        keys["of"] = counts[inverse]
+    return keys.take(np.argsort(hi))

@@ -1,0 +1,106 @@
+"""What goes to a worker process and what comes back: the configuration, one task a block, its result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.batcher import Batch
+from pipeline.identity.aggregator import IdentityColumns
+from pipeline.mapper.required_fields import Wanted
+from pipeline.models import Block, Limits, Part, Reject
+from pipeline.options import SealedOptions
+from pipeline.transform.events import Mapper
+from pipeline.transform.field_names import Names
+
+
+@dataclass(frozen=True, slots=True)
+class TransformConfig:
+    """Everything that decides which events a source becomes. `compile` returns the mapper for the options.
+
+    `identified` is the plan's table of ids that get a profile; without it all do. `wanted` are the mapping's references
+    that a plan searches for in the rows; they change no event.
+    """
+
+    compile: Callable[[SealedOptions], Mapper]
+    options: SealedOptions
+    limits: Limits
+    parts: tuple[Part, ...]
+    excluded: frozenset[str] = frozenset()
+    identified: Path | None = None
+    wanted: Wanted | None = None
+
+
+class Task(NamedTuple):
+    """One block for one worker. `number` counts the blocks of the whole source from 0.
+
+    `limit` is the number of rows to read, None for all. `seal` is the planned digest, "" while planning. `duplicates`
+    are the plan's decisions on events of this block. `ended` are the ranges of events that need no batch any more,
+    `doubtful` those in doubt, to be sent again just as they were; both are (first, last), counted from 0 after the
+    tables were applied. `most` is the largest request that the service accepts, in bytes, None where it refused none.
+    """
+
+    number: int
+    block: Block
+    limit: int | None = None
+    seal: str = ""
+    duplicates: Sequence[DuplicateDecision] = ()
+    ended: Sequence[tuple[int, int]] = ()
+    doubtful: Sequence[tuple[int, int]] = ()
+    most: int | None = None
+
+
+class DuplicateDecision(NamedTuple):
+    """What the plan decided about one event that has duplicates: skip it, or send it as an event of its own.
+
+    `row` counts from 0 in the block, `nth` from 0 in the row. `ordinal` is 0 for an event that is skipped with `code`;
+    otherwise the event gets a uuid with this ordinal in its key.
+    """
+
+    row: int
+    nth: int
+    ordinal: int
+    code: str
+
+
+class BlockStats(NamedTuple):
+    """What a plan keeps of one block. `keys` are KEY records, their names indices of `names`.
+
+    `zone` is what `clock_offsets.count_offsets` counts, `promoted` what `identity.promotion.count_promoted` does.
+    `group_types` counts rows with a group, by type. `identities` are the pairs and updates of this block and of others
+    before it, None while the worker keeps them. `found` are the names that the `good_rows` (those that could be read)
+    have; the other fields are those of Events.
+    """
+
+    rows: int
+    mapped: int
+    events: int
+    event_bytes: int
+    digest: str
+    skips: Counter[str]
+    rejects: list[Reject]
+    warnings: Counter[str]
+    examples: dict[str, tuple[int, int, str]]
+    cells: Counter[tuple[str, int, str]]
+    zone: Counter[tuple[int, int]]
+    names: list[str]
+    keys: bytes
+    group_types: Counter[str]
+    promoted: Counter[str]
+    identities: IdentityColumns | None
+    good_rows: int
+    found: Names
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedBlock:
+    """One block as requests. `skipped` counts the events that the plan's tables leave out, by code."""
+
+    digest: str
+    rows: int
+    events: int
+    batches: list[Batch] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
