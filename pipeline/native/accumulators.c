@@ -1,4 +1,4 @@
-/* What many rows say of ids, of pairs of them, and of properties, folded as `pipeline.identity.accumulators` folds it. */
+/* Accumulators of ids, of pairs of ids and of properties: the same as in `pipeline.identity.accumulators`. */
 
 #include "accumulators.h"
 #include <structmember.h>
@@ -82,7 +82,7 @@ entry_of(Accumulator *self, PyObject *one, PyObject *other)
     return entry;
 }
 
-/* The same, looked for first where it may stand: every look that a guess spares is one into memory far away. */
+/* `entry_of`, which first tries the entry that `guess` numbers: a right guess saves an access to distant memory. */
 static Entry *
 entry_near(Accumulator *self, int32_t guess, PyObject *one, PyObject *other)
 {
@@ -94,7 +94,7 @@ entry_near(Accumulator *self, int32_t guess, PyObject *one, PyObject *other)
     return entry_of(self, one, other);
 }
 
-/* The entry of two texts where there is one. */
+/* The entry of two texts, NULL where there is none. */
 static const Entry *
 entry_there(const Accumulator *self, int32_t guess, PyObject *one, PyObject *other)
 {
@@ -121,7 +121,7 @@ number_of(PyObject *given, int64_t *number)
     return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* All entries as tuples. To make one may run Python (the garbage collector does), and so let the fold grow. */
+/* All entries as tuples. Creating a tuple may run Python code (the garbage collector does), which may add entries. */
 static PyObject *
 listed(const Accumulator *self, PyObject *tuple_of(const Entry *))
 {
@@ -354,7 +354,7 @@ static PyObject *
 json_of(const Accumulator *self, PyObject *value)
 {
     if (self->json_of == NULL) {
-        PyErr_SetString(PyExc_TypeError, "this fold has no values");
+        PyErr_SetString(PyExc_TypeError, "this accumulator has no values");
         return NULL;
     }
     PyObject *json = PyObject_CallOneArg(self->json_of, value);
@@ -374,7 +374,7 @@ against(PyObject *one, PyObject *other)
     return order ? (order > 0) - (order < 0) : (length > others) - (length < others);
 }
 
-/* What comes of a saying beside the one that is kept: it goes under (0), counts (1), or its value decides (2). */
+/* How an update compares with the one that is kept: it loses (0), wins (1), or its value decides (2). */
 static int
 rank(const Entry *entry, int kind, int64_t at, int64_t got)
 {
@@ -399,7 +399,7 @@ update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *n
     int32_t guessed = known == NULL ? 0 : (int32_t)(known - self->entries) + 1;
     PyObject *json = NULL;
     if (rank(known, kind, at, got)) {
-        /* What turns a value into JSON is Python, and may say something, too: all is looked up again. */
+        /* Turning a value into JSON runs Python code, which may add updates: everything is looked up again. */
         if ((json = json_of(self, value)) == NULL)
             return -1;
         if (known != NULL)
@@ -439,13 +439,13 @@ accumulate_properties(Accumulator *self, int32_t *guess, int kind, PyObject *own
     int failed = values == NULL;
     int32_t near = guess == NULL ? 0 : *guess, first = 0;
     while (!failed && PyDict_Next(values, &place, &name, &value)) {
-        Py_INCREF(name); /* what turns a value into JSON may take it out of the dict */
+        Py_INCREF(name); /* turning a value into JSON may remove it from the dict */
         Py_INCREF(value);
         failed = update(self, &near, kind, owner, name, value, at, got) < 0;
         Py_DECREF(name);
         Py_DECREF(value);
         first = first ? first : near;
-        near++; /* those of one owner mostly stand in a row */
+        near++; /* the entries of one owner are mostly neighbours */
     }
     if (guess != NULL && first)
         *guess = first;
