@@ -63,10 +63,11 @@ def apply(
     from pipeline.targets import address_of, is_loopback
 
     address = address_of(to)
+    phases = choose_phases(options.phases)  # a mistyped name is reported before the plan is read
     plan, place = open_plan(directory)
     key = capture_key(to, keys.project_key_file, dry_run=options.dry_run, warn=common.warn)
     check_send(plan, place, to, key, options)
-    events = {phase: plan.events.phases.get(phase, 0) for phase in choose_phases(options.phases)}
+    events = {phase: plan.events.phases.get(phase, 0) for phase in phases}
     found = None
     if sum(events.values()) and not options.dry_run:
         local = is_loopback(address)

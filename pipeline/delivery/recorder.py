@@ -109,7 +109,7 @@ class Recorder:
         """Record that a batch which was never begun is too large for the service, and is sent in pieces."""
 
         def write(_: _Entry) -> None:
-            self._ledger.cut(key, batch.bytes, [(piece, made.bytes) for piece, made in pieces])
+            self._ledger.cut(key, batch.bytes, [(piece, part.bytes) for piece, part in pieces])
             self._counts.batches_split += 1
 
         self._put(write, durable=False)
@@ -219,7 +219,7 @@ class Recorder:
                 if learned is not None:
                     self._ledger.learn(learned)
             case ResponseKind.POISON | ResponseKind.TOO_LARGE if key.events > 1:
-                sizes = [(piece, made.bytes) for piece, made in pieces]
+                sizes = [(piece, part.bytes) for piece, part in pieces]
                 self._ledger.split(key, sizes, response.status, response.detail)
                 counts.batches_split += 1
             case ResponseKind.POISON | ResponseKind.TOO_LARGE:

@@ -89,5 +89,5 @@ def cut(key: BatchKey, batch: Batch, most: int, envelope: Envelope) -> list[Piec
 
 
 def _pieces(key: BatchKey, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[Piece]:
-    made = [seal_batch(events[first : last + 1], key.first + first, envelope) for first, last in ranges]
-    return [(BatchKey(key.phase, key.block, one.first, one.last), one) for one in made]
+    batches = [seal_batch(events[first : last + 1], key.first + first, envelope) for first, last in ranges]
+    return [(BatchKey(key.phase, key.block, one.first, one.last), one) for one in batches]

@@ -9,7 +9,7 @@ Three limits apply, and the strictest decides:
 * `rate`, requests a second, which exists only after a 429: 0.85 of what was admitted, then growing with the square of
   time, so that it stands at the service's own rate most of the time and asks for more every few seconds. Without it
   a service that answers within a millisecond would be asked hundreds of times what it admits, by one sender.
-* the pause that the service asks for (Retry-After): nobody sends until it is over.
+* the pause that the service asks for (Retry-After): no request leaves until it is over.
 
 `--rate` is a fourth, of the operator's own: events a second, over all tries.
 """
@@ -138,7 +138,7 @@ class RateController:
         self._round.append(now - left)
         if left <= self._turn:
             return
-        # Room that nobody used is no proof that there is more.
+        # A limit that was not reached is no proof that there is room for more.
         if left <= self._full:
             self._limit = min(self._limit + (1 if self._doubling else 1 / self._limit), float(self.most))
         if len(self._round) >= self.limit:

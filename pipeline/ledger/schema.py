@@ -61,7 +61,7 @@ class PhaseTotals(NamedTuple):
 class Totals:
     """Events by state over all runs, in all and by phase, and their batches. `outcome` is the last run's.
 
-    A batch counts once, whatever number of runs had it: as `sent` when a request of it may have reached somebody, as
+    A batch counts once, whatever number of runs had it: as `sent` when a request of it may have reached a server, as
     `retried` when it took more than one try.
     """
 

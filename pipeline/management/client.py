@@ -253,8 +253,8 @@ class ManagementClient:
         if 300 <= last.status < 400:
             onward = mask(last.headers.get("location", ""))[:_SHOWN]
             return unexpected_answer(operation, url, last.status, f"a redirect is not followed, here to {onward!r}")
-        said = read_error_body(last.body.decode("utf-8", "replace"), mask)
-        return error_for(operation, url, last.status, said, retry_after=last.retry_after, doubtful=sent.doubtful)
+        error_body = read_error_body(last.body.decode("utf-8", "replace"), mask)
+        return error_for(operation, url, last.status, error_body, retry_after=last.retry_after, doubtful=sent.doubtful)
 
     def query(self, sql: str) -> QueryAnswer:
         """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished when it must wait."""

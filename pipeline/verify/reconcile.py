@@ -108,8 +108,8 @@ def verify(
     try:
         cells = _DailyCounts()
         with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
-            for made in _expected(plan, directory, config, workers):
-                expected.add(cells.renumbered(made))
+            for block in _expected(plan, directory, config, workers):
+                expected.add(cells.renumbered(block))
             found = _Comparison(cells, alone=whole)
             there = landed_cells(client, where=where)
             if among_others:
@@ -145,8 +145,8 @@ def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: 
     if not any(phase == "events" for phase, _ in ranges):
         return
     with Workers(count, config) as workers:
-        for _, made in workers.walk(expect_block, tasks(plan, directory, config.parts, choose)):
-            yield made
+        for _, expected in workers.walk(expect_block, tasks(plan, directory, config.parts, choose)):
+            yield expected
 
 
 class _DailyCounts:
@@ -166,10 +166,10 @@ class _DailyCounts:
         """The UTC days of all cells."""
         return {day for _, day in self._numbers}
 
-    def renumbered(self, made: Expected) -> Fingerprints:
-        fingerprints = np.frombuffer(made.fingerprints, FINGERPRINT).copy()
+    def renumbered(self, expected: Expected) -> Fingerprints:
+        fingerprints = np.frombuffer(expected.fingerprints, FINGERPRINT).copy()
         if len(fingerprints):
-            fingerprints["cell"] = np.array([self._number(*cell) for cell in made.cells], np.uint32)[
+            fingerprints["cell"] = np.array([self._number(*cell) for cell in expected.cells], np.uint32)[
                 fingerprints["cell"]
             ]
         return fingerprints

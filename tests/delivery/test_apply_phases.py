@@ -271,7 +271,7 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
     [
         ("identites", "not a phase: 'identites'; did you mean 'identities'?"),
         ("identities,merges", "not a phase: 'merges'"),
-        ("", "not a phase: ''"),
+        ("", "no phase is named"),
         ("identities,", "not a phase: ''"),
     ],
 )
