@@ -21,7 +21,7 @@ from pipeline.errors import BackcastError
 from pipeline.files import private
 from pipeline.text import printable
 
-MOST_SAID = 4_000
+MAX_MESSAGE = 4_000
 """Characters of an error that are shown."""
 
 COMMANDS = {
@@ -29,11 +29,11 @@ COMMANDS = {
     "survey": ("survey:survey", "Look at an export before mapping it."),
     "plan": ("plan:plan", "Read everything, send nothing, write the sealed plan and its report."),
     "rehearse": ("rehearse:rehearse", "Apply a plan to the embedded local service and verify it there."),
-    "preflight": ("preflight:preflight", "Is the target ready: project, settings, functions that would fire."),
+    "preflight": ("preflight:preflight", "Whether the target is ready: project, settings, functions that would fire."),
     "apply": ("apply:apply", "Send exactly the plan; run again to resume."),
     "verify": ("verify:verify", "Compare what landed with the ledger, event by event."),
     "run": ("job:run", "A scheduled backfill: plan, check and send every window that is due."),
-    "status": ("status:status", "Where a plan stands, and what is in doubt."),
+    "status": ("status:status", "The state of a plan, and what is in doubt."),
     "rejects": ("rejects:rejects", "Rejected rows and refused events, with place, code and text."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "service": ("service:service", "The local service, which stands in for the real one."),
@@ -167,21 +167,21 @@ def _run(arguments: list[str] | None) -> int:
         return 0
     except OSError as error:
         return _say(
-            f"the system refused: {error}", "make room or mend the permission, then run the same command again", 2
+            f"the system refused: {error}", "free disk space or fix the permission, then run the same command again", 2
         )
     except Exception as error:
         if os.environ.get("BACKCAST_TRACEBACK"):
             raise
         return _say(
-            f"a defect of backcast: {type(error).__name__}: {error}",
+            f"a bug in backcast: {type(error).__name__}: {error}",
             "run again with BACKCAST_TRACEBACK=1 and report what it prints",
             1,
         )
 
 
 def _say(message: str, hint: str, code: int) -> int:
-    """Two lines, whatever stands in a file name or a row: nothing an export holds drives the terminal."""
-    click.echo(f"Error: {printable(message, MOST_SAID)}", err=True)
+    """Two lines, whatever a file name or a row contains: no control sequence of an export reaches the terminal."""
+    click.echo(f"Error: {printable(message, MAX_MESSAGE)}", err=True)
     if hint:
-        click.echo(f"Try: {printable(hint, MOST_SAID)}", err=True)
+        click.echo(f"Try: {printable(hint, MAX_MESSAGE)}", err=True)
     return code

@@ -27,7 +27,7 @@ NOW_SECONDS = 10.0
 """The rate of now is that of this many seconds."""
 MOST_TROUBLE = 60
 """Characters of the last failure that the line shows."""
-MOST_SAID = 300
+MAX_MESSAGE = 300
 
 
 class _Line:
@@ -150,7 +150,7 @@ class Sending(_Line):
         self._waited = now
         until = datetime.now().astimezone() + timedelta(seconds=counts.gives_up_in)
         print(
-            f"Nothing settled for {_long(counts.idle)}; last failure: {printable(counts.last_failure, MOST_SAID)}."
+            f"Nothing settled for {_long(counts.idle)}; last failure: {printable(counts.last_failure, MAX_MESSAGE)}."
             f" Trying on until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",
             file=sys.stderr,
             flush=True,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.identity.numbering import hashes
-from pipeline.jobs.sqlite_errors import troubles
+from pipeline.jobs.sqlite_errors import translated_errors
 from pipeline.plan.window_index import SIGHTING, WindowIndex, WindowPair
 
 SCHEMA = (
@@ -55,7 +55,7 @@ class KnownIds:
 
     def _sighted(self, ids: NDArray[np.uint64]) -> list[tuple[int, int, int]]:
         found: list[tuple[int, int, int]] = []
-        with troubles(self._path):
+        with translated_errors(self._path):
             self._meet(ids)
             for schema in self._schemas:
                 found += self._database.execute(
@@ -65,7 +65,7 @@ class KnownIds:
 
     def pairs(self, met: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
         """Every pair that some path of pairs joins to one of these ids; with `pending_merges` those held back, too."""
-        with troubles(self._path):
+        with translated_errors(self._path):
             self._database.execute("delete from reached")
             for ids in met:
                 for start in range(0, len(ids), AT_ONCE):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.jobs.sqlite_errors import troubles
+from pipeline.jobs.sqlite_errors import translated_errors
 
 SCHEMA = (
     "create table settled (uuid blob primary key, content integer not null, attempt integer not null) without rowid",
@@ -33,7 +33,7 @@ class SettledIndex:
     def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
         """Which of these uuids are settled, and the first half of the content digest that each was sent with."""
         known, content = np.zeros(len(hi), bool), np.zeros(len(hi), np.uint64)
-        with troubles(self._path):
+        with translated_errors(self._path):
             tables = [one for one in self._tables if self._database.execute(f"select 1 from {one} limit 1").fetchone()]
             if tables and len(hi):
                 self._database.execute("begin")

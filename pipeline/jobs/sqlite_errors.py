@@ -1,4 +1,4 @@
-"""SQLite's errors as what they ask of a person."""
+"""Errors of SQLite as those of `pipeline.errors`, which say what to do."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 
 
 @contextlib.contextmanager
-def troubles(path: Path) -> Iterator[None]:
-    """Raise Unfinished, UsageError or BrokenLedger for an error of SQLite's; a defect of ours stays as it is."""
+def translated_errors(path: Path) -> Iterator[None]:
+    """Raise Unfinished, UsageError or BrokenLedger for an error of SQLite.
+
+    An error without a SQLite code is our bug and stays as it is.
+    """
     try:
         yield
     except sqlite3.Error as error:
@@ -26,7 +29,7 @@ def troubles(path: Path) -> Iterator[None]:
         if name.startswith(_FORBIDDEN):
             raise UsageError(f"the state {path} cannot be used: {error}", hint="make its folder writable") from None
         if not name:
-            raise  # a defect of ours
+            raise  # our bug
         raise BrokenLedger(
             f"the state {path} cannot be used: {error}",
             hint="move it away: it is made again from the plans and ledgers beside it",

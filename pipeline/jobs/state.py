@@ -27,7 +27,7 @@ from pipeline.jobs.identity_index import SCHEMA as KNOWN_SCHEMA
 from pipeline.jobs.identity_index import KnownIds
 from pipeline.jobs.settled_uuids import SCHEMA as SETTLED_SCHEMA
 from pipeline.jobs.settled_uuids import SettledIndex
-from pipeline.jobs.sqlite_errors import troubles
+from pipeline.jobs.sqlite_errors import translated_errors
 from pipeline.plan.window_index import WindowIndex
 
 VERSION = "2"
@@ -110,7 +110,7 @@ class State:
 
         Raises UsageError, BrokenLedger, Unfinished.
         """
-        with troubles(path):
+        with translated_errors(path):
             database = _connect(str(path), "wal")
             try:
                 _prepare(database, path, belongs)
@@ -124,7 +124,7 @@ class State:
         """A state that knows what the one at `path` does, and keeps what it learns in `scratch`, for a dry run."""
         if not path.exists():
             return State.open(scratch, belongs)
-        with troubles(path):
+        with translated_errors(path):
             database = _connect(str(scratch), "memory")
             try:
                 database.execute("attach ? as earlier", (_read_only(path),))
@@ -146,7 +146,7 @@ class State:
     @contextlib.contextmanager
     def moment(self) -> Iterator[None]:
         """One durable step: everything inside it is on disk when it ends, or none of it."""
-        with troubles(self.path):
+        with translated_errors(self.path):
             self._database.execute("begin immediate")
             try:
                 yield
@@ -286,7 +286,7 @@ def read_history(path: Path) -> tuple[list[WindowState], list[Attempt]]:
     if not path.exists():
         return [], []
     with (
-        troubles(path),
+        translated_errors(path),
         contextlib.closing(sqlite3.connect(_read_only(path), uri=True, timeout=BUSY_SECONDS)) as database,
     ):
         database.execute("begin")

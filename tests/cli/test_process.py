@@ -122,7 +122,7 @@ def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(api, "load_plan", fail)
     said = call("status", tmp_path)
-    assert (said.code, said.two_lines[0]) == (1, "Error: a defect of backcast: ZeroDivisionError: surprise")
+    assert (said.code, said.two_lines[0]) == (1, "Error: a bug in backcast: ZeroDivisionError: surprise")
 
 
 def test_main_exits_with_the_code(tmp_path: Path) -> None:
