@@ -109,12 +109,12 @@ def test_a_bad_seed_says_where(seed: dict[str, Any], where: str) -> None:
 
 
 def test_a_seed_is_a_json_file(tmp_path: Path) -> None:
-    """What is no JSON object is refused, and so is a file that is not there."""
+    """What is not a JSON object is refused, and so is a file that is not there."""
     file = tmp_path / "seed.json"
     file.write_text(json.dumps({"hog_functions": [{"name": "x"}]}))
     assert load_seed(file) == {"hog_functions": [{"name": "x"}]}
     file.write_text("[1")
-    with pytest.raises(BadSeed, match="no JSON"):
+    with pytest.raises(BadSeed, match="not a JSON object"):
         load_seed(file)
     with pytest.raises(BadSeed, match="cannot be read"):
         load_seed(tmp_path / "nowhere.json")
