@@ -1,7 +1,7 @@
 """The mapping language: what becomes of a tool's rows, written down in one YAML file a tool.
 
     mapping = load("mixpanel")                      a name in `mappings/`, or a path
-    mapper = compile(mapping, options)              one fast function
+    mapper = compile(mapping, options)              its program, and fast functions made from it
     mapper.map_row(record)                          UnvalidatedEvent | Link | Skip | RejectReason, or a list of them
 
 `available()` lists the names; `recognise(record)` says which of them a row looks like.

@@ -97,25 +97,25 @@ def describe(outcome: MapperResult) -> dict[str, Any]:
     fault = _lack(outcome)
     if fault:
         return {"reject": fault}
-    told: dict[str, Any] = {"event": outcome.event, "distinct_id": outcome.distinct_id}
-    told["timestamp"] = format_utc(outcome.time) if isinstance(outcome.time, int) else None
+    described: dict[str, Any] = {"event": outcome.event, "distinct_id": outcome.distinct_id}
+    described["timestamp"] = format_utc(outcome.time) if isinstance(outcome.time, int) else None
     if outcome.uuid is not None:
-        told["uuid"] = outcome.uuid
-    told["key"] = outcome.key.split(SEPARATOR) if outcome.key is not None else ["none"]
-    told["properties"] = bytes(_object(outcome.properties)).decode()
-    return {**told, **(_note(outcome.note) if outcome.note is not None else {}), **_warnings(outcome)}
+        described["uuid"] = outcome.uuid
+    described["key"] = outcome.key.split(SEPARATOR) if outcome.key is not None else ["none"]
+    described["properties"] = bytes(_object(outcome.properties)).decode()
+    return {**described, **(_note(outcome.note) if outcome.note is not None else {}), **_warnings(outcome)}
 
 
 def _note(note: Note) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     if note.anonymous is not None and note.user is not None:
-        told["pair"] = [note.anonymous, note.user]
+        described["pair"] = [note.anonymous, note.user]
     for name, held in (("set", note.set), ("set_once", note.set_once)):
         if held:
-            told[name] = bytes(_object(held)).decode()
+            described[name] = bytes(_object(held)).decode()
     if note.unset:
-        told["unset"] = list(note.unset)
-    return told
+        described["unset"] = list(note.unset)
+    return described
 
 
 def _warnings(outcome: UnvalidatedEvent | PersonUpdate) -> dict[str, Any]:

@@ -239,5 +239,7 @@ def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
             )
         allowed = mapping.settings[name].one_of if name in mapping.settings else ()
         if allowed and given and given not in allowed:
-            said = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
-            raise UsageError(f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {said}")
+            choice = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
+            raise UsageError(
+                f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {allowed_form}"
+            )

@@ -42,7 +42,7 @@ def as_boolean(value: Value) -> Value:
 
 
 def as_json(value: Value) -> Value:
-    """Text that holds JSON, as that JSON."""
+    """Text that is JSON, as that JSON."""
     if not _is_text(value):
         return value
     text = (values.text(value) or "").strip()

@@ -52,7 +52,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class TableFromPath:
-    """How the table that a file's rows are of is told by its path, for `--set table=NAME` (`mapping.table_names`)."""
+    """How the path of a file names the table of its rows, as `--set table=NAME` does (`mapper.table_names`)."""
 
     known: tuple[str, ...]
     told: Call
@@ -79,7 +79,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """The candidates for distinct_id, best first; `junk` are this tool's own words for nobody."""
+    """The candidates for distinct_id, best first; `junk` are this tool's own placeholders."""
 
     first: tuple[Call, ...]
     junk: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Persons:
-    """What becomes of all that is said of persons, unless the command line says otherwise."""
+    """What becomes of person properties, unless the command line asks for something else."""
 
     properties: str = ""
     policy: str = ""
@@ -221,7 +221,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """A row that is a profile, or holds a list of them (`each`): the members with a profile's id and properties."""
+    """A row that is a profile, or has a list of them (`each`): the members with a profile's id and properties."""
 
     id: str
     properties: str

@@ -1,6 +1,6 @@
-"""What the text of a mapper calls: the slow and rare ways, and the conversions.
+"""What the source of a mapper calls: the slow and rare cases.
 
-The fast ways stand in the text itself; these functions say the same in one place for every kind of value.
+The fast cases are written out in the source itself; these functions do the same for every kind of value.
 """
 
 from __future__ import annotations
@@ -310,9 +310,9 @@ def links_of(kind: str, value: Value, time: int | None) -> list[Link]:
 def incomplete(*ids: str | None) -> Skip:
     """A row that states a merge, and does not name the two ids: the skip, which says in a warning what it names."""
     named = [one for one in ids if one and not one.isspace()]
-    junk = next(filter(is_placeholder, named), None)
-    if junk is not None:
-        detail = f"{junk[:60]!r} names nobody"
+    placeholder = next(filter(is_placeholder, named), None)
+    if placeholder is not None:
+        detail = f"{placeholder[:60]!r} names nobody"
     elif len(named) < 2:
         detail = f"it names {named[0][:60]!r} alone" if named else "it names nobody"
     else:
@@ -372,8 +372,8 @@ class Profiles:
     ) -> PersonUpdate:
         who = text_of(id)
         held = self._spread(properties)
-        junk = bool(who) and is_placeholder(who)  # type: ignore[arg-type]
-        return PersonUpdate(None if junk else who, time, Note(set=held) if held else None, received, junk)
+        placeholder = bool(who) and is_placeholder(who)  # type: ignore[arg-type]
+        return PersonUpdate(None if placeholder else who, time, Note(set=held) if held else None, received, placeholder)
 
 
 class KeyedHash:

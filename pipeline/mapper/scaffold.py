@@ -193,21 +193,21 @@ def _some(examples: Sequence[str]) -> str:
 
 
 def _case(text: str, row: str, form: str) -> str:
-    """The case of the one known row, saying what the mapping makes of it now."""
+    """The case of the one known row, with what it becomes now."""
     mapping = parse(text, "new mapping")
     made = compile_mapping(mapping, SealedOptions(as_of=_AS_OF)).map_row(row_of(mapping, row, form))
     lines = ["", "cases:", "  - name: a row as it stood in the export", f"    row: {_single(row)}"]
     lines += [*(["    format: csv"] if form == "csv" else []), "    gives:"]
     for outcome in made if isinstance(made, list) else [made]:
-        told: dict[str, Any] = describe(outcome)
+        described: dict[str, Any] = describe(outcome)
         lines += [
-            f"      {'-' if number == 0 else ' '} {name}: {_told(value)}"
-            for number, (name, value) in enumerate(told.items())
+            f"      {'-' if number == 0 else ' '} {name}: {_literal(value)}"
+            for number, (name, value) in enumerate(described.items())
         ]
     return "\n".join(lines) + "\n"
 
 
-def _told(value: Any) -> str:
+def _literal(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_quote(str(one)) for one in value)}]"
     return _single(value) if value[:1] in "{[" else _quote(value)

@@ -87,7 +87,7 @@ class StepEmitter(Emitter):
             case program.ObserveGroups(groups):
                 self._observe_groups(groups)
             case program.GivePersonUpdate():
-                self.line("update = PersonUpdate(who, time, note, received, junk, w)")
+                self.line("update = PersonUpdate(who, time, note, received, placeholder, w)")
                 if self._observes_groups:
                     self.line("if of_groups: return [update, *(more or ()), *of_groups]")
                 self.line("return update if more is None else [update, *more]")
@@ -133,7 +133,7 @@ class StepEmitter(Emitter):
             case program.GiveEvent():
                 self._give_event()
 
-    # --- what differs between dicts and native rows
+    # --- steps that native rows do in another way (`pipeline.mapper.native_rows`)
 
     def open_properties(self, step: program.OpenProperties) -> None:
         if step.source is None:
@@ -182,7 +182,7 @@ class StepEmitter(Emitter):
     def keep_columns(self, step: program.KeepColumns) -> None:
         self.line(f"if row: {self.const(runtime.ExtraColumns(set(step.named), step.prefix))}(row, p)")
 
-    # --- what does not
+    # --- steps that are the same for both
 
     def _set_registers(self) -> None:
         """Set the registers that no later step sets for every row."""
@@ -217,11 +217,11 @@ class StepEmitter(Emitter):
         bad = "who is None or is_placeholder(who)"
         if step.placeholders:
             bad += f" or who.lower() in {self.const(frozenset(step.placeholders))}"
-        self.line("junk = False")
+        self.line("placeholder = False")
         self.line("passed = None")
         self._candidate(step.candidates, bad)
         with self.block("if passed is not None:"):
-            self.line("if who is None: junk = True")
+            self.line("if who is None: placeholder = True")
             self.line("else: w += (('junk_distinct_id', passed),)")
 
     def _candidate(self, candidates: Sequence[Value], bad: str) -> None:
@@ -356,14 +356,14 @@ class StepEmitter(Emitter):
         self.line("if left and observe: w += (('left_out_group', 'of no type that was chosen: ' + left),)")
 
     def _give_event(self) -> None:
-        self.line("made = UnvalidatedEvent(event, who, time, p, key, uuid, received, wall, junk, w, note)")
+        self.line("result = UnvalidatedEvent(event, who, time, p, key, uuid, received, wall, placeholder, w, note)")
         for held, suffix in self._extra_events:
-            values = f"{held}[0], who, time, {held}[1], key and key + {suffix!r}, None, received, None, junk"
+            values = f"{held}[0], who, time, {held}[1], key and key + {suffix!r}, None, received, None, placeholder"
             self.line(f"if {held} is not None: more = [*(more or ()), UnvalidatedEvent({values})]")
         # Groups come last: the events of a row are numbered by their places, here as in an apply.
         if self._observes_groups:
-            self.line("if of_groups: return [made, *(more or ()), *of_groups]")
-        self.line("return made if more is None else [made, *more]")
+            self.line("if of_groups: return [result, *(more or ()), *of_groups]")
+        self.line("return result if more is None else [result, *more]")
 
 
 def _renaming(one: program.RenameProperty, held: str) -> str:

@@ -1,4 +1,4 @@
-"""Which table of a warehouse a file holds, told by its path (`table_from_path`).
+"""Which table of a warehouse the rows of a file belong to, by its path (`table_from_path`).
 
 Warehouses write a table into a folder, or a file, of its name: `prod/identifies/000.parquet`, `identifies.csv.gz`,
 `segment.identifies_2024-01.csv`, `rudder-datalake/main/identifies/2023/04/20/21/part-0.parquet`. A part of a path names
@@ -46,19 +46,19 @@ def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
 
 
 def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row: Record) -> str | None:
-    """The table of a file, told by the names in its path and by a row of it: "" where its rows tell it themselves, or
-    `--set table=NAME` does, and None where nothing tells it."""
+    """The table of a file, by the names in its path and by a row of it: "" where its rows name it themselves, or
+    `--set table=NAME` does, and None where nothing names it."""
     rule = mapping.table_from_path
     assert rule is not None
     if options.settings.get(SETTING) or any(find(call, row) is not None for call in rule.unless):
-        return "" if _told(mapping, rule, options, row) else None
+        return "" if _names_its_table(mapping, rule, options, row) else None
     table = table_in_path(names, rule.known)
-    if table or _told(mapping, rule, options, row):
+    if table or _names_its_table(mapping, rule, options, row):
         return table
     return rule.otherwise if any(find(call, row) is not None for call in rule.has) else None
 
 
-def _told(mapping: Mapping, rule: TableFromPath, options: SealedOptions, row: Record) -> bool:
+def _names_its_table(mapping: Mapping, rule: TableFromPath, options: SealedOptions, row: Record) -> bool:
     """Whether a row, decoded, has its table in it."""
     rows = [dict(row)]
     decode = Builder(mapping, options).decode()

@@ -35,7 +35,7 @@ class TimeFormat:
 
     def __init__(self, pattern: str) -> None:
         pieces: list[str] = []
-        seen: set[str] = set()
+        found_directives: set[str] = set()
         place = 0
         while place < len(pattern):
             letter = pattern[place]
@@ -44,15 +44,15 @@ class TimeFormat:
                 place += 1
                 continue
             directive = pattern[place + 1 : place + 2]
-            if directive not in _DIRECTIVES or directive in seen:
+            if directive not in _DIRECTIVES or directive in found_directives:
                 raise UsageError(
                     f"time format {pattern!r}: %{directive} is unknown or given twice",
                     hint="use %Y %y %m %d %b %H %I %p %M %S %f %z",
                 )
-            seen.add(directive if directive != "%" else "")
+            found_directives.add(directive if directive != "%" else "")
             pieces.append(_DIRECTIVES[directive])
             place += 2
-        if not seen & {"Y", "y"} or not seen & {"m", "b"} or "d" not in seen:
+        if not found_directives & {"Y", "y"} or not found_directives & {"m", "b"} or "d" not in found_directives:
             raise UsageError(
                 f"time format {pattern!r} lacks a year, a month or a day",
                 hint="for example %Y-%m-%d %H:%M:%S",

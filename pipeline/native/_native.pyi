@@ -34,7 +34,7 @@ class Renames:
         changes: tuple[tuple[str, str | None, bool], ...],
         collided: Callable[[str, str, Any, Any, Any], Any],
         watched: frozenset[str],
-        seen: Callable[[Any, Any], Any],
+        on_watched: Callable[[Any, Any], Any],
     ) -> None: ...
     def __call__(self, properties: Members, warnings: Any, /) -> Any: ...
 

@@ -3,7 +3,7 @@
 #include "native.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#define KEPT 1 /* none is kept, so that what is used after it was freed is seen */
+#define KEPT 1 /* none is kept, so that a use after free shows */
 #define MOST_KEPT 0
 #else
 #define KEPT 16 /* objects that are kept for the next row, with their room */

@@ -1,4 +1,4 @@
-/* The names of members: each known once, by how it stands in a row and by what it says. */
+/* The names of members: each known once, by its JSON text in a row and by its characters. */
 
 #include "native.h"
 

@@ -8,7 +8,7 @@
 #define GROUPS 2
 #define NOTE 4
 
-/* Columns of whole numbers; the last two have an entry where a row tells when it was received and what the clock was. */
+/* Columns of whole numbers; the last two have an entry where a row has both a receive time and a reading of the wall clock. */
 enum { TIMES, RECEIVED, WALLS, WALLS_RECEIVED, COLUMNS };
 
 typedef struct {
@@ -16,7 +16,7 @@ typedef struct {
     Py_ssize_t used, room;
 } Column;
 
-/* An event whose id and note wait to be heard, while the memory for that is fetched. */
+/* An event whose id and note wait to be aggregated, while the memory for that is fetched. */
 typedef struct {
     PyObject *id, *note, *received;
     int64_t row, time;
@@ -27,11 +27,11 @@ typedef struct {
     PyObject_HEAD
     PyObject *names;
     Column columns[COLUMNS];
-    Accumulator *ids;        /* NULL: nobody wants ids, nor anything else of what rows say beside their events */
-    Accumulator *pairs;      /* NULL: whoever asks hears notes by itself */
+    Accumulator *ids;        /* NULL: nothing that rows state beside their events is aggregated */
+    Accumulator *pairs;      /* NULL: the caller aggregates notes */
     Accumulator *properties; /* NULL: nobody wants properties of persons */
     int64_t place, absent;
-    Waiting waiting[PREFETCH_STEPS]; /* the oldest is heard when the next comes; `next` is its place */
+    Waiting waiting[PREFETCH_STEPS]; /* the oldest is aggregated when the next comes; `next` is its place */
     int next;
     vectorcallfunc call;
 } Observer;
@@ -155,10 +155,10 @@ hear_properties(Observer *self, int32_t *guess, int kind, PyObject *note, int wh
     return failed ? -1 : 0;
 }
 
-/* Texts of the fold of ids are handed on, so that what is found by them is known by its address. Python that is run here
- * may let the fold grow: its entry is looked up by its number each time. */
+/* Texts of the accumulator of ids are handed on, so that what is found by them is known by its address. Python that is run here
+ * may let the accumulator grow: its entry is looked up by its number each time. */
 static int
-hear_note(Observer *self, Py_ssize_t number, PyObject *note, PyObject *user, int64_t place, int64_t time,
+aggregate_note(Observer *self, Py_ssize_t number, PyObject *note, PyObject *user, int64_t place, int64_t time,
           PyObject *received)
 {
     PyObject *owner = Py_NewRef(self->ids->entries[number].one), *anonymous = slot(&of_note, note, ANONYMOUS);
@@ -183,7 +183,7 @@ hear_note(Observer *self, Py_ssize_t number, PyObject *note, PyObject *user, int
 
 /* Hear the one that waits in a place, if any does. */
 static int
-hear(Observer *self, int place)
+aggregate(Observer *self, int place)
 {
     Waiting one = self->waiting[place];
     if (one.id == NULL)
@@ -198,9 +198,9 @@ hear(Observer *self, int place)
             PyErr_SetString(PyExc_OverflowError, "a place is of 64 bits");
             failed = 1;
         }
-        const Entry *seen = failed ? NULL : accumulate_id(self->ids, one.id, one.time, users, place);
-        failed = seen == NULL || (one.note != Py_None && self->pairs != NULL &&
-                                  hear_note(self, seen - self->ids->entries, one.note, user, place, one.time,
+        const Entry *entry = failed ? NULL : accumulate_id(self->ids, one.id, one.time, users, place);
+        failed = entry == NULL || (one.note != Py_None && self->pairs != NULL &&
+                                  aggregate_note(self, entry - self->ids->entries, one.note, user, place, one.time,
                                             one.received) < 0);
     }
     Py_XDECREF(user);
@@ -218,7 +218,7 @@ wait_or_hear(Observer *self, PyObject *id, PyObject *note, PyObject *received, i
         PyErr_SetString(PyExc_TypeError, "an id is a str");
         return -1;
     }
-    if (hear(self, self->next) < 0)
+    if (aggregate(self, self->next) < 0)
         return -1;
     if (self->waiting[self->next].id != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "the observer was called by what it called");
@@ -269,7 +269,7 @@ observe(PyObject *callable, PyObject *const *given, size_t count, PyObject *Py_U
     return failed ? NULL : PyLong_FromLong(left);
 }
 
-/* add(event, time, received, wall): the same of an event whose id and note others hear. */
+/* add(event, time, received, wall): the same of an event whose id and note are aggregated elsewhere. */
 static PyObject *
 add(Observer *self, PyObject *const *given, Py_ssize_t count)
 {
@@ -302,12 +302,12 @@ cut(Observer *self, PyObject *given)
     Py_RETURN_NONE;
 }
 
-/* columns(): times, received, walls and the receive times beside those, as bytes of int64. All ids were heard then. */
+/* columns(): times, received, walls and the receive times beside those, as bytes of int64. All ids are aggregated first. */
 static PyObject *
 columns(Observer *self, PyObject *Py_UNUSED(none))
 {
     for (int n = 0; n < PREFETCH_STEPS; n++)
-        if (hear(self, (self->next + n) % PREFETCH_STEPS) < 0)
+        if (aggregate(self, (self->next + n) % PREFETCH_STEPS) < 0)
             return NULL;
     PyObject *all = PyTuple_New(COLUMNS);
     for (int n = 0; all != NULL && n < COLUMNS; n++) {
@@ -378,7 +378,7 @@ static PyMethodDef methods[] = {
     {"columns", (PyCFunction)columns, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef counted[] = {
+static PyGetSetDef getters[] = {
     {"walls", (getter)walls, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -393,5 +393,5 @@ PyTypeObject Observer_Type = {
     .tp_new = construct,
     .tp_dealloc = (destructor)dealloc,
     .tp_methods = methods,
-    .tp_getset = counted,
+    .tp_getset = getters,
 };

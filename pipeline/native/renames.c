@@ -22,7 +22,7 @@ typedef struct {
     PyObject *table; /* dict: old name -> number of the change */
     PyObject *collided; /* called when a row has both names */
     PyObject *watched;  /* frozenset of names */
-    PyObject *seen;     /* called before all changes when the row has one of the watched */
+    PyObject *on_watched; /* called before all changes when the row has one of the watched */
     Answers answers;
     vectorcallfunc call;
 } Renames;
@@ -151,7 +151,7 @@ rename_members(PyObject *callable, PyObject *const *given, size_t flags, PyObjec
     if (make_room(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
         goto failed;
     if (work.watched) {
-        Py_SETREF(warnings, PyObject_CallFunctionObjArgs(self->seen, members, warnings, NULL));
+        Py_SETREF(warnings, PyObject_CallFunctionObjArgs(self->on_watched, members, warnings, NULL));
         if (warnings == NULL || make_room(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
             goto failed;
     }
@@ -194,10 +194,10 @@ end:
 static PyObject *
 construct_renames(PyTypeObject *type, PyObject *given, PyObject *named)
 {
-    PyObject *changes, *collided, *watched, *seen;
-    static char *words[] = {"changes", "collided", "watched", "seen", NULL};
+    PyObject *changes, *collided, *watched, *on_watched;
+    static char *words[] = {"changes", "collided", "watched", "on_watched", NULL};
     if (!PyArg_ParseTupleAndKeywords(given, named, "O!OO!O", words, &PyTuple_Type, &changes, &collided,
-                                     &PyFrozenSet_Type, &watched, &seen))
+                                     &PyFrozenSet_Type, &watched, &on_watched))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(changes);
     if (count > MOST)
@@ -208,7 +208,7 @@ construct_renames(PyTypeObject *type, PyObject *given, PyObject *named)
     self->call = rename_members;
     self->collided = Py_NewRef(collided);
     self->watched = names_only(watched);
-    self->seen = Py_NewRef(seen);
+    self->on_watched = Py_NewRef(on_watched);
     self->table = PyDict_New();
     self->changes = PyMem_Calloc((size_t)count + 1, sizeof(Change));
     if (self->watched == NULL || self->table == NULL || self->changes == NULL)
@@ -245,7 +245,7 @@ dealloc_renames(Renames *self)
     Py_CLEAR(self->table);
     Py_CLEAR(self->collided);
     Py_CLEAR(self->watched);
-    Py_CLEAR(self->seen);
+    Py_CLEAR(self->on_watched);
     PyMem_Free(self->changes);
     PyMem_Free(self->answers.known);
     Py_TYPE(self)->tp_free((PyObject *)self);

@@ -102,7 +102,7 @@ def decoded(row: Record, named: str, asked: str = "") -> Record:
             made[name] = _instant(made[name])
     if "_timestamp" in made:
         made["timestamp"] = made.pop("_timestamp")
-    table = _named(named, made) or _told(made, columns, asked)
+    table = _named(named, made) or _deduced(made, columns, asked)
     if table == "rudder_discards":
         return {"table": table, **made, **columns}
     for name in OWN.get(table, ()):
@@ -126,7 +126,7 @@ def _named(name: str, made: Record) -> str:
     return "tracks" if "event" in made or "event_text" in made else ""
 
 
-def _told(made: Record, columns: Record, asked: str) -> str:
+def _deduced(made: Record, columns: Record, asked: str) -> str:
     """The table of a row that does not name it: what people say, but for what only an event has; else told by its
     columns where they leave no doubt; else ""."""
     if "event_text" in made:

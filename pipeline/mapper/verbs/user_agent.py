@@ -1,7 +1,7 @@
 """The verb that reads a browser's User-Agent: what the service's own library would have written of it.
 
-The texts are read by ua-parser, which is loaded when a mapping asks for it and not before. A text that was not seen
-yet costs about 0.5 ms, one that was seen a lookup; an export has few thousand of them.
+The texts are read by ua-parser, which is loaded when a mapping asks for it and not before. A new text
+costs about 0.5 ms, a known one a lookup; an export has a few thousand of them.
 """
 
 from __future__ import annotations
