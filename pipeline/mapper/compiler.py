@@ -241,5 +241,5 @@ def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
         if allowed and given and given not in allowed:
             choice = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
             raise UsageError(
-                f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {allowed_form}"
+                f"--set {name}={given} is unknown to {mapping.tool}", hint=f"leave it out, or use {choice}"
             )
