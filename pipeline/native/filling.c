@@ -1,4 +1,4 @@
-/* Fills in what was left open in a run of events: each one's time and uuid, as `pipeline.encoder.buffer` does. */
+/* Writes the time and uuid of each event of a run into the room left for them, as `pipeline.encoder.buffer` does. */
 
 #include "native.h"
 
@@ -74,21 +74,21 @@ put_uuid(char *to, const unsigned char *raw)
 
 /* fill(text, ends, times, uuids): write each event's time and uuid into the room before its end. */
 PyObject *
-fill(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 4 || !PyByteArray_CheckExact(given[0]) || !PyList_CheckExact(given[1]) ||
-        !PyList_CheckExact(given[2]) || !PyBytes_CheckExact(given[3]) ||
-        PyList_GET_SIZE(given[1]) != PyList_GET_SIZE(given[2]) ||
-        PyList_GET_SIZE(given[1]) * UUID != PyBytes_GET_SIZE(given[3])) {
+    if (count != 4 || !PyByteArray_CheckExact(arguments[0]) || !PyList_CheckExact(arguments[1]) ||
+        !PyList_CheckExact(arguments[2]) || !PyBytes_CheckExact(arguments[3]) ||
+        PyList_GET_SIZE(arguments[1]) != PyList_GET_SIZE(arguments[2]) ||
+        PyList_GET_SIZE(arguments[1]) * UUID != PyBytes_GET_SIZE(arguments[3])) {
         PyErr_SetString(PyExc_TypeError, "text, ends, times and uuids were expected");
         return NULL;
     }
-    char *text = PyByteArray_AS_STRING(given[0]);
-    const unsigned char *raw = (const unsigned char *)PyBytes_AS_STRING(given[3]);
+    char *text = PyByteArray_AS_STRING(arguments[0]);
+    const unsigned char *raw = (const unsigned char *)PyBytes_AS_STRING(arguments[3]);
     int64_t known = -1;
     char date[11], time[27];
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(given[1]); i++) {
-        PyObject *place = PyList_GET_ITEM(given[1], i), *time_of = PyList_GET_ITEM(given[2], i);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(arguments[1]); i++) {
+        PyObject *place = PyList_GET_ITEM(arguments[1], i), *time_of = PyList_GET_ITEM(arguments[2], i);
         if (!PyLong_Check(place) || !PyLong_Check(time_of)) /* of anything else Python would make a number */
             return PyErr_Format(PyExc_TypeError, "ends and times are whole numbers");
         Py_ssize_t end = PyLong_AsSsize_t(place);
@@ -99,7 +99,7 @@ fill(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
             return PyErr_Format(PyExc_ValueError, "a time between 1970 and 9999 was expected");
         Py_ssize_t length = put_time(time, us, &known, date);
         Py_ssize_t room = length + AFTER + DIGITS + END;
-        if (end < room || end > PyByteArray_GET_SIZE(given[0]))
+        if (end < room || end > PyByteArray_GET_SIZE(arguments[0]))
             return PyErr_Format(PyExc_ValueError, "no room before %zd", end);
         char *to = text + end - room;
         memcpy(to, time, (size_t)length);
@@ -110,25 +110,25 @@ fill(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 
 /* uuids5(namespace, keys): the raw uuids of version 5 of many keys, one after the other. */
 PyObject *
-uuids5(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+uuids5(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 2 || !PyBytes_CheckExact(given[0]) || PyBytes_GET_SIZE(given[0]) != NAMESPACE ||
-        !PyList_CheckExact(given[1])) {
+    if (count != 2 || !PyBytes_CheckExact(arguments[0]) || PyBytes_GET_SIZE(arguments[0]) != NAMESPACE ||
+        !PyList_CheckExact(arguments[1])) {
         PyErr_SetString(PyExc_TypeError, "a namespace and a list of keys were expected");
         return NULL;
     }
-    const unsigned char *space = (const unsigned char *)PyBytes_AS_STRING(given[0]);
-    Py_ssize_t keys = PyList_GET_SIZE(given[1]);
+    const unsigned char *space = (const unsigned char *)PyBytes_AS_STRING(arguments[0]);
+    Py_ssize_t keys = PyList_GET_SIZE(arguments[1]);
     PyObject *all = PyBytes_FromStringAndSize(NULL, keys * UUID);
     if (all == NULL)
         return NULL;
     unsigned char *to = (unsigned char *)PyBytes_AS_STRING(all);
     for (Py_ssize_t i = 0; i < keys; i++, to += UUID) {
-        if (keys != PyList_GET_SIZE(given[1])) { /* a codec that was put in another's place may have changed it */
+        if (keys != PyList_GET_SIZE(arguments[1])) { /* a codec that was put in another's place may have changed it */
             Py_DECREF(all);
             return PyErr_Format(PyExc_RuntimeError, "the keys changed while they were read");
         }
-        PyObject *key = PyList_GET_ITEM(given[1], i), *odd = NULL;
+        PyObject *key = PyList_GET_ITEM(arguments[1], i), *odd = NULL;
         Py_ssize_t length;
         const char *text = PyUnicode_AsUTF8AndSize(key, &length);
         if (text == NULL) { /* half of a surrogate pair, as `identity.Hasher` spells it */

@@ -11,7 +11,7 @@
 #define EXPONENT_DIGITS 3 /* with an exponent of so many digits a number may be beyond the range of a double, */
 #define MANY_DIGITS 200   /* or with so many digits before it: pipeline/json_limits.py decides */
 #define SAFE_INTEGER 9007199254740992u
-#define FORETOLD 256
+#define PREDICTED_NAMES 256
 
 typedef struct {
     PyObject_HEAD
@@ -22,7 +22,7 @@ typedef struct {
     Py_ssize_t opened_count;
     Name *opened[MOST_OPENED];
     uint64_t objects;             /* read so far: stamps names to find those that stand twice */
-    Spelling *before[2][FORETOLD]; /* the names of the object before, by level and place: nearly always they are the same */
+    Spelling *before[2][PREDICTED_NAMES]; /* the names of the object before, by level and place: nearly always they are the same */
 } Lines;
 
 typedef struct {
@@ -34,10 +34,10 @@ typedef struct {
 /* --- what a value is made of: each moves the cursor behind it; 0 when it is unusual ---------------------- */
 
 static inline void
-skip_space(Cursor *c)
+skip_space(Cursor *cursor)
 {
-    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\r'))
-        c->at++;
+    while (cursor->at < cursor->end && (*cursor->at == ' ' || *cursor->at == '\t' || *cursor->at == '\r'))
+        cursor->at++;
 }
 
 static int
@@ -58,33 +58,33 @@ hex4(const char *at)
 }
 
 static int
-skip_escape(Cursor *c)
+skip_escape(Cursor *cursor)
 {
-    const char *at = c->at + 1;
-    if (at >= c->end)
+    const char *at = cursor->at + 1;
+    if (at >= cursor->end)
         return 0;
     if (*at != 'u') {
-        c->at = at + 1;
+        cursor->at = at + 1;
         return strchr("\"\\/bfnrt", *at) != NULL && *at != 0;
     }
-    if (c->end - at < 5)
+    if (cursor->end - at < 5)
         return 0;
     int unit = hex4(at + 1);
-    c->at = at + 5;
+    cursor->at = at + 5;
     if (unit < 0xD800 || unit > 0xDFFF)
         return unit >= 0;
-    if (unit > 0xDBFF || c->end - c->at < 6 || c->at[0] != '\\' || c->at[1] != 'u')
+    if (unit > 0xDBFF || cursor->end - cursor->at < 6 || cursor->at[0] != '\\' || cursor->at[1] != 'u')
         return 0;
-    unit = hex4(c->at + 2);
-    c->at += 6;
+    unit = hex4(cursor->at + 2);
+    cursor->at += 6;
     return unit >= 0xDC00 && unit <= 0xDFFF;
 }
 
 static int
-skip_wide(Cursor *c) /* one character of UTF-8 beyond ASCII */
+skip_wide(Cursor *cursor) /* one character of UTF-8 beyond ASCII */
 {
-    const unsigned char *at = (const unsigned char *)c->at;
-    Py_ssize_t left = c->end - c->at;
+    const unsigned char *at = (const unsigned char *)cursor->at;
+    Py_ssize_t left = cursor->end - cursor->at;
     unsigned char low = 0x80, high = 0xBF;
     int more;
     if (at[0] >= 0xC2 && at[0] <= 0xDF)
@@ -110,7 +110,7 @@ skip_wide(Cursor *c) /* one character of UTF-8 beyond ASCII */
     for (int i = 2; i <= more; i++)
         if ((at[i] & 0xC0) != 0x80)
             return 0;
-    c->at += more + 1;
+    cursor->at += more + 1;
     return 1;
 }
 
@@ -118,65 +118,65 @@ skip_wide(Cursor *c) /* one character of UTF-8 beyond ASCII */
 #define ZERO_BYTES(x) (((x) - EACH(1)) & ~(x) & EACH(0x80))
 
 static int
-skip_string(Cursor *c) /* at the quote */
+skip_string(Cursor *cursor) /* at the quote */
 {
-    c->at++;
+    cursor->at++;
     for (;;) {
         /* Eight bytes at a time as long as none is a quote, a backslash, a control character or beyond ASCII. */
-        while (c->end - c->at >= 8) {
+        while (cursor->end - cursor->at >= 8) {
             uint64_t eight;
-            memcpy(&eight, c->at, 8);
+            memcpy(&eight, cursor->at, 8);
             uint64_t odd = ZERO_BYTES(eight ^ EACH('"')) | ZERO_BYTES(eight ^ EACH('\\')) |
                            ((eight - EACH(0x20)) & ~eight & EACH(0x80)) | (eight & EACH(0x80));
             if (odd)
                 break;
-            c->at += 8;
+            cursor->at += 8;
         }
-        while (c->at < c->end && *c->at != '"' && *c->at != '\\' && (unsigned char)*c->at >= 0x20 &&
-               (unsigned char)*c->at < 0x80)
-            c->at++;
-        if (c->at >= c->end)
+        while (cursor->at < cursor->end && *cursor->at != '"' && *cursor->at != '\\' && (unsigned char)*cursor->at >= 0x20 &&
+               (unsigned char)*cursor->at < 0x80)
+            cursor->at++;
+        if (cursor->at >= cursor->end)
             return 0;
-        if (*c->at == '"') {
-            c->at++;
+        if (*cursor->at == '"') {
+            cursor->at++;
             return 1;
         }
-        if (*c->at == '\\' ? !skip_escape(c) : !skip_wide(c)) /* a control character is no wide one */
+        if (*cursor->at == '\\' ? !skip_escape(cursor) : !skip_wide(cursor)) /* a control character is no wide one */
             return 0;
     }
 }
 
 static inline Py_ssize_t
-skip_digits(Cursor *c)
+skip_digits(Cursor *cursor)
 {
-    const char *from = c->at;
-    while (c->at < c->end && *c->at >= '0' && *c->at <= '9')
-        c->at++;
-    return c->at - from;
+    const char *from = cursor->at;
+    while (cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9')
+        cursor->at++;
+    return cursor->at - from;
 }
 
 static int
-skip_number(Cursor *c)
+skip_number(Cursor *cursor)
 {
-    if (*c->at == '-')
-        c->at++;
-    const char *digits = c->at;
-    Py_ssize_t count = skip_digits(c);
+    if (*cursor->at == '-')
+        cursor->at++;
+    const char *digits = cursor->at;
+    Py_ssize_t count = skip_digits(cursor);
     if (count == 0 || (count > 1 && *digits == '0') || count >= MANY_DIGITS)
         return 0;
     int whole = 1;
-    if (c->at < c->end && *c->at == '.') {
-        c->at++;
+    if (cursor->at < cursor->end && *cursor->at == '.') {
+        cursor->at++;
         whole = 0;
-        if (skip_digits(c) == 0)
+        if (skip_digits(cursor) == 0)
             return 0;
     }
-    if (c->at < c->end && (*c->at | 32) == 'e') {
-        c->at++;
+    if (cursor->at < cursor->end && (*cursor->at | 32) == 'e') {
+        cursor->at++;
         whole = 0;
-        if (c->at < c->end && (*c->at == '+' || *c->at == '-'))
-            c->at++;
-        Py_ssize_t power = skip_digits(c);
+        if (cursor->at < cursor->end && (*cursor->at == '+' || *cursor->at == '-'))
+            cursor->at++;
+        Py_ssize_t power = skip_digits(cursor);
         if (power == 0 || power >= EXPONENT_DIGITS)
             return 0;
     }
@@ -185,73 +185,73 @@ skip_number(Cursor *c)
         for (Py_ssize_t i = 0; i < 16; i++)
             found = found * 10 + (uint64_t)(digits[i] - '0');
         if (count > 16 || found > SAFE_INTEGER)
-            c->unsafe = 1;
+            cursor->unsafe = 1;
     }
     return 1;
 }
 
 static int
-skip_word(Cursor *c, const char *word, Py_ssize_t length)
+skip_word(Cursor *cursor, const char *word, Py_ssize_t length)
 {
-    if (c->end - c->at < length || memcmp(c->at, word, (size_t)length) != 0)
+    if (cursor->end - cursor->at < length || memcmp(cursor->at, word, (size_t)length) != 0)
         return 0;
-    c->at += length;
+    cursor->at += length;
     return 1;
 }
 
 /* One value; `depth` is how deep it stands, 1 for a member of the row itself. */
 static int
-skip_value(Cursor *c, int depth)
+skip_value(Cursor *cursor, int depth)
 {
-    if (c->at >= c->end)
+    if (cursor->at >= cursor->end)
         return 0;
-    switch (*c->at) {
+    switch (*cursor->at) {
     case '"':
-        return skip_string(c);
+        return skip_string(cursor);
     case 't':
-        return skip_word(c, "true", 4);
+        return skip_word(cursor, "true", 4);
     case 'f':
-        return skip_word(c, "false", 5);
+        return skip_word(cursor, "false", 5);
     case 'n':
-        return skip_word(c, "null", 4);
+        return skip_word(cursor, "null", 4);
     case '{':
     case '[':
         break;
     default:
-        return skip_number(c);
+        return skip_number(cursor);
     }
-    char close = *c->at == '{' ? '}' : ']';
+    char close = *cursor->at == '{' ? '}' : ']';
     if (depth >= MOST_DEPTH)
         return 0;
-    c->at++;
-    skip_space(c);
-    if (c->at < c->end && *c->at == close) {
-        c->at++;
+    cursor->at++;
+    skip_space(cursor);
+    if (cursor->at < cursor->end && *cursor->at == close) {
+        cursor->at++;
         return 1;
     }
     for (;;) {
         if (close == '}') {
-            if (c->at >= c->end || *c->at != '"' || !skip_string(c))
+            if (cursor->at >= cursor->end || *cursor->at != '"' || !skip_string(cursor))
                 return 0;
-            skip_space(c);
-            if (c->at >= c->end || *c->at != ':')
+            skip_space(cursor);
+            if (cursor->at >= cursor->end || *cursor->at != ':')
                 return 0;
-            c->at++;
-            skip_space(c);
+            cursor->at++;
+            skip_space(cursor);
         }
-        if (!skip_value(c, depth + 1))
+        if (!skip_value(cursor, depth + 1))
             return 0;
-        skip_space(c);
-        if (c->at >= c->end)
+        skip_space(cursor);
+        if (cursor->at >= cursor->end)
             return 0;
-        if (*c->at == close) {
-            c->at++;
+        if (*cursor->at == close) {
+            cursor->at++;
             return 1;
         }
-        if (*c->at != ',')
+        if (*cursor->at != ',')
             return 0;
-        c->at++;
-        skip_space(c);
+        cursor->at++;
+        skip_space(cursor);
     }
 }
 
@@ -259,21 +259,21 @@ skip_value(Cursor *c, int depth)
 
 /* The name at the cursor's quote; NULL when it is unusual, with an exception when memory lacks. */
 static Spelling *
-read_name(Lines *self, Cursor *c, int level, Py_ssize_t place)
+read_name(Lines *self, Cursor *cursor, int level, Py_ssize_t place)
 {
-    if (place < FORETOLD) {
+    if (place < PREDICTED_NAMES) {
         Spelling *likely = self->before[level][place];
-        if (likely != NULL && c->end - c->at > (Py_ssize_t)likely->length + 1 &&
-            c->at[likely->length + 1] == '"' && memcmp(c->at + 1, likely->bytes, likely->length) == 0) {
-            c->at += likely->length + 2;
+        if (likely != NULL && cursor->end - cursor->at > (Py_ssize_t)likely->length + 1 &&
+            cursor->at[likely->length + 1] == '"' && memcmp(cursor->at + 1, likely->bytes, likely->length) == 0) {
+            cursor->at += likely->length + 2;
             return likely;
         }
     }
-    const char *from = c->at + 1;
-    if (!skip_string(c))
+    const char *from = cursor->at + 1;
+    if (!skip_string(cursor))
         return NULL;
-    Spelling *found = spelling_of(from, c->at - 1 - from);
-    if (found != NULL && place < FORETOLD)
+    Spelling *found = spelling_of(from, cursor->at - 1 - from);
+    if (found != NULL && place < PREDICTED_NAMES)
         self->before[level][place] = found;
     return found;
 }
@@ -289,60 +289,60 @@ is_opened(const Lines *self, const Name *name)
 
 /* Fill `into` with the object at the cursor. 1; 0 when it is unusual; -1 with an exception. Level 0 is the row. */
 static int
-read_object(Lines *self, Cursor *c, Members *into, int level)
+read_object(Lines *self, Cursor *cursor, Members *into, int level)
 {
     uint64_t stamp = ++self->objects;
-    c->at++;
-    skip_space(c);
-    if (c->at < c->end && *c->at == '}') {
-        c->at++;
+    cursor->at++;
+    skip_space(cursor);
+    if (cursor->at < cursor->end && *cursor->at == '}') {
+        cursor->at++;
         return 1;
     }
     for (Py_ssize_t place = 0;; place++) {
-        if (c->at >= c->end || *c->at != '"')
+        if (cursor->at >= cursor->end || *cursor->at != '"')
             return 0;
-        Spelling *spelling = read_name(self, c, level, place);
+        Spelling *spelling = read_name(self, cursor, level, place);
         if (spelling == NULL)
             return PyErr_Occurred() ? -1 : 0;
         Name *name = spelling->name;
         if (name->seen[level] == stamp)
             return 0;
         name->seen[level] = stamp;
-        skip_space(c);
-        if (c->at >= c->end || *c->at != ':')
+        skip_space(cursor);
+        if (cursor->at >= cursor->end || *cursor->at != ':')
             return 0;
-        c->at++;
-        skip_space(c);
+        cursor->at++;
+        skip_space(cursor);
         Member *one = members_add(into);
         if (one == NULL)
             return -1;
-        *one = (Member){name, NULL, c->at, 0};
-        if (level == 0 && c->at < c->end && *c->at == '{' && is_opened(self, name)) {
+        *one = (Member){name, NULL, cursor->at, 0};
+        if (level == 0 && cursor->at < cursor->end && *cursor->at == '{' && is_opened(self, name)) {
             Members *inner = members_new(self->data);
             if (inner == NULL)
                 return -1;
             one->value = (PyObject *)inner;
             one->at = NULL;
-            int usual = read_object(self, c, inner, 1);
+            int usual = read_object(self, cursor, inner, 1);
             if (usual != 1)
                 return usual;
         }
         else {
-            if (!skip_value(c, level + 1))
+            if (!skip_value(cursor, level + 1))
                 return 0;
-            one->length = c->at - one->at;
+            one->length = cursor->at - one->at;
         }
-        skip_space(c);
-        if (c->at >= c->end)
+        skip_space(cursor);
+        if (cursor->at >= cursor->end)
             return 0;
-        if (*c->at == '}') {
-            c->at++;
+        if (*cursor->at == '}') {
+            cursor->at++;
             return 1;
         }
-        if (*c->at != ',')
+        if (*cursor->at != ',')
             return 0;
-        c->at++;
-        skip_space(c);
+        cursor->at++;
+        skip_space(cursor);
     }
 }
 

@@ -1,4 +1,15 @@
-/* What the files of this folder share: names known once, and the members of one JSON object. */
+/* What the files of this folder share: the table of names, and the members of one JSON object.
+ *
+ * Rules for every entry:
+ *   - The GIL is held throughout. The tables of names and spellings are static and live as long as the process.
+ *   - A PyObject * parameter is borrowed; what is kept gets its own reference. A returned PyObject * is a new reference unless the
+ *     comment says that it is borrowed.
+ *   - A function that fails returns NULL or -1 with an exception set, unless its comment says otherwise.
+ *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object that `owner` keeps alive.
+ *
+ * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
+ * them (names.c); 2^30 renames or columns (renames.c); times from 1970 to 9999 (filling.c). What goes beyond one is left
+ * to Python (Lines, spellings), never cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -11,16 +22,15 @@
 
 /* --- names (names.c) ----------------------------------------------------------------------------------- */
 
-/* A member's name. There is one for each different name, and it stays for the life of the process, so names are
- * equal when their pointers are. */
+/* A member's name. There is one for each different text, never freed, so names are equal when their pointers are. */
 typedef struct {
-    PyObject *text;    /* str, interned */
-    PyObject *written; /* bytes: a comma, the name as JSON, a colon */
+    PyObject *text;    /* str, interned; owned by the table */
+    PyObject *written; /* bytes: a comma, the name as JSON, a colon; owned by the table */
     Py_ssize_t number; /* counted from 0, for Answers */
-    uint64_t seen[2];  /* the last object that had it, at each level that is opened: tells duplicates */
+    uint64_t seen[2];  /* the number of the last object with this name, by level (row, opened): finds duplicate keys */
 } Name;
 
-/* A name as it stood in a row: the bytes between its quotes. */
+/* A name as spelled in a row: the bytes between its quotes, escapes and all. Owned by the table. */
 typedef struct {
     uint32_t hash;
     uint32_t length;
@@ -28,41 +38,42 @@ typedef struct {
     Name *name;
 } Spelling;
 
-int names_init(PyObject *encode, PyObject *decode_text); /* once, as the others below */
-/* The name of a str; NULL with an exception for anything else, and when memory lacks. */
+int names_init(PyObject *encode, PyObject *decode_text); /* called once, when the module is loaded, like every _init */
+/* The name of a str, added to the table where it is new. Fails for anything but a str, and without memory. */
 Name *name_of(PyObject *text);
-/* The same where it is known already; NULL without an exception where it is not. */
+/* The name of a str; NULL without an exception where the table has none. */
 Name *names_known(PyObject *text);
-/* A new reference to a set of names, so that to look into it runs no Python; NULL with an exception for anything but a
- * frozenset of str. */
+/* A frozenset of str, checked, so that membership tests run no Python code. Fails for anything else. */
 PyObject *names_only(PyObject *set);
-/* How some bytes of a row are known; NULL without an exception for a name that cannot be known, with one else. */
+/* The spelling of some bytes of a row, added where it is new. NULL without an exception where it is too long, cannot
+ * be decoded, or the table is full; NULL with one without memory. */
 Spelling *spelling_of(const char *bytes, Py_ssize_t length);
 
-/* What a table says of each name, asked once for each: 0 is not known yet. */
+/* What a caller found out about each name, so that it asks once for each; 0 is "not asked yet". `known` is allocated by
+ * answer_of and freed by the caller (PyMem_Free). */
 typedef struct {
     uint32_t *known;
     Py_ssize_t room;
 } Answers;
 
-/* Where the answer of a name stands until another is asked for; NULL with an exception when memory lacks. */
+/* The place of a name's answer, valid until the next call. Fails without memory. */
 uint32_t *answer_of(Answers *answers, const Name *name);
 
 /* --- members (members.c) ------------------------------------------------------------------------------- */
 
-/* One member: JSON text that lies in the row, or a value that Python put there, or both (the text is inside the
- * value). A member that was taken out has no name. */
+/* One member: JSON text in the row, or a value that Python put there, or both (then the text is inside the value). A
+ * removed member has no name. */
 typedef struct {
     Name *name;
-    PyObject *value;
-    const char *at;
+    PyObject *value; /* owned, or NULL */
+    const char *at;  /* inside `owner` or `value`, or NULL */
     Py_ssize_t length;
 } Member;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *owner; /* bytes in which the members' text lies, or NULL */
-    Member *members;
+    PyObject *owner; /* bytes that contain the members' text, or NULL; owned */
+    Member *members; /* an array of `room`, of which `used` are filled and `live` not removed */
     Py_ssize_t used;
     Py_ssize_t live;
     Py_ssize_t room;
@@ -72,15 +83,16 @@ extern PyTypeObject Members_Type;
 #define Members_Check(object) (Py_TYPE(object) == &Members_Type)
 
 int members_init(PyObject *raw_type, PyObject *encode, PyObject *decode_text);
+/* An empty object; `owner` is kept. */
 Members *members_new(PyObject *owner);
-/* Room for one more at the end, not filled; NULL with an exception. */
+/* A place at the end, which the caller fills; valid until the next addition. */
 Member *members_add(Members *self);
-/* Add what another object of the same row has under one of its names: its text lies where that of this one does. -1 with
- * an exception. */
+/* Add a member of another object of the same row under another name; its text has the same owner. */
 int members_share(Members *self, const Members *row, const Member *held, Name *name);
+/* The member of a name, valid until the next addition; NULL without an exception where there is none. */
 Member *members_find(Members *self, PyObject *name);
 Member *members_find_name(Members *self, const Name *name);
-/* A new reference to a member's value as Python sees it. */
+/* A member's value as Python gets it: what Python put there, or a msgspec.Raw of its text. */
 PyObject *member_value(const Member *member);
 /* Whether it is JSON null. */
 static inline int
@@ -88,20 +100,24 @@ member_is_null(const Member *member)
 {
     return member->at != NULL && member->length > 0 && *member->at == 'n';
 }
-/* Let the member at a place hold its value as JSON text, as msgspec writes it. */
+/* Give the member at a place the JSON text of its value, as msgspec encodes it. */
 int members_encode(Members *self, Py_ssize_t place);
-/* Put a value under a name, in place of the one that is there or at the end. */
+/* Set the value of a name, in place or at the end; `value` is kept. */
 int members_set(Members *self, PyObject *name, PyObject *value);
 
 /* --- the rest ------------------------------------------------------------------------------------------ */
 
-/* The SHA-1 of two texts in a row; the first is shorter than 64 bytes. (sha1.c) */
+/* The SHA-1 of `prefix` and `text` together, into `digest`; the prefix has to be shorter than 64 bytes. (sha1.c) */
 void sha1_of(const unsigned char *prefix, size_t prefix_length, const unsigned char *text, size_t length,
              unsigned char digest[20]);
 
-PyObject *fill(PyObject *, PyObject *const *, Py_ssize_t);   /* filling.c */
-PyObject *uuids5(PyObject *, PyObject *const *, Py_ssize_t); /* filling.c */
+/* fill(text, ends, times, uuids): writes into the bytearray `text`, before each of `ends`, the time (µs) and uuid (16
+ * bytes) of one event; checks that there is room. Returns None. (filling.c) */
+PyObject *fill(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+/* uuids5(namespace, keys): 16 bytes for each of a list of str. (filling.c) */
+PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
+/* The types; what each takes and returns is in _native.pyi. */
 extern PyTypeObject Lines_Type;    /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
