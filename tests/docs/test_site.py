@@ -25,13 +25,13 @@ def build(docs: Path, to: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    """A strict build of docs/ succeeds, and each page of it is there."""
+    """A strict build of docs/ succeeds, and each page is there but README.md, which is about the pages."""
     built = build(ROOT / "docs", tmp_path)
     assert built.returncode == 0, built.stderr
     sources = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "README.md"]
     pages = {page.relative_to(ROOT / "docs").with_suffix("") for page in sources}
     written = {page.relative_to(tmp_path / "site").with_suffix("") for page in (tmp_path / "site").rglob("*.html")}
-    assert pages - written == set()
+    assert pages - written == {Path("README")}
 
 
 @pytest.mark.parametrize(
