@@ -107,11 +107,12 @@ def _broken(data: bytes, start: int, ends: list[int], dialect: Dialect, error: E
     """
     open_lines = len(ends) if stopped else len(ends) - 1
     if open_lines and (stopped or not _closes(data[ends[-2] : ends[-1]], dialect)):
-        # A lenient reader gives the open cell as it stands, and its newlines tell on which line it begins.
+        # A lenient reader gives the open cell as it stands, and its newlines tell on which line it begins. A newline at
+        # its end is that of the last line: an escaped newline can also be followed by text that ends the cell.
         text = data[start : ends[open_lines - 1]].decode("latin-1")
         whole = io.StringIO(text if text.endswith("\n") else text + "\n", newline="\n")
         cells = next(parser(whole, dialect, strict=False))
-        first = open_lines - (cells[-1].count("\n") or 1)
+        first = open_lines - 1 - cells[-1].removesuffix("\n").count("\n")
         return Found(start, ends[first], first + 1, None, UNCLOSED)
     return Found(start, ends[-1], len(ends), None, _wording(error))
 

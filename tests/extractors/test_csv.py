@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline import extractors
@@ -89,6 +89,7 @@ def test_counting_quotes_agrees_with_the_reader(text: str, final: bool) -> None:
     st.sampled_from(["", "\\"]),
     st.sampled_from([(10_000, 1 << 22), (3, 1 << 22), (10_000, 12)]),
 )
+@example("\\\n\\\na", 1, "\\", (10_000, 1 << 22))
 def test_boundaries_do_not_depend_on_the_pieces(
     tmp_path_factory: pytest.TempPathFactory, text: str, size: int, escape: str, limits: tuple[int, int]
 ) -> None:
