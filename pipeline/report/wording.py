@@ -44,7 +44,6 @@ ADVICE = {
     "rejects": "list them with `backcast rejects DIR` before anything is sent",
     "zero_events": "check the mapping, --since and --until, and the files on the command line",
     "zone": "name the zone that the project has in the tool: --timezone Area/City, also when it is UTC",
-    "duplicates": "nothing to do: duplicates are removed",
     "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; a column that only"
     " some exports have may stay",
     "key_not_unique": "add what tells them apart to the mapping's `key` (with `generic`, name another column or none"
