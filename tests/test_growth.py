@@ -48,11 +48,12 @@ PLACES = {
         "from pipeline.local_service.faults.request import HttpReply\n",
     ),
     "add-a-report-section": (
-        "pipeline/report/sections/owners.py",
+        "pipeline/report/sections/size.py",
         "from rich.console import Console\n"
         "from rich.text import Text\n"
         "from pipeline.plan.manifest import Plan\n"
-        "from pipeline.report.registry import on_terminal\n",
+        "from pipeline.report.contents import Report\n"
+        "from pipeline.report.registry import Values, on_page, on_terminal\n",
     ),
 }
 """For each section of the page: the file that its first example goes into (at the end, where it exists), and its
@@ -63,12 +64,11 @@ ROWS = (
 )
 
 
-def example(anchor: str) -> str:
-    """The first block of code below an anchor of the page."""
+def example(anchor: str, number: int = 0) -> str:
+    """A block of code below an anchor of the page, counted from 0."""
     section = PAGE.read_text("utf-8").split(f"({anchor})=", 1)[1]
-    found = re.search(r"```\w+\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    return found.group(1)
+    found: list[str] = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
+    return found[number]
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / place
         before = path.read_text("utf-8") if path.exists() else ""
         path.write_text(f"{before}{imports}\n\n{example(anchor)}", "utf-8")
+    template = folder / "pipeline" / "report" / "templates" / "sections" / "size.html.j2"
+    template.write_text(example("add-a-report-section", 1), "utf-8")
     mapping = folder / "mappings" / "acme.yaml"
     text = mapping.read_text("utf-8")
     mapping.write_text(text.replace("  drop: [", "  set: {squashed: {squash: /data/plan}}\n  drop: [", 1), "utf-8")
@@ -104,7 +106,8 @@ def test_every_example_takes_part_in_a_job(extended: Path) -> None:
     assert "acme" in printed  # the tool was recognised in rows of the new format
     assert "shouted_event" in printed
     assert "few_rows" in printed
-    assert "Owner: " in printed
+    assert "Size: " in printed
+    assert "<h2>Size</h2>" in (extended / "plan" / "report.html").read_text("utf-8")
     code, printed = run(extended, "rehearse", "plan", "--fault", "teapot,times=1")
     assert (code, "418: short and stout" in printed) == (5, True), printed
     code, printed = run(extended, "rehearse", "plan")

@@ -124,10 +124,10 @@ def test_a_request_as_a_whole_has_an_end() -> None:
     """Also where the time of its answer is not over, as when its bytes leave all the time and far too slowly."""
     lent = ConnectionPool(lambda scheme: httpx.Client(trust_env=False, verify=False), whole=0.4, answer=60)
     try:
-        with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url, lent.lend("http") as one:
+        with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url, lent.lease("http") as one:
             began = time.monotonic()
             with pytest.raises(httpx.TransportError):
-                one.client.post(url, content=b"{}", extensions={"trace": one.heard})
+                one.client.post(url, content=b"{}", extensions={"trace": one.trace_step})
             took = time.monotonic() - began
         assert one.late
         assert took < 8

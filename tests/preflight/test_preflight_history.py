@@ -40,7 +40,7 @@ def test_a_project_that_drops_old_events(plan: Path, days: int | None, level: st
     with asking(settings) as ask:
         found = look(ask.service.url, plan)["dropped_events"]
         without = look(ask.service.url)["dropped_events"]
-        hidden = look(ask.service.url, plan, personal="phx_test_none", project_id="1")["dropped_events"]
+        hidden = look(ask.service.url, plan, personal="phx_test_none", project="1")["dropped_events"]
     assert found[0] == level
     assert word in found[1]
     assert without[0] == ("ok" if days is None else "warning")

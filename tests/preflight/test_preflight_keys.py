@@ -46,7 +46,7 @@ def ask() -> Iterator[Asking]:
 )
 def test_the_shape_of_a_capture_key(ask: Asking, key: str | None, level: str, word: str) -> None:
     """What capture refuses, and what it would take for an unknown key, is told before anything is sent."""
-    found = look(ask.service.url, key=key, project_id="1")["capture_key"]
+    found = look(ask.service.url, key=key, project="1")["capture_key"]
     assert found[0] == level
     assert word in found[1]
     assert not key or key not in found[1]
@@ -69,13 +69,13 @@ def test_the_command_stops_at_a_bad_key(
 
 def test_a_key_of_no_project_is_a_stop_where_it_can_be_told(ask: Asking) -> None:
     """The service answers 200 to a key that nobody has; only the project's own key proves one."""
-    found = look(ask.service.url, key="phc_test_nobody", project_id="1")["capture_key_project"]
+    found = look(ask.service.url, key="phc_test_nobody", project="1")["capture_key_project"]
     assert found == ("stop", "the capture key is not that of project A (1)")
 
 
 def test_a_key_of_another_project_is_named(ask: Asking) -> None:
     """The right service and the wrong project: both are named."""
-    found = look(ask.service.url, key="phc_test_b", project_id="1")["capture_key_project"]
+    found = look(ask.service.url, key="phc_test_b", project="1")["capture_key_project"]
     assert found == ("stop", "the capture key is that of project B (2), not of project A (1)")
 
 
@@ -92,9 +92,9 @@ def test_a_missing_scope_is_named(plan: Path, behaviour: Any) -> None:
     """What a key may not read is unknown, with the scope; the checks that it may make are made."""
     with asking(Settings(behaviour=behaviour)) as ask:
         ask.made(**function())
-        none = look(ask.service.url, plan, personal="phx_test_none", project_id="1")
-        functions = look(ask.service.url, plan, personal=key_with("hog_function:read"), project_id="1")
-        project = look(ask.service.url, plan, personal=key_with("project:read"), project_id="1")
+        none = look(ask.service.url, plan, personal="phx_test_none", project="1")
+        functions = look(ask.service.url, plan, personal=key_with("hog_function:read"), project="1")
+        project = look(ask.service.url, plan, personal=key_with("project:read"), project="1")
     assert none["functions"] == ("unknown", "the personal key lacks the scope hog_function:read")
     assert none["capture_key_project"][0] == "unknown"
     assert functions["destination"][0] == "stop"
@@ -109,7 +109,7 @@ def test_a_missing_scope_is_named(plan: Path, behaviour: Any) -> None:
 @pytest.mark.parametrize("personal", ["phx_test_unknown", "phx_test_b", ""])
 def test_a_personal_key_that_opens_nothing(ask: Asking, personal: str) -> None:
     """Refused: a stop. Of another project: unknown. None: unknown, and nothing is asked."""
-    found = look(ask.service.url, personal=personal, project_id="1")
+    found = look(ask.service.url, personal=personal, project="1")
     expected = {"phx_test_unknown": "stop", "phx_test_b": "unknown", "": "unknown"}
     assert found["project"][0] == expected[personal]
     assert found["capture_key_project"][0] == "unknown"
@@ -117,4 +117,4 @@ def test_a_personal_key_that_opens_nothing(ask: Asking, personal: str) -> None:
 
 def test_a_project_that_is_not_there_is_a_stop(ask: Asking) -> None:
     """A wrong id, or the other region."""
-    assert look(ask.service.url, project_id="77")["project"] == ("stop", "there is no project 77")
+    assert look(ask.service.url, project="77")["project"] == ("stop", "there is no project 77")

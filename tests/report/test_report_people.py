@@ -181,7 +181,7 @@ def test_decisions_stand_with_their_reason_and_count_merges_first(everything: Se
     """What became of pairs is told in words, and the numbers add up to all pairs."""
     rows = everything.rows("Identities")
     assert rows == [
-        ["merged", "3", "a record of the tool says that they are one person"],
+        ["merged", "3", "merged in the source tool"],
         ["merged", "1", "both ids in one row"],
         ["merged with the first user", "1", "the id has several users (a shared device), and this one came first"],
         ["not merged: conflict", "1", "the id belongs to another user, who came first"],
@@ -326,11 +326,11 @@ def test_a_choice_of_group_types_shows_what_it_leaves_out(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("fill-only", "written as $set_once, so that what a live profile says stays as it is"),
-        ("overwrite", "what a live profile says is overwritten, however old the history is"),
+        ("fill-only", "written as $set_once: existing values are kept"),
+        ("overwrite", "written as $set: existing values are overwritten, however old the history is"),
         (
             "prefix=\u202eold_",
-            "written as $set under names that begin with \\u202eold_, beside what a live profile says",
+            "written as $set under names that begin with \\u202eold_, beside the existing values",
         ),
     ],
 )
@@ -363,15 +363,15 @@ def test_a_plan_without_profiles_says_so(tmp_path: Path) -> None:
     [
         (
             "all",
-            "With --persons identified, those without identity would get none; but merges and groups need profiles",
+            "With --persons identified, anonymous ids would get none; but merges and groups need profiles",
         ),
-        ("identified", "ids without identity make no profile. The service then takes no properties of persons and no"),
+        ("identified", "the events of anonymous ids create no profile. The service then takes no"),
     ],
 )
 def test_the_switch_for_anonymous_events_is_shown_with_its_counts(tmp_path: Path, switch: str, words: str) -> None:
     """Events and ids with and without identity are counted, and the page warns of what needs a profile."""
     seen = planned(tmp_path, [*SHARED, track(None, "nobody"), track(None, "nobody")], persons=switch)
-    for said in (seen.text("With and without identity"), " ".join(seen.terminal().split())):
+    for said in (seen.text("Identified and anonymous ids"), " ".join(seen.terminal().split())):
         assert "4 events of 3 identified ids, 2 events of 1 anonymous id (duplicates included)." in said
         assert words in said
         assert "merges and groups need profiles" in said
@@ -381,7 +381,7 @@ def test_what_the_service_copies_to_persons_by_itself_is_counted(tmp_path: Path)
     """Of the events looked at, so many have a property that the service promotes."""
     seen = planned(tmp_path, [track("u", context={"os": {"name": "iOS"}})])
     heading = "Properties that the service copies by itself"
-    assert "Of 1 event looked at" in seen.text(heading)
+    assert "In a sample of 1 event" in seen.text(heading)
     assert ["$os", "1"] in seen.rows(heading)
     assert ["$os", "1"] in seen.lines()
 

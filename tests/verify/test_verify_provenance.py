@@ -159,7 +159,7 @@ def test_without_provenance_the_whole_project_is_compared(
         said = json.loads(capsys.readouterr().out)
     assert "not of this plan" in shown
     assert "2023-01-02" in shown
-    assert "All of the project was looked at, also what others sent to it." in " ".join(shown.split())
+    assert "The whole project was compared, with what others sent to it." in " ".join(shown.split())
     assert (said["scope"], said["extras"]) == ({}, [{"event": "Step 0", "day": "2023-01-02", "count": 1}])
 
 
