@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.models import Limits
+from pipeline.options import Limits
 
 try:
     from isal import isal_zlib as _deflate

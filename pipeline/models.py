@@ -8,10 +8,12 @@ an *event* a row as sent; a *batch* one request; a *receipt* what the endpoint s
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
+
+from pipeline.options import PlanOptions
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """A block ends at the first record end after each 4 MiB of decompressed bytes."""
@@ -211,19 +213,39 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
     record: str
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large a request may be (docs/know/service.md#encodings-and-sizes says why: every known limit of the service
-    holds)."""
-
-    batch_events: int = 5_000
-    batch_bytes: int = 5 * 1024 * 1024
-    event_bytes: int = 900 * 1024
-
-
 class Finding(msgspec.Struct, frozen=True):
     """What a check of a plan found and a person has to look at; `level` is `stop` or `warning`."""
 
     name: str
     level: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SealedOptions:
+    """The options of a plan that decide what is sent, as the plan seals them.
+
+    `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
+    half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
+    `promoted_properties` is `final` or, where they are left alone, UNSET, which leaves no trace in a plan.
+    """
+
+    as_of: int
+    zones: tuple[tuple[str, str], ...] = ()
+    since: int | None = None
+    until: int | None = None
+    settings: Map[str, str] = field(default_factory=dict)
+    dialect: str = "contract"
+    name: str = ""
+    provenance: bool = True
+    allow_recent: bool = False
+    collapse_identical: bool = False
+    limit: int | None = None
+    excluded_ids: str = ""
+    person_properties: str = "final"
+    profile_policy: str = "fill-only"
+    persons: str = "all"
+    max_ids_per_person: int = PlanOptions.max_ids_per_person
+    identities: str = ""
+    group_types: tuple[str, ...] = ()
+    promoted_properties: str | msgspec.UnsetType = msgspec.UNSET

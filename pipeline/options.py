@@ -5,21 +5,29 @@
 
 A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
 (`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use.
-What of a plan's options decides what is sent is sealed in the plan, resolved, as `SealedOptions`.
+What of the options of a plan decides what is sent is sealed in it, resolved, as `pipeline.models.SealedOptions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from pipeline.models import Limits
 from pipeline.option_types import Checked, Instant, option, read_instant, read_names, read_seconds, read_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a request may be (docs/know/service.md#encodings-and-sizes says why: every known limit of the service
+    holds)."""
+
+    batch_events: int = 5_000
+    batch_bytes: int = 5 * 1024 * 1024
+    event_bytes: int = 900 * 1024
+
 
 PathText = str | PathLike[str]
 
@@ -330,33 +338,3 @@ class RunOptions(Checked):
     dry_run: bool = _dry_run("Plan what is due in a temporary folder; send and record nothing.")
     allow_firing: bool = _allow_firing()
     workers: int | None = _workers()
-
-
-@dataclass(frozen=True, slots=True)
-class SealedOptions:
-    """The options of a plan that decide what is sent, as the plan seals them.
-
-    `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
-    half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
-    `promoted_properties` is `final` or, where they are left alone, UNSET, which leaves no trace in a plan.
-    """
-
-    as_of: int
-    zones: tuple[tuple[str, str], ...] = ()
-    since: int | None = None
-    until: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    dialect: str = "contract"
-    name: str = ""
-    provenance: bool = True
-    allow_recent: bool = False
-    collapse_identical: bool = False
-    limit: int | None = None
-    excluded_ids: str = ""
-    person_properties: str = "final"
-    profile_policy: str = "fill-only"
-    persons: str = "all"
-    max_ids_per_person: int = PlanOptions.max_ids_per_person
-    identities: str = ""
-    group_types: tuple[str, ...] = ()
-    promoted_properties: str | msgspec.UnsetType = msgspec.UNSET

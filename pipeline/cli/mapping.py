@@ -42,8 +42,8 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     from pipeline.mapper import compile as compile_mapping
     from pipeline.mapper import load
     from pipeline.mapper.printer import printed
+    from pipeline.models import SealedOptions
     from pipeline.option_types import read_settings
-    from pipeline.options import SealedOptions
 
     if as_program and compiled:
         raise UsageError("--program and --compiled exclude each other", hint="give one of the two")

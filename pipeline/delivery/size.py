@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pipeline.batcher import HARD_LIMIT, Batch, Envelope, even_ranges, seal_batch, unpack
 from pipeline.ledger import BatchKey
-from pipeline.models import Limits
+from pipeline.options import Limits
 
 Piece = tuple[BatchKey, Batch]
 

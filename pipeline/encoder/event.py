@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from pipeline.models import UnvalidatedEvent
+from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
-from pipeline.options import SealedOptions
 from pipeline.timestamps import format_utc
 from pipeline.values import NULL
 

@@ -15,7 +15,7 @@ from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
 from pipeline.mapper.program import Let, Program, Step
 from pipeline.mapper.renaming import rename_properties
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 
 HASH_KEY = "BACKCAST_HASH_KEY"
 """The environment variable with the secret of keyed hashes; it is in no mapping, program, plan or report."""

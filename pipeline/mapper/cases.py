@@ -16,8 +16,17 @@ from msgspec import Raw
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Case, Mapping
 from pipeline.mapper.table_names import SETTING, table_of
-from pipeline.models import GroupUpdate, Link, MapperResult, Note, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import (
+    GroupUpdate,
+    Link,
+    MapperResult,
+    Note,
+    PersonUpdate,
+    RejectReason,
+    SealedOptions,
+    Skip,
+    UnvalidatedEvent,
+)
 from pipeline.timestamps import format_utc
 from pipeline.uuids import SEPARATOR
 from pipeline.values import NULL, Record, Value, raw, text

@@ -28,9 +28,8 @@ from pipeline.mapper.language import Mapping
 from pipeline.mapper.native_rows import NativeEmitter, NotNative
 from pipeline.mapper.program import Program
 from pipeline.mapper.steps import StepEmitter
-from pipeline.models import MapperResult
+from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
-from pipeline.options import SealedOptions
 from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.values import Record

@@ -12,7 +12,7 @@ from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import parse
 from pipeline.mapper.references import find, members
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 from pipeline.values import Record
 
 _PACKAGE = Path(__file__).resolve().parent.parent

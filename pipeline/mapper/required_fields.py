@@ -19,7 +19,7 @@ from pipeline.mapper.builder import Builder
 from pipeline.mapper.language import Call, Clock, EventRule, Place, Profiles, Spread
 from pipeline.mapper.program import Decode
 from pipeline.mapper.verbs.values import HOLE
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 
 MADE = ("const", "json", "word", "refuse", "opened")
 """Values that come from no column."""

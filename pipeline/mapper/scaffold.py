@@ -16,7 +16,7 @@ from pipeline.mapper.cases import describe, row_of
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.language import FORMAT
 from pipeline.mapper.loader import parse
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 
 _AS_OF = 4_102_444_800_000_000
 

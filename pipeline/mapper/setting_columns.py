@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.mapper.language import Call, Mapping
 from pipeline.mapper.references import find, members
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 from pipeline.values import Record
 
 

@@ -16,8 +16,7 @@ from pipeline.mapper.builder import Builder
 from pipeline.mapper.functions import decode_row
 from pipeline.mapper.language import Mapping, TableFromPath
 from pipeline.mapper.references import find
-from pipeline.models import Part
-from pipeline.options import SealedOptions
+from pipeline.models import Part, SealedOptions
 from pipeline.values import Record
 
 SETTING = "table"

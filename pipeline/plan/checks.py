@@ -18,8 +18,7 @@ from typing import Literal, NamedTuple
 from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
 from pipeline.identity.settings import MAX_TYPES
-from pipeline.models import Finding
-from pipeline.options import SealedOptions
+from pipeline.models import Finding, SealedOptions
 from pipeline.plan.manifest import GroupTypeSeal, PeopleSeal, RowCounts
 from pipeline.plan.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict

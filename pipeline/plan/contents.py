@@ -12,8 +12,7 @@ from pathlib import Path
 from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import digest_of
-from pipeline.models import Block, Part
-from pipeline.options import SealedOptions
+from pipeline.models import Block, Part, SealedOptions
 from pipeline.plan.directory import Directory, digest_file, read_lines
 from pipeline.plan.manifest import Plan, SealedBlock, as_name
 from pipeline.text import printable

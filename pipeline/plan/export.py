@@ -22,9 +22,9 @@ from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.registry import of_tool
 from pipeline.mapper.required_fields import wanted_references
-from pipeline.models import Source
+from pipeline.models import SealedOptions, Source
 from pipeline.option_types import micros, zones_of
-from pipeline.options import PlanOptions, SealedOptions
+from pipeline.options import PlanOptions
 from pipeline.plan.checks import parse_reject_limit
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for

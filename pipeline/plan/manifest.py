@@ -13,8 +13,8 @@ import msgspec
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
-from pipeline.models import Dialect, Finding, Limits, Part
-from pipeline.options import SealedOptions
+from pipeline.models import Dialect, Finding, Part, SealedOptions
+from pipeline.options import Limits
 from pipeline.plan.commit import finish_commit
 from pipeline.plan.directory import Directory
 from pipeline.text import pluralize

@@ -23,8 +23,7 @@ from pipeline.encoder.updates import (
     encode_merge,
     encode_profile,
 )
-from pipeline.models import BLOCK_BYTES, BLOCK_ROWS
-from pipeline.options import SealedOptions
+from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, SealedOptions
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.transform.events import Mapper

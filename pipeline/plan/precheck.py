@@ -18,8 +18,7 @@ from pipeline.mapper import Mapping
 from pipeline.mapper.references import find
 from pipeline.mapper.setting_columns import NamedColumns, has_column, named_columns
 from pipeline.mapper.table_names import SETTING, names_in, table_of
-from pipeline.models import Part
-from pipeline.options import SealedOptions
+from pipeline.models import Part, SealedOptions
 from pipeline.values import Record
 
 FEW_BYTES, FEW_ROWS = 64 * 1024, 1

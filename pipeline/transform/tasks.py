@@ -11,8 +11,8 @@ from typing import NamedTuple
 from pipeline.batcher import Batch
 from pipeline.identity.aggregator import IdentityColumns
 from pipeline.mapper.required_fields import Wanted
-from pipeline.models import Block, Limits, Part, Reject
-from pipeline.options import SealedOptions
+from pipeline.models import Block, Part, Reject, SealedOptions
+from pipeline.options import Limits
 from pipeline.transform.events import Mapper
 from pipeline.transform.field_names import Names
 

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from pipeline.models import GroupUpdate, Limits, PersonUpdate, RejectReason, UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
+from pipeline.options import Limits
 from pipeline.timestamps import format_utc
 
 MAX_NAME = 200

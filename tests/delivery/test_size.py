@@ -18,7 +18,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.size import RequestSize, cut, halve
 from pipeline.ledger import BatchKey
-from pipeline.models import Limits
+from pipeline.options import Limits
 from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,

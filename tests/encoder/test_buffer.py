@@ -16,8 +16,8 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.extractors.line_index import LinePlaces, pieces
 from pipeline.extractors.scan import is_utf8
-from pipeline.models import Limits
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
+from pipeline.options import Limits
 from pipeline.timestamps import DAY, format_utc
 from pipeline.transform.rows import make_events
 from pipeline.uuids import Hasher, namespace

@@ -8,8 +8,7 @@ import pytest
 
 from pipeline.encoder.encoded import has_profile, read_event, read_properties, replace_uuid, uuid_of
 from pipeline.encoder.event import Encoder, provenance
-from pipeline.models import UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions, UnvalidatedEvent
 
 OLD, NEW = "0829736a-b140-570d-ac78-774cecf956e2", "0829736a-b140-570d-ac78-774cecf956e3"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.mapper import compile, load
 from pipeline.mapper.printer import printed
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 
 HERE = Path(__file__).parent / "programs"
 SETTINGS: dict[str, dict[str, str]] = {

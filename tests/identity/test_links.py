@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.updates import SealedLink, encode_merge
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 from pipeline.plan.directory import read_lines
 from pipeline.plan.phases import phase_blocks
 from pipeline.timestamps import format_utc

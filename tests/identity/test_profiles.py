@@ -36,8 +36,7 @@ from pipeline.identity.last_values import UpdateTable, last_values_of
 from pipeline.identity.persons import PersonCounts, final_persons
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 from pipeline.identity.settings import GroupTypes, choose_types, parse_policy
-from pipeline.models import GroupUpdate, Note
-from pipeline.options import SealedOptions
+from pipeline.models import GroupUpdate, Note, SealedOptions
 from pipeline.plan.checks import run_checks
 from pipeline.plan.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
 from pipeline.uuids import SEPARATOR, Hasher, namespace

@@ -18,8 +18,7 @@ from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call
 from pipeline.mapper.loader import parse
 from pipeline.mapper.registry import folder
-from pipeline.models import UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record
 from tests.support.small_mappings import record
 

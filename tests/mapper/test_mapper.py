@@ -20,8 +20,7 @@ from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
-from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip, UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, SealedOptions, Skip, UnvalidatedEvent
 from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record
 
 DROP = "properties:\n  drop: [name, user, at]\n"

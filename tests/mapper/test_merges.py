@@ -14,8 +14,8 @@ import pytest
 import pipeline
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import compile, load
-from pipeline.models import Link, PersonUpdate, Skip
-from pipeline.options import PlanOptions, SealedOptions
+from pipeline.models import Link, PersonUpdate, SealedOptions, Skip
+from pipeline.options import PlanOptions
 from pipeline.plan.manifest import Plan
 from tests.support.small_mappings import mapper, record
 

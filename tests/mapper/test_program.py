@@ -14,7 +14,7 @@ from pipeline.mapper.functions import FUNCTIONS, function
 from pipeline.mapper.kinds import FAMILIES, VALUE, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.loader import parse
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 from tests.golden.programs import HERE, SETTINGS, program_of
 from tests.support.odd_mappings import EVERYTHING
 from tests.support.small_mappings import drafted, mapper

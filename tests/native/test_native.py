@@ -24,9 +24,9 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.loader import parse
-from pipeline.models import BrokenRow, Limits
+from pipeline.models import BrokenRow, SealedOptions
 from pipeline.native import AVAILABLE, build, native
-from pipeline.options import SealedOptions
+from pipeline.options import Limits
 from pipeline.timestamps import format_utc
 from pipeline.transform.events import Events
 from pipeline.transform.observer import Observation

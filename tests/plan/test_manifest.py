@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from pipeline.api import plan_export
 from pipeline.errors import Busy, StalePlan, UnreadableExport, UnsafePlan, UsageError
-from pipeline.models import Limits
-from pipeline.options import PlanOptions, SealedOptions
+from pipeline.models import SealedOptions
+from pipeline.options import Limits, PlanOptions
 from pipeline.plan.contents import check_tables, find_parts, stale_parts
 from pipeline.plan.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.freshness import check_fresh, open_plan, transform_config_for

@@ -19,8 +19,8 @@ import pipeline
 from pipeline.mapper import available, load
 from pipeline.mapper.registry import of_tool
 from pipeline.mapper.required_fields import wanted_references
-from pipeline.models import Finding
-from pipeline.options import PlanOptions, SealedOptions
+from pipeline.models import Finding, SealedOptions
+from pipeline.options import PlanOptions
 from pipeline.plan.manifest import Plan
 from tests.support.commands import SAMPLES
 

@@ -16,8 +16,7 @@ from rich.console import Console
 
 from pipeline.errors import UnsafePlan
 from pipeline.ledger import RunHistory
-from pipeline.models import Dialect, Finding, Reject
-from pipeline.options import SealedOptions
+from pipeline.models import Dialect, Finding, Reject, SealedOptions
 from pipeline.plan.manifest import Example, MappingSeal, Plan
 from pipeline.report import terminal
 from pipeline.report.contents import Report, Results, build_report

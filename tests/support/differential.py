@@ -29,9 +29,9 @@ from pipeline import mapper as language
 from pipeline.extractors import blocks, open_source
 from pipeline.identity.aggregator import TextColumn
 from pipeline.mapper.loader import parse
-from pipeline.models import Limits
+from pipeline.models import SealedOptions
 from pipeline.native import AVAILABLE
-from pipeline.options import SealedOptions
+from pipeline.options import Limits
 from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_aggregate
 from pipeline.transform.tasks import Task, TransformConfig
 from tests.support.mutations import Mutator, sample_rows

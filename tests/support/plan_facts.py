@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions
 from pipeline.plan.checks import KeyConflicts, PlanFacts, parse_reject_limit
 from pipeline.plan.manifest import PeopleSeal, RowCounts
 from pipeline.plan.zone import ZoneVerdict

@@ -9,8 +9,7 @@ from msgspec import Raw
 
 from pipeline.mapper import Mapper, compile
 from pipeline.mapper.loader import parse
-from pipeline.models import UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record, Value, raw
 
 HEAD = """format: backcast.mapping/1

@@ -20,8 +20,8 @@ import msgspec
 from pipeline.batcher import unpack
 from pipeline.encoder.updates import SealedLink
 from pipeline.extractors import open_source
-from pipeline.models import Limits, Link, MapperResult, RejectReason, Skip, UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import Link, MapperResult, RejectReason, SealedOptions, Skip, UnvalidatedEvent
+from pipeline.options import Limits
 from pipeline.plan.build import build
 from pipeline.plan.checks import RejectLimit
 from pipeline.plan.commit import staged_plan

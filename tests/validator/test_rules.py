@@ -15,8 +15,8 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.mapper.loader import parse
-from pipeline.models import BrokenRow, GroupUpdate, Limits, PersonUpdate, RejectReason, UnvalidatedEvent
-from pipeline.options import SealedOptions
+from pipeline.models import BrokenRow, GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
+from pipeline.options import Limits
 from pipeline.transform.events import Events
 from pipeline.transform.rows import make_events
 from pipeline.validator import rules as validate

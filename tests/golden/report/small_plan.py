@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from pipeline.models import Dialect, Finding, Limits, Reject
-from pipeline.options import SealedOptions
+from pipeline.models import Dialect, Finding, Reject, SealedOptions
+from pipeline.options import Limits
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.manifest import (
     ClusterSeal,
