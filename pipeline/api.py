@@ -261,7 +261,8 @@ def run_job(
     hooks = hooks or JobHooks()
     job = load_job(fspath(file))
     key = capture_key(job.to, key=_secret(project_key), dry_run=options.dry_run, warn=hooks.warn)
-    return run_due_windows(job, key, _secret(personal_key) or config.personal_key(), options, hooks)
+    personal = _secret(personal_key)
+    return run_due_windows(job, key, config.personal_key() if personal is None else personal, options, hooks)
 
 
 @contextmanager
@@ -297,7 +298,7 @@ def _verify(plan: Plan, directory: Directory, to: str, options: VerifyOptions, k
     transform_config = transform_config_for(
         plan, directory, None if options.source_root is None else Path(options.source_root)
     )
-    with ManagementClient(to, key, options.project or "1") as client:
+    with ManagementClient(to, key, "1" if options.project is None else options.project) as client:
         workers = workers_for(options.workers, transform_config.parts)
         return verify(plan, directory, transform_config, client, workers=workers, whole=options.whole)
 

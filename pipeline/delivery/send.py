@@ -49,11 +49,12 @@ def capture_key(
 ) -> Secret:
     """The capture key for a target, its shape checked: `key`, else that of the file or the environment.
 
-    A dry run needs none, but one that is there is checked all the same. Raises UsageError.
+    A dry run needs none, but one that is there is checked all the same, and a file that is named has to contain one.
+    Raises UsageError.
     """
-    if key is None:
+    if not key:
         key = keys.given_project_key(file)
-    if dry_run and not key:
+    if dry_run and not key and file is None:
         return DRY_RUN_KEY
     return keys.checked_project_key(key or Secret(""), cloud=bool(region_of(to)), warn=warn)
 

@@ -113,7 +113,8 @@ RULES: list[Rule] = []
 """In the order in which they are checked."""
 
 _NAME = "True"
-"""The rule looks at the event's name alone: the fast test is used only for names that passed every rule before."""
+"""The rule looks at the event's name alone: the fast test is used only for names of which an event passed every rule,
+those of the level `warning` included."""
 _ID = f"distinct_id and len(distinct_id) <= {MAX_ID} and distinct_id[0] > ' ' and distinct_id.isprintable()"
 _TIME = f"time.__class__ is int and {OLD} <= time <= newest"
 

@@ -14,10 +14,12 @@ from pipeline import mapper as language
 from pipeline.encoder.event import Encoder
 from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl_rows import JsonlRows
+from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.loader import parse
 from pipeline.models import BrokenRow, GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.transform.events import Events
+from pipeline.transform.observer import Observation
 from pipeline.transform.rows import make_events
 from pipeline.validator import rules as validate
 from pipeline.validator.rules import (
@@ -342,6 +344,23 @@ def test_a_rule_that_is_added_holds_for_rows_read_in_c(members: bool) -> None:
         patch.setattr(validate, "RULES", (*RULES, refusing("id", lambda draft: draft.distinct_id == "u-2")))
         made = make_events(JsonlRows(data, members=members), mapper, Encoder("flat", options), rules())
     assert [(reject.row, reject.code) for reject in made.rejects] == [(row, "added_id") for row in range(3, 31, 3)]
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_a_warning_about_a_name_is_counted_on_every_row(members: bool) -> None:
+    """The fast path is taken by names that no rule warns of."""
+    options = SealedOptions(as_of=AS_OF, zones=(("UTC", ""),))
+    mapper = language.compile(parse(FLAT, "flat"), options)
+    row = b'{"name":"%s","user":"u-1","at":1672531358,"id":"i-%d","a":1}'
+    data = b"\n".join(row % (b"Odd" if number % 2 else b"Seen", number) for number in range(20))
+    named = Rule("odd_name", "warning", "odd", lambda draft, context: "odd" if draft.event == "Odd" else None, "True")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validate, "RULES", (*RULES, named))
+        made = make_events(
+            JsonlRows(data, members=members), mapper, Encoder("flat", options), rules(),
+            observation=Observation(IdentityAggregator(AS_OF)),
+        )  # fmt: skip
+    assert (made.mapped, made.warnings["odd_name"]) == (20, 10)
 
 
 @settings(max_examples=300, deadline=None)
