@@ -112,7 +112,7 @@ def test_a_user_agent_is_read_once_and_not_all_are_remembered() -> None:
 def test_the_library_is_loaded_by_mappings_that_read_user_agents_alone() -> None:
     """Compiling another mapping leaves ua-parser out of the process."""
     code = (
-        "import sys; from pipeline.mapper import compile, load; from pipeline.options import SealedOptions; "
+        "import sys; from pipeline.mapper import compile, load; from pipeline.models import SealedOptions; "
         "compile(load(sys.argv[1]), SealedOptions(as_of=0)); print('ua_parser' in sys.modules)"
     )
     loaded = {}
