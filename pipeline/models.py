@@ -140,7 +140,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     `time` and `received` are microseconds since 1970 in UTC; None when the row has none.
     `time` may instead be the RejectReason of reading it. `wall` is the clock reading before a zone was applied, for the
     proof of the zone (None where the source tells UTC by itself).
-    `key` is the tool's dedupe key (parts joined by identity.SEPARATOR), None for a row without one.
+    `key` is the tool's dedupe key (parts joined by uuids.SEPARATOR), None for a row without one.
     `uuid` is a source's own UUID as canonical lower-case text, used as it stands.
     `properties` go to the wire in this order, `distinct_id` excepted. `warnings` are (code, detail) pairs.
     """

@@ -147,7 +147,7 @@ def canonical(record: Record) -> bytes:
     """One spelling of a record: keys sorted at every level, values otherwise untouched.
 
     Two rows with the same members in another order are the same record; `1.0` and `1.00` are not.
-    This is what the uuid of a row without a source key is made of (identity.content_key).
+    This is what the uuid of a row without a source key is made of (uuids.content_key).
     """
     return b"{" + b",".join(_member(key, record[key]) for key in sorted(record)) + b"}"
 

@@ -27,7 +27,8 @@ def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 
 
 def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
-    return JsonlRows(content.removeprefix(COMMENTED), block.offset, observe=options.observe)
+    lines = content.removeprefix(COMMENTED)
+    return JsonlRows(lines, block.offset + len(content) - len(lines), observe=options.observe)
 
 
 def test_a_new_format_is_one_declaration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
