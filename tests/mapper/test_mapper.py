@@ -424,7 +424,7 @@ def without_notes(made: object) -> object:
     if isinstance(made, list):
         return [without_notes(one) for one in made]
     if isinstance(made, (UnvalidatedEvent, PersonUpdate, GroupUpdate)):
-        warnings = tuple(one for one in made.warnings if not one[1].startswith("of a person: "))
+        warnings = tuple(one for one in made.warnings if not one[1].startswith(("of a person: ", "of a group: ")))
         note = {} if isinstance(made, GroupUpdate) else {"note": None}
         bare = msgspec.structs.replace(made, warnings=warnings, **note)
         order = list(made.properties) if isinstance(made, UnvalidatedEvent) else []
