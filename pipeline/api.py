@@ -229,9 +229,10 @@ def read_rejects(
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
     from pipeline.plan.freshness import open_plan
-    from pipeline.report.rejects import check_code, rejected
+    from pipeline.report.rejects import check_code, count_refused, rejected
 
     plan, place = open_plan(fspath(directory))
+    count_refused(place)  # a ledger that cannot be read is an error before the first line is written
     if options.code is not None:
         check_code(plan, place, options.code)
     found = rejected(plan, place, None if options.source_root is None else Path(options.source_root), warn=warn)

@@ -51,7 +51,6 @@ def rejected(
 
     `warn` is called with a line where the export cannot be read for the rows of refused events.
     """
-    count_refused(directory)  # a ledger that was lost is noticed before the first row
     yield from read_lines(directory.rejects, Reject)
     place, stage = _refusing(directory)
     for phase, refusals in groupby(read_refused_events(place.ledger), key=attrgetter("phase")):
