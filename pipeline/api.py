@@ -81,8 +81,8 @@ def plan_export(
     bytes that were read; `started` are worker processes that run already. Raises UsageError, MappingError,
     UnreadableExport, and Busy where the directory has the ledger of a plan that was applied.
     """
+    from pipeline.plan.create import create_plan
     from pipeline.plan.directory import Directory
-    from pipeline.plan.export import create_plan
     from pipeline.report.machine import write_report
 
     plan = create_plan(_texts(sources), Path(directory), options, progress=progress, started=started)
@@ -270,8 +270,7 @@ def run_job(
 def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory]:
     """An empty directory inside the plan's with links to its files, for a ledger of its own. Raises Busy."""
     from pipeline.ledger import lock_file, read_totals, unlock
-    from pipeline.plan.directory import Directory
-    from pipeline.plan.freshness import EXCLUDED
+    from pipeline.plan.directory import EXCLUDED, Directory
 
     read_totals(directory.ledger)  # a ledger that cannot be read is found before an hour of rehearsing
     place = directory.rehearsal

@@ -168,7 +168,7 @@ class Apply:
         self.counts.phase = phase
         if phase == EVENTS:
             with self.workers as workers:
-                workers.brief(self.delivery.config, self.delivery.project_key)
+                workers.configure(self.delivery.config, self.delivery.project_key)
                 self._send(phase, self._rows(workers))
                 self._drain()  # before the workers end, which takes a while
         else:

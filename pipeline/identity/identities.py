@@ -18,6 +18,7 @@ from pipeline.identity.database import numbers, numbers_of, read_batches, releas
 from pipeline.identity.numbering import Numbering, counts
 from pipeline.identity.observed_pairs import EARLIER, NAMED_PART, PART_SHIFT, SETTLED, EarlierLink
 from pipeline.identity.rules import Decision, PairArrays, Reason
+from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.rules import WITHOUT_TIME
 
@@ -38,37 +39,6 @@ MERGE_LEAD = 1_000
 leaves two persons (docs/know/service.md#merges)."""
 _AT_ONCE = 50_000
 _REASONS = len(Reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A person of several ids: the canonical id, the number of ids, and some of the others."""
-
-    canonical: str
-    ids: int
-    some: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Partners:
-    """An id, the number of ids it is paired with, and the number of rows that pair them, whatever was decided."""
-
-    id: str
-    partners: int
-    events: int
-
-
-@dataclass(frozen=True, slots=True)
-class BlastRadius:
-    """What merging would change. `decisions` counts pairs by (decision, reason), `persons` the persons of several
-    ids."""
-
-    decisions: dict[tuple[str, str], int]
-    links: int
-    persons: int
-    largest: tuple[Cluster, ...]
-    shared: tuple[Partners, ...]
-    crowded: tuple[Partners, ...]
 
 
 @dataclass(slots=True)
@@ -139,11 +109,6 @@ class Identities:
         others[self._by_pair.pairs.user[settled]] = False
         return np.flatnonzero(others).astype(np.int32)
 
-    @property
-    def count(self) -> int:
-        """How many links there are to send."""
-        return len(self._absorbed)
-
     def links(self, hasher: Hasher, as_of: int) -> Iterator[SealedLink]:
         """The links, sorted by the id that is absorbed. A link is dated MERGE_LEAD before the earliest event of either
         id.
@@ -191,7 +156,7 @@ class Identities:
         return first, rows
 
     def release(self) -> None:
-        """Release what only links, the table and the blast radius need; the person of an id can still be asked for."""
+        """Release what only links, the table and the summary need; the person of an id can still be asked for."""
         none = np.zeros(0, np.int32)
         pairs = PairArrays(none, none, none.astype(np.uint8), none.astype(np.int64), none.astype(np.uint32))
         codes = none.astype(np.uint8)
@@ -231,25 +196,23 @@ class Identities:
 
     # -- for people ----------------------------------------------------------------------------------
 
-    def write(self, path: Path, parts: Sequence[str], named: str = "") -> int:
-        """Write the table identities.parquet, sorted by (anonymous_id, user_id). Returns the number of rows. The
-        columns: docs/change/architecture.md#plan-directory.
+    def write(self, path: Path, parts: Sequence[str], named: str = "") -> None:
+        """Write the table identities.parquet, sorted by (anonymous_id, user_id). Its columns:
+        docs/change/architecture.md#plan-directory.
 
         `parts` are the paths of the source's parts, `named` that of the operator's file. Times are null where the
         rows of a pair have none. A pair that only an earlier plan has is left out.
         """
         release_memory()
-        rows = at = 0
+        at = 0
         with pq.ParquetWriter(path, SCHEMA, compression="zstd", use_dictionary=["decision", "reason"]) as writer:
             for batch in read_batches(self._by_pair.path):
                 ours = np.flatnonzero(numbers_of(batch, "kinds") & ~EARLIER)
                 if len(ours):
                     writer.write_table(self._rows(batch.take(numbers(ours)), at + ours, parts, named))
-                    rows += len(ours)
                 at += len(batch)
                 if at % (10 * _AT_ONCE) < len(batch):
                     release_memory()
-        return rows
 
     def _rows(self, batch: pa.RecordBatch, here: NDArray[np.int64], parts: Sequence[str], named: str) -> pa.Table:
         where = [
@@ -270,8 +233,8 @@ class Identities:
             schema=SCHEMA,
         )
 
-    def blast_radius(self, most: int = 20) -> BlastRadius:
-        """What merging would touch: counts, and the `most` largest persons, most shared and most crowded ids."""
+    def summary(self, most: int = 20) -> MergeSummary:
+        """What merging would change: counts, and the `most` largest persons, most shared and most crowded ids."""
         release_memory()
         ours = (self._by_pair.pairs.kinds & ~np.uint8(EARLIER)) != 0
         codes = np.zeros(256, np.int64)
@@ -279,16 +242,17 @@ class Identities:
             some = slice(start, start + _AT_ONCE)
             both = self._by_pair.decisions[some] * np.uint8(_REASONS) + self._by_pair.reasons[some]
             codes += np.bincount(both[ours[some]], minlength=256)
-        decisions = {
-            (Decision(code // _REASONS).name.lower(), Reason(code % _REASONS).name.lower()): int(codes[code])
+        decisions = sorted(
+            (Decision(code // _REASONS).name.lower(), Reason(code % _REASONS).name.lower(), int(codes[code]))
             for code in np.flatnonzero(codes).tolist()
-        }
+        )
         sizes = counts(self._by_id.canonical[~self._by_id.numbers], len(self._by_id.canonical))
-        return BlastRadius(
-            decisions,
-            self.count,
+        return MergeSummary(
+            len(self._absorbed),
+            int(ours.sum()),
             int((sizes > 1).sum()),
-            tuple(self._cluster(number, int(sizes[number])) for number in _greatest(sizes, most) if sizes[number] > 2),
+            [DecisionCount(*decision) for decision in decisions],
+            [self._cluster(number, int(sizes[number])) for number in _greatest(sizes, most) if sizes[number] > 2],
             self._partners(self._by_pair.pairs.anonymous[ours], self._by_pair.pairs.events[ours], most),
             self._partners(self._by_pair.pairs.user[ours], self._by_pair.pairs.events[ours], most),
         )
@@ -296,11 +260,11 @@ class Identities:
     def _cluster(self, number: int, size: int) -> Cluster:
         some = np.flatnonzero((self._by_id.canonical == number) & ~self._by_id.numbers)
         others = [self._numbering.text(one) for one in some.tolist()[:6] if one != number]
-        return Cluster(self._numbering.text(number), size, tuple(others[:5]))
+        return Cluster(self._numbering.text(number), size, others[:5])
 
-    def _partners(self, side: NDArray[np.int32], events: NDArray[np.uint32], most: int) -> tuple[Partners, ...]:
+    def _partners(self, side: NDArray[np.int32], events: NDArray[np.uint32], most: int) -> list[Partners]:
         degree = counts(side, len(self._by_id.canonical))
-        return tuple(
+        return [
             Partners(
                 self._numbering.text(number).removeprefix(SEPARATOR),
                 int(degree[number]),
@@ -308,7 +272,7 @@ class Identities:
             )
             for number in _greatest(degree, most)
             if degree[number] > 1
-        )
+        ]
 
 
 def _moved(table: NDArray[np.int32]) -> NDArray[np.bool_]:

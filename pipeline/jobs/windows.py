@@ -33,9 +33,9 @@ from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look
 from pipeline.jobs.paths import windows_folder
 from pipeline.ledger import read_batches, read_totals, was_ever_applied
 from pipeline.options import ApplyOptions, PlanOptions, RunOptions
+from pipeline.plan.create import create_plan
 from pipeline.plan.directory import Directory
 from pipeline.plan.event_uuids import all_uuids, settled_uuids
-from pipeline.plan.export import create_plan
 from pipeline.plan.freshness import open_plan
 from pipeline.plan.manifest import Plan
 from pipeline.plan.series import Series

@@ -25,7 +25,7 @@ from pipeline.plan.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowC
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.walk import Progress, Walk
-from pipeline.plan.zone import evidence_of, judge_zone
+from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import observe_promoted, take_promoted
 from pipeline.transform.tasks import Task
@@ -214,14 +214,14 @@ class _PlanBuilder:
                 rows=rows,
                 phases=phases,
                 options=options,
-                reject_limit=request.allowed,
+                reject_limit=request.reject_limit,
                 remedies=source.remedies,
                 skips=source.skips,
                 keyless=source.keyless,
                 key_conflicts=KeyConflicts(
                     self.clashes,
                     self.source_examples.pairs(self.clash_examples, list(source.names)),
-                    request.key_conflicts,
+                    request.allow_key_conflicts,
                 ),
                 references=source.references.missing(),
                 people=people,
@@ -246,7 +246,7 @@ class _PlanBuilder:
             examples=dict(sorted(source.examples.items())),
             gates=findings,
             names=sorted_counts(names),
-            zone_evidence=evidence_of(zone),
+            zone_evidence=list(zone.months),
             mapping=request.mapping,
             options=options,
             limits=self.config.limits,

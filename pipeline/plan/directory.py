@@ -1,25 +1,8 @@
 """The files of a plan directory. Each can be read by a person, and `ls` shows the state of the plan.
 
-plan.json           the plan: what was read, what would be sent, the digests that seal the rest
-report.json         the same for programs, with rehearsal and verification results added
-report.html         the same for people
-blocks.jsonl        a line for each block: its place, its rows, its digest
-copies.jsonl        the decisions on duplicates, by block
-identities.jsonl    the merges to send, which come first
-identities.parquet  every pair of ids, the decision on it, and the reason
-groups.jsonl        the group updates to send; then the properties set once for persons before all events
-persons.jsonl       the profile updates to send, which come last
-identified.bin      under --persons identified: the hashes of the ids that get a profile
-uuids.bin           in a job: the uuid of each event, in the order in which they are sent
-cells.jsonl         counts of event x UTC day x outcome
-rejects.jsonl       rejected rows: file, row, offset, code, text
-ledger.sqlite       what was sent, and the responses
-sent-to.json        the target that something was sent to; reveals a lost ledger (`pipeline.ledger.marker`)
-excluded-ids.txt    with --exclude-ids: the ids left out
-stdin               the standard input, so that it can be read again
-rehearsal/          the same plan applied to the local service, with a ledger and a store of its own
-plan.lock           the process that writes, or last wrote, a plan here
-unfinished-plan/    a plan being written, or left by a program that was stopped (`pipeline.plan.commit`)
+`Directory` names the files of a plan. Beside them there may be `sent-to.json`, the target that something was sent to,
+which reveals a lost ledger (`pipeline.ledger.marker`); `plan.lock`, the process that writes, or last wrote, a plan
+here; and `unfinished-plan/`, a plan being written, or left by a program that was stopped (`pipeline.plan.commit`).
 """
 
 from __future__ import annotations
@@ -37,79 +20,61 @@ import msgspec
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+class _File:
+    """A file or folder of a directory, as an attribute."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, directory: Directory, owner: type[Directory]) -> Path:
+        return directory.path / self.name
+
+
+EXCLUDED = "excluded-ids.txt"
+
+
+@dataclass(frozen=True)
 class Directory:
     """The files of one plan."""
 
     path: Path
 
-    @property
-    def plan(self) -> Path:
-        return self.path / "plan.json"
-
-    @property
-    def report_json(self) -> Path:
-        return self.path / "report.json"
-
-    @property
-    def report_html(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def blocks(self) -> Path:
-        return self.path / "blocks.jsonl"
-
-    @property
-    def copies(self) -> Path:
-        return self.path / "copies.jsonl"
-
-    @property
-    def identities(self) -> Path:
-        return self.path / "identities.jsonl"
-
-    @property
-    def pairs(self) -> Path:
-        return self.path / "identities.parquet"
-
-    @property
-    def groups(self) -> Path:
-        return self.path / "groups.jsonl"
-
-    @property
-    def persons(self) -> Path:
-        return self.path / "persons.jsonl"
-
-    @property
-    def identified(self) -> Path:
-        return self.path / "identified.bin"
-
-    @property
-    def uuids(self) -> Path:
-        return self.path / "uuids.bin"
-
-    @property
-    def cells(self) -> Path:
-        return self.path / "cells.jsonl"
-
-    @property
-    def rejects(self) -> Path:
-        return self.path / "rejects.jsonl"
-
-    @property
-    def ledger(self) -> Path:
-        return self.path / "ledger.sqlite"
-
-    @property
-    def stdin(self) -> Path:
-        return self.path / "stdin"
-
-    @property
-    def rehearsal(self) -> Path:
-        return self.path / "rehearsal"
-
-    @property
-    def excluded(self) -> Path:
-        return self.path / "excluded-ids.txt"
+    plan = _File("plan.json")
+    """The plan: what was read, what would be sent, the digests that seal the rest."""
+    report_json = _File("report.json")
+    """The same for programs, with the results of rehearsal and verification."""
+    report_html = _File("report.html")
+    """The same for people."""
+    blocks = _File("blocks.jsonl")
+    """A line for each block: its part and offset, its rows, its digest."""
+    copies = _File("copies.jsonl")
+    """The decisions on duplicates, by block."""
+    identities = _File("identities.jsonl")
+    """The merges to send, which come first."""
+    pairs = _File("identities.parquet")
+    """Every pair of ids, the decision on it, and the reason."""
+    groups = _File("groups.jsonl")
+    """The group updates to send; then the properties set once for persons before all events."""
+    persons = _File("persons.jsonl")
+    """The profile updates to send, which come last."""
+    identified = _File("identified.bin")
+    """Under `--persons identified`: the hashes of the ids that get a profile."""
+    uuids = _File("uuids.bin")
+    """In a job: the uuid of each event, in the order in which they are sent."""
+    cells = _File("cells.jsonl")
+    """Counts of event x UTC day x outcome."""
+    rejects = _File("rejects.jsonl")
+    """Rejected rows: file, row, offset, code, text."""
+    ledger = _File("ledger.sqlite")
+    """What was sent, and the responses."""
+    excluded = _File(EXCLUDED)
+    """With `--exclude-ids`: the ids that are left out."""
+    stdin = _File("stdin")
+    """The standard input, so that it can be read again."""
+    rehearsal = _File("rehearsal")
+    """The same plan applied to the local service, with a ledger and a store of its own."""
+    scratch = _File("scratch")
+    """What planning needs only while it runs."""
 
     @property
     def replaced(self) -> tuple[Path, ...]:
@@ -118,10 +83,6 @@ class Directory:
             self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
             self.groups, self.persons, self.identified, self.uuids, self.cells, self.rejects, self.excluded,
         )  # fmt: skip
-
-    @property
-    def scratch(self) -> Path:
-        return self.path / "scratch"
 
 
 _LINES_AT_ONCE = 500
@@ -144,8 +105,8 @@ class LinesWriter:
         self.count += 1
 
     def write_all(self, values: Iterable[Any]) -> None:
-        rest = iter(values)
-        while some := list(islice(rest, _LINES_AT_ONCE)):
+        remaining = iter(values)
+        while some := list(islice(remaining, _LINES_AT_ONCE)):
             lines = self._encode_lines(some)
             self._hash.update(lines)
             self._file.write(lines)

@@ -1,10 +1,11 @@
-"""A sealed plan on this machine: everything it needs found, nothing changed, and the target its own."""
+"""Opens a sealed plan and checks that its files are complete, that nothing has changed, and that it fits its target."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,27 +15,24 @@ from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
 from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
 from pipeline.models import Part
-from pipeline.plan.directory import Directory, digest_file
+from pipeline.plan.directory import EXCLUDED, Directory, digest_file
 from pipeline.plan.manifest import Plan, load
 
 if TYPE_CHECKING:
     from pipeline.transform.tasks import TransformConfig
 
 
-EXCLUDED = Directory(Path()).excluded.name
-
-
 def read_ids(path: Path) -> frozenset[str]:
-    """One id a line; only a line feed ends a line, since an id may hold what else looks like an end."""
+    """The ids of a file, one a line. Only a line feed ends a line, since an id may contain other line separators."""
     lines = path.read_text(encoding="utf-8-sig").split("\n")
     return frozenset(line.removesuffix("\r") for line in lines) - {""}
 
 
-def workers_for(asked: int | None, parts: Sequence[Part]) -> int:
-    """How many worker processes to start for these parts, unless somebody asked for a number."""
+def workers_for(requested: int | None, parts: Sequence[Part]) -> int:
+    """The number of worker processes for these parts: `requested`, or one that fits their size."""
     from pipeline.transform.workers import count_for
 
-    return count_for(asked, sum(part.bytes for part in parts))
+    return count_for(requested, sum(part.bytes for part in parts))
 
 
 def open_plan(path: str | Path) -> tuple[Plan, Directory]:
@@ -44,13 +42,14 @@ def open_plan(path: str | Path) -> tuple[Plan, Directory]:
 
 
 def transform_config_for(plan: Plan, directory: Directory, source_root: Path | None = None) -> TransformConfig:
-    """The plan's config on this machine, after everything it needs was found. Raises UnreadableExport, StalePlan."""
+    """The plan's config on this machine. Raises UnreadableExport for a missing file of the export, and StalePlan for a
+    missing or changed file of the plan."""
     from pipeline.plan.contents import check_tables, config_of, find_parts
 
     check_tables(plan, directory)
     excluded: frozenset[str] = frozenset()
     if plan.options.excluded_ids:
-        path = directory.path / EXCLUDED
+        path = directory.excluded
         if not path.exists() or digest_file(path) != plan.options.excluded_ids:
             raise StalePlan(
                 f"{path} is missing or was changed after the plan was sealed",
@@ -62,7 +61,7 @@ def transform_config_for(plan: Plan, directory: Directory, source_root: Path | N
 
 
 def _with_spooled(plan: Plan, directory: Directory) -> Plan:
-    """The plan, knowing where its standard input lies now: in its own directory, wherever that was moved to."""
+    """The plan with the path of its saved standard input, in its own directory, wherever that was moved to."""
     if not directory.stdin.exists():
         return plan
     spooled = directory.stdin.resolve()
@@ -71,7 +70,7 @@ def _with_spooled(plan: Plan, directory: Directory) -> Plan:
 
 
 def differences(plan: Plan, config: TransformConfig) -> tuple[list[str], list[str]]:
-    """What changed since the plan was sealed: reasons to refuse, and mere warnings; a line each."""
+    """What changed since the plan was sealed, a line each: reasons to refuse the plan, and warnings."""
     from pipeline.plan.contents import stale_parts
 
     stale = stale_parts(plan, config.parts)
@@ -88,7 +87,7 @@ def differences(plan: Plan, config: TransformConfig) -> tuple[list[str], list[st
 
 
 def _mapping_differences(plan: Plan) -> list[str]:
-    """Lines of the mapping file that are no longer as they were; a file that is gone does not matter."""
+    """The first line of the mapping file that has changed; a file that is gone does not matter."""
     try:
         text = load_mapping(plan.mapping.name).text
     except MappingError as error:
@@ -98,16 +97,14 @@ def _mapping_differences(plan: Plan) -> list[str]:
     if hashlib.sha256(text.encode()).hexdigest() == plan.mapping.digest:
         return []
     before, after = plan.mapping.text.splitlines(), text.splitlines()
-    for number in range(max(len(before), len(after))):
-        old = before[number] if number < len(before) else ""
-        new = after[number] if number < len(after) else ""
+    for number, (old, new) in enumerate(zip_longest(before, after, fillvalue=""), 1):
         if old != new:
-            return [f"mapping {plan.mapping.name}, line {number + 1}: sealed {old.strip()!r}, now {new.strip()!r}"]
+            return [f"mapping {plan.mapping.name}, line {number}: sealed {old.strip()!r}, now {new.strip()!r}"]
     return [f"mapping {plan.mapping.name}: line ends differ"]
 
 
 def check_fresh(plan: Plan, config: TransformConfig) -> list[str]:
-    """Raise StalePlan, naming each difference, if what would be sent is not what was sealed. Returns warnings."""
+    """Returns warnings. Raises StalePlan, naming each difference, if what would be sent is not what was sealed."""
     stale, warnings = differences(plan, config)
     if stale:
         raise StalePlan(
@@ -127,24 +124,24 @@ def dialect_of(target: str) -> str:
 
 
 def check_applicable(plan: Plan, target: str) -> None:
-    """Raise UnsafePlan unless the plan is ready and made for this target's dialect."""
+    """Raise UnsafePlan unless the plan is ready and in the dialect of this target."""
     if not plan.ready:
         stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
         raise UnsafePlan(
-            f"the plan is not ready: {stops}", hint="mend that and plan again; it can be rehearsed as it is"
+            f"the plan is not ready: {stops}", hint="correct that and plan again; it can be rehearsed as it is"
         )
-    spoken, planned = dialect_of(target), plan.options.dialect
-    if planned != spoken and not _chosen(plan, target, planned):
+    needed, planned = dialect_of(target), plan.options.dialect
+    if planned != needed and not _chosen(plan, target, planned):
         raise UnsafePlan(
-            f"the plan speaks the dialect {planned!r}, {target} speaks {spoken!r}",
+            f"the plan is in the dialect {planned!r}, and {target} needs {needed!r}",
             hint=f"plan again with --for {target}, or rehearse this one",
         )
 
 
 def _chosen(plan: Plan, target: str, dialect: str) -> bool:
-    """Whether the plan's dialect was named by a person, who knows better: for this target, or without one."""
+    """Whether a person chose the plan's dialect for this target, or chose it without a target."""
     from pipeline.targets import address_of
 
     if plan.target:
         return address_of(plan.target) == address_of(target)
-    return dialect != "contract"  # no target and no --dialect would have given that
+    return dialect != "contract"  # the default without a target

@@ -6,17 +6,18 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
 
 import msgspec
 
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
+from pipeline.identity.summary import MergeSummary
 from pipeline.models import Dialect, Finding, Part, SealedOptions
 from pipeline.options import Limits
 from pipeline.plan.commit import finish_commit
 from pipeline.plan.directory import Directory
+from pipeline.plan.zone import MonthEvidence
 from pipeline.text import pluralize
 
 FORMAT = "backcast.plan/1"
@@ -32,12 +33,12 @@ def as_text(name: str) -> str:
     U+0000, which no file name contains, and two hexadecimal digits. (Names that people read have `\\xff` instead:
     `pipeline.extractors.discovery`.)
     """
-    return _LONE.sub(lambda found: f"{_NUL}{ord(found[0]) - 0xDC00:02x}", name)
+    return _LONE.sub(lambda match: f"{_NUL}{ord(match[0]) - 0xDC00:02x}", name)
 
 
 def as_name(text: str) -> str:
     """The file name that `as_text` wrote."""
-    return _ESCAPE.sub(lambda found: chr(0xDC00 + int(found[1], 16)), text)
+    return _ESCAPE.sub(lambda match: chr(0xDC00 + int(match[1], 16)), text)
 
 
 class PartSeal(msgspec.Struct, frozen=True):
@@ -95,46 +96,6 @@ class EventCounts(msgspec.Struct, frozen=True):
 
     made: int
     phases: Mapping[str, int]
-
-
-class DecisionSeal(msgspec.Struct, frozen=True):
-    """How many pairs of ids came to one decision for one reason; identities.parquet has them all."""
-
-    decision: str
-    reason: str
-    pairs: int
-
-
-class ClusterSeal(msgspec.Struct, frozen=True):
-    """One person of several ids: the id that is kept, how many ids there are, and some of the others."""
-
-    canonical: str
-    ids: int
-    some: list[str]
-
-
-class PartnersSeal(msgspec.Struct, frozen=True):
-    """An id that many others are paired with, whatever was decided, and the rows that do it."""
-
-    id: str
-    partners: int
-    events: int
-
-
-class IdentitiesSeal(msgspec.Struct, frozen=True):
-    """What merging would touch: `links` are to be sent, `persons` have several ids.
-
-    `largest` are the persons of most ids, `shared` the anonymous ids with most users, `crowded` the users with most
-    anonymous ids.
-    """
-
-    links: int = 0
-    pairs: int = 0
-    persons: int = 0
-    decisions: list[DecisionSeal] = []
-    largest: list[ClusterSeal] = []
-    shared: list[PartnersSeal] = []
-    crowded: list[PartnersSeal] = []
 
 
 class GroupTypeSeal(msgspec.Struct, frozen=True):
@@ -196,7 +157,7 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
 class PeopleSeal(msgspec.Struct, frozen=True):
     """Everything that a plan decided about ids, groups and persons."""
 
-    identities: IdentitiesSeal = IdentitiesSeal()
+    identities: MergeSummary = MergeSummary()
     groups: GroupsSeal = GroupsSeal()
     persons: PersonsSeal = PersonsSeal()
     profiles: ProfilesSeal = ProfilesSeal()
@@ -209,8 +170,8 @@ class PeopleSeal(msgspec.Struct, frozen=True):
     @property
     def initials(self) -> int:
         """How many events of the phase groups are not of groups, but set something once for a person."""
-        found = self.persons.initials
-        return 0 if found is msgspec.UNSET else found.persons
+        initials = self.persons.initials
+        return 0 if initials is msgspec.UNSET else initials.persons
 
 
 class SealedBlock(msgspec.Struct, frozen=True):
@@ -245,7 +206,7 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was decided before anything is sent."""
+    """A sealed plan: what was read, what would be sent, and everything that decides it."""
 
     format: str = FORMAT
     digest: str = ""
@@ -263,7 +224,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     examples: Mapping[str, Example]
     gates: list[Finding]
     names: Mapping[str, int]
-    zone_evidence: list[Mapping[str, Any]]
+    zone_evidence: list[MonthEvidence]
     mapping: MappingSeal
     options: SealedOptions
     limits: Limits
@@ -285,8 +246,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """What the plan would do, in one counted line."""
         rows, events = self.rows, self.events
         others = [
-            pluralize(count, what)
-            for count, what in (
+            pluralize(count, unit)
+            for count, unit in (
                 (events.phases.get("identities", 0), "merge"),
                 (events.phases.get("groups", 0) - self.people.initials, "group"),
                 (self.people.initials, "initial profile"),
@@ -331,9 +292,9 @@ def load(directory: Directory) -> Plan:
     try:
         text = directory.plan.read_bytes()
     except FileNotFoundError:
-        what = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
-        hint = "make one with: backcast plan SOURCE -o DIR"
-        raise UsageError(f"{directory.path} contains {what}", hint=hint) from None
+        contents = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
+        hint = "create one with: backcast plan SOURCE -o DIR"
+        raise UsageError(f"{directory.path} contains {contents}", hint=hint) from None
     try:
         version = msgspec.json.decode(text, type=_Format).format
         if version != FORMAT:

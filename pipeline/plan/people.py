@@ -35,15 +35,12 @@ from pipeline.identity.promoted_values import PromotedValues
 from pipeline.identity.promotion import PromotedUpdate
 from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types, parse_policy
+from pipeline.identity.summary import MergeSummary
 from pipeline.plan.directory import Directory, LinesWriter, digest_file
 from pipeline.plan.manifest import (
-    ClusterSeal,
-    DecisionSeal,
     GroupsSeal,
     GroupTypeSeal,
-    IdentitiesSeal,
     InitialsSeal,
-    PartnersSeal,
     PeopleSeal,
     PersonsSeal,
     ProfilesSeal,
@@ -159,25 +156,17 @@ class PeopleBuilder:
 
     # -- one table each ------------------------------------------------------------------------------
 
-    def _seal_identities(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> IdentitiesSeal:
+    def _seal_identities(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
         with LinesWriter(self._directory.identities) as writer:
             links = found.links(self._mapper.hasher, self._options.as_of)
             writer.write_all(links if self._series is None else new_links(links, self._series, warnings))
             files["identities.jsonl"] = writer.close()
         named = self._inputs.pair_file.name if self._inputs.pair_file is not None else ""
-        pairs = found.write(self._directory.pairs, [*self._parts, EARLIER], named)
+        found.write(self._directory.pairs, [*self._parts, EARLIER], named)
         files["identities.parquet"] = digest_file(self._directory.pairs)
-        blast = found.blast_radius()
+        summary = msgspec.structs.replace(found.summary(), links=writer.count)
         found.release()
-        return IdentitiesSeal(
-            writer.count,
-            pairs,
-            blast.persons,
-            [DecisionSeal(*names, count) for names, count in sorted(blast.decisions.items())],
-            [ClusterSeal(one.canonical, one.ids, list(one.some)) for one in blast.largest],
-            [PartnersSeal(one.id, one.partners, one.events) for one in blast.shared],
-            [PartnersSeal(one.id, one.partners, one.events) for one in blast.crowded],
-        )
+        return summary
 
     def _initials(self, promoted: Promoted, found: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
         """The properties set once for persons before all events. An event belongs to the person of its id."""

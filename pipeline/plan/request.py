@@ -1,4 +1,4 @@
-"""What a plan is asked for."""
+"""What `pipeline.plan.build` needs to build a plan."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pipeline.transform.tasks import TransformConfig
 from pipeline.transform.workers import Workers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a plan is made from. `config` decides the events, the rest what a person wants to know or allow.
+    """A source, the `config` that decides its events, and what a person permits.
 
-    `workers` have been started and told the config; they are ended when everything was read. With `key_conflicts`, rows
-    of one key are one event whatever they say.
+    `workers` are started and configured; they are ended when everything was read. Under `allow_key_conflicts` rows of
+    one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
     """
 
     source: Source
@@ -29,8 +29,8 @@ class Request:
     directory: Directory
     workers: Workers
     target: str = ""
-    allowed: RejectLimit = field(default_factory=RejectLimit)
-    key_conflicts: bool = False
+    reject_limit: RejectLimit = field(default_factory=RejectLimit)
+    allow_key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
     series: Series | None = None
     identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)

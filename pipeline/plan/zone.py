@@ -1,4 +1,4 @@
-"""Whether the declared time zone is the one that the data were written in, checked month by month.
+"""The check of the declared time zone: the offsets measured in the data, month by month.
 
 A tool that exports local clock readings as if they were UTC shifts years of history by hours when believed
 (docs/know/exports.md#mixpanel-time-zone; docs/know/peers.md#time-zones). `pipeline.clock_offsets` measures how far the
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+import msgspec
 
 from pipeline.clock_offsets import month_name, most_frequent
 from pipeline.timestamps import DAY, ZoneClock, wall_of
@@ -25,11 +25,11 @@ SHARE = 10
 imported into the tool in bulk arrives at any distance from its own time."""
 
 
-@dataclass(frozen=True, slots=True)
-class MonthEvidence:
+class MonthEvidence(msgspec.Struct, frozen=True):
     """The evidence of one month: `offset` is the most frequent one, in seconds east of UTC, in `rows` of `of` rows.
 
-    `expected` are the offsets that the declared zone had in that month: two where the clocks changed.
+    `expected` are the offsets that the declared zone had in that month: two where the clocks changed. `agrees` where
+    the offset is one of them.
     """
 
     month: str
@@ -37,10 +37,7 @@ class MonthEvidence:
     rows: int
     of: int
     expected: tuple[int, ...]
-
-    @property
-    def agrees(self) -> bool:
-        return self.offset in self.expected
+    agrees: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +65,13 @@ def judge_zone(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str],
         of[month] += count
         if WEST <= offset <= EAST:
             possible[month, offset] = count
-    months = tuple(
-        MonthEvidence(month_name(month), offset, rows, of[month], _offsets_in(month, clock))
-        for month, offset, rows, _ in most_frequent(possible)
-        if rows * SHARE >= of[month]
-    )
+    months = []
+    for month, offset, rows, _ in most_frequent(possible):
+        if rows * SHARE >= of[month]:
+            expected = _offsets_in(month, clock)
+            months.append(MonthEvidence(month_name(month), offset, rows, of[month], expected, offset in expected))
     name = ", ".join(f"{zone}@{since}" if since else zone for zone, since in zones) or "UTC"
-    return ZoneVerdict(name, months)
-
-
-def evidence_of(verdict: ZoneVerdict) -> list[Mapping[str, Any]]:
-    """The months as a plan seals them."""
-    return [
-        {
-            "month": month.month,
-            "offset": month.offset,
-            "rows": month.rows,
-            "of": month.of,
-            "expected": list(month.expected),
-            "agrees": month.agrees,
-        }
-        for month in verdict.months
-    ]
+    return ZoneVerdict(name, tuple(months))
 
 
 def _offsets_in(month: int, clock: ZoneClock) -> tuple[int, ...]:

@@ -80,10 +80,10 @@ class Workers:
                     theirs.close()
                     self._members.append((process, ours))
         if self._config is not None:
-            self.brief(self._config, self._project_key)
+            self.configure(self._config, self._project_key)
         return self
 
-    def brief(self, config: TransformConfig, project_key: str = "") -> None:
+    def configure(self, config: TransformConfig, project_key: str = "") -> None:
         """Say what the work is, once. Raises Unfinished where a process has died."""
         self._briefed = True
         if self._count == 0:

@@ -94,7 +94,7 @@ def test_an_id_that_changes_with_every_call_is_left_alone() -> None:
     calls = [Seen(f"call-{number}", "u") for number in range(500)]
     found = one_block(*calls, Seen("d", "u"), events={"u": 1, "d": 2})
     assert found.star() == {("u", "d")}
-    assert found.blast.decisions == {("merge", "same_row"): 1, ("refused", "never_alone"): 500}
+    assert found.summary.decisions == {("merge", "same_row"): 1, ("refused", "never_alone"): 500}
 
 
 def test_one_user_of_too_many_devices_and_one_device_of_too_many_users_are_refused() -> None:
@@ -221,11 +221,11 @@ def test_the_summary_shows_the_largest_persons_and_the_busiest_ids() -> None:
     found = one_block(
         *(Seen(f"d{number}", "ann", events=2) for number in range(3)), Seen("d0", "bob", 999), Seen("e", "bob"), most=9
     )
-    assert (found.blast.links, found.blast.persons) == (4, 2)
-    (largest,) = found.blast.largest
+    assert (found.summary.links, found.summary.persons) == (4, 2)
+    (largest,) = found.summary.largest
     assert (largest.canonical, largest.ids, largest.some) == ("ann", 4, ("d0", "d1", "d2"))
-    assert [(one.id, one.partners, one.events) for one in found.blast.shared] == [("d0", 2, 3)]
-    assert [(one.id, one.partners, one.events) for one in found.blast.crowded] == [("ann", 3, 6), ("bob", 2, 2)]
+    assert [(one.id, one.partners, one.events) for one in found.summary.shared] == [("d0", 2, 3)]
+    assert [(one.id, one.partners, one.events) for one in found.summary.crowded] == [("ann", 3, 6), ("bob", 2, 2)]
 
 
 def test_users_and_whoever_joins_them_are_identified() -> None:
@@ -369,7 +369,13 @@ EVENTS = st.dictionaries(st.sampled_from(IDS), st.integers(0, 6))
 
 def content(found: Resolved) -> object:
     """Everything but the place of the row, which moves with the row."""
-    return [{**row, "where": None} for row in found.table], found.links, found.canonical, found.blast, found.identified
+    return (
+        [{**row, "where": None} for row in found.table],
+        found.links,
+        found.canonical,
+        found.summary,
+        found.identified,
+    )
 
 
 @settings(max_examples=30, deadline=None)

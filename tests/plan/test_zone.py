@@ -56,7 +56,7 @@ def levels(plan: Plan) -> dict[str, str]:
 
 def evidence(plan: Plan) -> list[tuple[Any, ...]]:
     """What each month says, and whether it agrees."""
-    return [(one["month"], one["offset"], one["rows"], one["agrees"]) for one in plan.zone_evidence]
+    return [(one.month, one.offset, one.rows, one.agrees) for one in plan.zone_evidence]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_month_in_which_the_clocks_change_proves_with_either_offset(tmp_path: 
     late = [(datetime(2021, 3, 29, 12, tzinfo=UTC), -14_401)]
     for clocks in (early * 5 + late * 3, early * 3 + late * 5):
         plan = planned(tmp_path, clocks, "America/New_York")
-        assert (levels(plan), plan.zone_evidence[0]["expected"]) == ({}, [-18_000, -14_400])
+        assert (levels(plan), plan.zone_evidence[0].expected) == ({}, (-18_000, -14_400))
 
 
 def test_a_constant_offset_is_contradicted_by_the_other_half_of_the_year(tmp_path: Path) -> None:

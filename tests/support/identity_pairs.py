@@ -16,11 +16,11 @@ from pipeline.encoder.updates import SealedLink
 from pipeline.identity.aggregator import KINDS, IdColumns
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import find_activity
-from pipeline.identity.identities import BlastRadius
 from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
 from pipeline.identity.resolve import resolve
+from pipeline.identity.summary import MergeSummary
 from pipeline.plan.window_index import SIGHTING
 from pipeline.uuids import Hasher, namespace
 
@@ -43,7 +43,7 @@ class Resolved(NamedTuple):
 
     table: list[dict[str, Any]]
     links: list[SealedLink]
-    blast: BlastRadius
+    summary: MergeSummary
     canonical: dict[str, str]
     identified: frozenset[str]
 
@@ -121,7 +121,7 @@ def resolved(
             return Resolved(
                 pq.read_table(place / "identities.parquet").to_pylist(),
                 list(found.links(Hasher(namespace("tiny")), as_of)),
-                found.blast_radius(),
+                found.summary(),
                 dict(zip(ids, found.canonical(ids), strict=True)),
                 frozenset(one for one in ids if int(hashes([one])[0]) in known),
             )

@@ -173,7 +173,12 @@ def make_plan(
     place = Directory(directory)
     with staged_plan(place) as work:
         seal = MappingSeal("tiny", "0" * 64, "tiny")
-        build(Request(source, config, seal, work, Workers(workers, config), "", allowed, key_conflicts))
+        build(
+            Request(
+                source=source, config=config, mapping=seal, directory=work, workers=Workers(workers, config),
+                reject_limit=allowed, allow_key_conflicts=key_conflicts,
+            )
+        )  # fmt: skip
     return Made(load(place), place, frozenset(excluded))
 
 

@@ -78,7 +78,7 @@ def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, c
         expected = walked(workers, directory)
     with Workers(count) as outer:
         with outer as workers:
-            workers.brief(config, KEY)
+            workers.configure(config, KEY)
             assert walked(workers, directory) == expected
         assert children(os.getpid()) == []
     assert sum(made.events for made in expected) == 40
@@ -94,7 +94,7 @@ def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with pytest.raises(Unfinished, match=r"a worker process ended by itself \(exit -9\)"):
-            workers.brief(config, KEY)
+            workers.configure(config, KEY)
 
 
 def test_only_rows_that_are_left_get_workers(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.plan.manifest import DecisionSeal, PartnersSeal, Plan
+from pipeline.identity.summary import DecisionCount, Partners
+from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.report.tables import number, table, text
@@ -40,7 +41,7 @@ class TopCounts(NamedTuple):
 class DecisionRow(NamedTuple):
     """One line of the decisions on pairs: what, why, how many."""
 
-    seal: DecisionSeal
+    seal: DecisionCount
     what: str
     why: str
 
@@ -252,7 +253,7 @@ def _identities(console: Console, plan: Plan, directory: str) -> None:
         console.print(Text(f"Each pair with its place: {directory or 'DIR'}/identities.parquet", style="dim"))
 
 
-def _partners(console: Console, what: str, unit: str, found: Sequence[PartnersSeal]) -> None:
+def _partners(console: Console, what: str, unit: str, found: Sequence[Partners]) -> None:
     if not found:
         return
     shown = table(what, f"#{unit}", "#rows")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from msgspec.structs import asdict
 
 from pipeline.clock_offsets import offset_name
+from pipeline.plan.zone import MonthEvidence
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 
@@ -15,12 +16,9 @@ def zone(report: Report) -> Values:
     return {"months": list(map(_month, report.plan.zone_evidence))}
 
 
-def _month(evidence: Mapping[str, object]) -> dict[str, object]:
-    expected = evidence.get("expected")
-    names = [offset_name(int(one)) for one in expected] if isinstance(expected, list) else []
-    offset = evidence.get("offset")
+def _month(evidence: MonthEvidence) -> dict[str, object]:
     return {
-        **evidence,
-        "offset": offset_name(offset) if isinstance(offset, int) else "",
-        "expected": " or ".join(names),
+        **asdict(evidence),
+        "offset": offset_name(evidence.offset),
+        "expected": " or ".join(map(offset_name, evidence.expected)),
     }

@@ -11,17 +11,14 @@ from typing import Any
 
 import msgspec
 
+from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.models import Dialect, Finding, Reject, SealedOptions
 from pipeline.options import Limits
 from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.manifest import (
-    ClusterSeal,
-    DecisionSeal,
     EventCounts,
     Example,
-    IdentitiesSeal,
     MappingSeal,
-    PartnersSeal,
     PartSeal,
     PeopleSeal,
     Plan,
@@ -29,6 +26,7 @@ from pipeline.plan.manifest import (
     RowCounts,
     seal,
 )
+from pipeline.plan.zone import MonthEvidence
 from pipeline.report.machine import write_report
 from pipeline.report.results import ApplyResult, BatchCounts, CellCounts, FoundCounts, SentCounts, VerifyResult
 
@@ -64,9 +62,9 @@ VERIFICATION = VerifyResult(
 
 
 PEOPLE = PeopleSeal(
-    identities=IdentitiesSeal(
-        2, 3, 1, [DecisionSeal("merge", "stated", 2), DecisionSeal("refused", "junk_id", 1)],
-        [ClusterSeal("u1", 3, ["d1", "d2"])], [], [PartnersSeal("u1", 2, 5)],
+    identities=MergeSummary(
+        2, 3, 1, [DecisionCount("merge", "stated", 2), DecisionCount("refused", "junk_id", 1)],
+        [Cluster("u1", 3, ["d1", "d2"])], [], [Partners("u1", 2, 5)],
     ),
     profiles=ProfilesSeal(3, 1, 9, 1, 10, {"$browser": 4}),
 )  # fmt: skip
@@ -104,7 +102,7 @@ def small_plan(**changes: Any) -> Plan:
         "gates": [Finding("max_rejects", "stop", "2 of 14 rows (14.29%) rejected (limit 0)")],
         "names": {"Order Placed": 6, "Signup": 4},
         "zone_evidence": [
-            {"month": "2021-11", "offset": -18000, "rows": 5, "of": 6, "expected": [-18000, -14400], "agrees": True}
+            MonthEvidence("2021-11", -18000, 5, 6, (-18000, -14400), True),
         ],
         "mapping": MappingSeal("mixpanel", "d" * 64, "format: backcast.mapping/1\ntool: mixpanel\n"),
         "options": SealedOptions(

@@ -1,4 +1,4 @@
-"""Make a plan: open the export, choose the mapping, read everything, seal."""
+"""Create a plan from an export: check the options, choose the mapping, start the workers, and build."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pipeline.plan.checks import parse_reject_limit
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
 from pipeline.plan.manifest import MappingSeal, Plan
-from pipeline.plan.precheck import found_settings, look_first
+from pipeline.plan.precheck import check_first_rows, detect_settings
 from pipeline.survey.recognition import guess_mapping
 from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
@@ -52,7 +52,7 @@ def create_plan(
     started: Workers | None = None,
     series: Series | None = None,
 ) -> Plan:
-    """Read everything, send nothing, write the sealed plan. The plan may come back not ready: see its gates.
+    """Read everything, send nothing, write the sealed plan. Returns the plan, which may not be ready: see its gates.
 
     `started` are worker processes that run already (`pipeline.plan.prestart`), as many as `options.workers` asks for;
     `series` are the earlier windows of a job. Raises UsageError, MappingError, UnreadableExport, and Busy where the
@@ -60,22 +60,25 @@ def create_plan(
     """
     from pipeline.plan.commit import staged_plan
 
-    _check(options)
-    place = Directory(directory)
-    with staged_plan(place) as work:
+    _check_options(options)
+    target_directory = Directory(directory)
+    with staged_plan(target_directory) as work:
         source = open_source(sources, spool=work.path, header=asked(options.settings))
         refuse_unnamed(source)
         if started is None or not started.count:
             started = Workers(workers_for(options.workers, source.parts))
         with started as workers:
-            request = _request(source, options, place, work, workers, series)
+            request = _prepare(source, options, target_directory, work, workers, series)
             from pipeline.plan.build import build  # while the workers prepare
 
             return build(request, progress)
 
 
-def _check(options: PlanOptions) -> None:
-    """Refuse what is wrong whatever the export is. Raises UsageError."""
+def _check_options(options: PlanOptions) -> None:
+    """Raise UsageError for what is wrong whatever the export is.
+
+    By an instant in the future no event would be recent.
+    """
     from pipeline.identity.settings import choose_types, parse_policy
 
     parse_reject_limit(options.max_rejects)
@@ -84,10 +87,20 @@ def _check(options: PlanOptions) -> None:
     if options.target:
         address_of(options.target)
     zones_of(options.timezone)
-    _check_times(options)
+    as_of, since, until = (micros(getattr(options, name), name) for name in ("as_of", "since", "until"))
+    if as_of is not None and as_of > _now():
+        raise UsageError(
+            f"the plan's instant {format_utc(as_of)} lies in the future (--as-of)",
+            hint="leave --as-of out, or give the instant of the plan that is repeated",
+        )
+    if since is not None and until is not None and since >= until:
+        raise UsageError(
+            f"--since {format_utc(since)} is not before --until {format_utc(until)}",
+            hint="the plan contains the events from --since on that come before --until",
+        )
 
 
-def _request(
+def _prepare(
     source: Source,
     options: PlanOptions,
     directory: Directory,
@@ -95,7 +108,10 @@ def _request(
     workers: Workers,
     series: Series | None,
 ) -> Request:
-    """What `plan.build` takes. `work` is where the plan is written before it becomes that of `directory`."""
+    """Choose the mapping, seal the options and configure the workers. Returns what `plan.build` needs.
+
+    The plan is written in `work`, before it becomes that of `directory`.
+    """
     from pipeline.transform.tasks import TransformConfig
 
     name = fspath(options.mapping) if options.mapping else guess_mapping(source)
@@ -104,34 +120,33 @@ def _request(
     sealed = _seal(options, mapping, digest_file(work.excluded) if excluded else "")
     notices: list[tuple[str, str, str]] = []
     if series is None:
-        sealed, notices = found_settings(source.parts, mapping, sealed)
-    parts = look_first(source.parts, mapping, sealed)
+        sealed, notices = detect_settings(source.parts, mapping, sealed)
+    parts = check_first_rows(source.parts, mapping, sealed)
     wanted = wanted_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
         Compile(mapping.file, mapping.text), sealed, options.limits, parts, excluded, wanted=wanted
     )
-    workers.brief(config)
+    workers.configure(config)
     from pipeline.plan.earlier import earlier_links, plans_beside
     from pipeline.plan.people import IdentityInputs
     from pipeline.plan.request import Request
 
+    earlier = [Directory(Path(path)) for path in options.earlier or ()]
     if options.earlier is None:
         earlier = plans_beside(directory, options.target)
-    else:
-        earlier = [Directory(Path(path)) for path in options.earlier]
     identities = None if options.identities is None else Path(options.identities)
     return Request(
-        source,
-        config,
-        MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text),
-        work,
-        workers,
-        options.target,
-        parse_reject_limit(options.max_rejects),
-        options.allow_key_conflicts,
-        notices,
+        source=source,
+        config=config,
+        mapping=MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text),
+        directory=work,
+        workers=workers,
+        target=options.target,
+        reject_limit=parse_reject_limit(options.max_rejects),
+        allow_key_conflicts=options.allow_key_conflicts,
+        notices=notices,
         series=series,
-        identity_inputs=IdentityInputs(identities, earlier_links(list(earlier))),
+        identity_inputs=IdentityInputs(identities, earlier_links(earlier)),
     )
 
 
@@ -143,7 +158,7 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str) -> SealedOption
     from pipeline.identity.settings import parse_policy
 
     defaults = SealedOptions(0)
-    names = {one.name for one in fields(SealedOptions)} & {one.name for one in fields(PlanOptions)}
+    names = {field.name for field in fields(SealedOptions)} & {field.name for field in fields(PlanOptions)}
     as_of = micros(options.as_of, "as_of")
     promoted = options.promoted_properties or mapping.persons.promoted
     resolved = {
@@ -168,21 +183,6 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str) -> SealedOption
 def _now() -> int:
     """This instant in µs UTC, of whole milliseconds."""
     return time.time_ns() // 1_000_000 * 1_000
-
-
-def _check_times(options: PlanOptions) -> None:
-    """Refuse an instant in the future, by which no event would be recent, and an empty window of event time."""
-    as_of, since, until = (micros(getattr(options, name), name) for name in ("as_of", "since", "until"))
-    if as_of is not None and as_of > _now():
-        raise UsageError(
-            f"the plan's instant {format_utc(as_of)} lies in the future (--as-of)",
-            hint="leave --as-of out, or give the instant of the plan that is repeated",
-        )
-    if since is not None and until is not None and since >= until:
-        raise UsageError(
-            f"--since {format_utc(since)} is not before --until {format_utc(until)}",
-            hint="the plan contains the events from --since on that come before --until",
-        )
 
 
 def _digest(path: Path | str | None) -> str:

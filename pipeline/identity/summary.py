@@ -1,0 +1,45 @@
+"""What merging would change, in numbers and examples, as a plan seals it and a report shows it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class DecisionCount(Struct, frozen=True):
+    """The number of pairs of ids with one decision and reason; identities.parquet has them all."""
+
+    decision: str
+    reason: str
+    pairs: int
+
+
+class Cluster(Struct, frozen=True):
+    """A person of several ids: the canonical id, the number of ids, and some of the others."""
+
+    canonical: str
+    ids: int
+    some: list[str]
+
+
+class Partners(Struct, frozen=True):
+    """An id, the number of ids it is paired with, and the number of rows that pair them, whatever was decided."""
+
+    id: str
+    partners: int
+    events: int
+
+
+class MergeSummary(Struct, frozen=True):
+    """What merging would change. `links` are to be sent, `persons` have several ids.
+
+    `largest` are the persons of most ids, `shared` the anonymous ids with most users, `crowded` the users with most
+    anonymous ids.
+    """
+
+    links: int = 0
+    pairs: int = 0
+    persons: int = 0
+    decisions: list[DecisionCount] = []
+    largest: list[Cluster] = []
+    shared: list[Partners] = []
+    crowded: list[Partners] = []
