@@ -1,10 +1,10 @@
-"""Reads the store for the page: one project at a time, in bounded time, with a cache for slow answers."""
+"""Reads the store for the page: one project at a time, in bounded time, with a cache for slow queries."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
 from pipeline.local_service.store.database import Store
 
@@ -13,60 +13,65 @@ SECONDS = 20.0
 PAGE = 50
 """Rows of one page of a list."""
 MOST_PAGES = 10_000
-_REMEMBERED = 64
-_GONE = "SELECT receipt FROM accepted WHERE receipt NOT IN (SELECT receipt FROM collapsed) LIMIT 1"
+_CACHED_QUERIES = 64
+_DUPLICATE = "SELECT receipt FROM accepted WHERE receipt NOT IN (SELECT receipt FROM collapsed) LIMIT 1"
 
-Value = TypeVar("Value")
+Select = Callable[[str, int, int], list[Any]]
+"""The rows of an SQL text for a project and a number of accepted events."""
 
 
-class Cache:
-    """The last few answers to slow queries. One thread at a time."""
+def cached_select(store: Store) -> Select:
+    """A select over the store that caches the results of the last few queries."""
 
-    def __init__(self) -> None:
-        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+    @lru_cache(_CACHED_QUERIES)
+    def select(sql: str, project: int, accepted: int) -> list[Any]:
+        return store.select(sql, project, seconds=SECONDS, people=False)
 
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The answer that is cached for the key, else that of `make`."""
-        if key in self._answers:
-            self._answers.move_to_end(key)
-        else:
-            self._answers[key] = make()
-            if len(self._answers) > _REMEMBERED:
-                self._answers.popitem(last=False)
-        found: Value = self._answers[key]
-        return found
+    return select
 
 
 class ProjectReader:
-    """Reads one project of the store. One thread at a time."""
+    """Reads one project of the store."""
 
-    def __init__(self, store: Store, project: int, cached: Cache) -> None:
+    def __init__(self, store: Store, project: int, cached: Select) -> None:
         self.project = project
         self._store = store
-        self._cache = cached
+        self._cached = cached
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT over the tables and the views of the project. Raises BadQuery, SlowQuery.
+    def rows(self, sql: str) -> list[Any]:
+        """The rows, as named tuples, of a SELECT over the tables and the views of the project.
 
-        Persons and groups are as they were when they were processed last.
+        Persons and groups are as they were when they were processed last. Raises BadQuery, SlowQuery.
         """
         return self._store.select(sql, self.project, seconds=SECONDS, people=False)
 
+    def cached_rows(self, sql: str) -> list[Any]:
+        """The rows of a SELECT over events alone, cached until the next event is accepted."""
+        return self._cached(sql, self.project, self._store.raw_count())
+
     def number(self, sql: str) -> int:
-        """The one number of a SELECT. Raises BadQuery, SlowQuery."""
+        """The only number of a SELECT. Raises BadQuery, SlowQuery."""
         return int(self.rows(sql)[0][0])
 
+    def page(self, columns: str, source: str, order: str, number: int) -> tuple[list[Any], int]:
+        """The rows of one page of a list, by its number from 1, and how many rows all its pages have."""
+        rows = self.rows(f"SELECT {columns} FROM {source} ORDER BY {order} LIMIT {PAGE} OFFSET {(number - 1) * PAGE}")
+        return rows, self.number(f"SELECT count(*) FROM {source}")
+
     def events_table(self) -> str:
-        """The table of the events that are left after duplicates collapsed.
+        """The table of the events after duplicates collapsed.
 
-        Where there is no duplicate that is every accepted event, which saves collapsing, the slowest part of a query.
+        Without duplicates that is every accepted event, which saves collapsing, the slowest part of a query.
         """
-        gone = self.cached("gone", lambda: bool(self.rows(_GONE)))
-        return "collapsed" if gone else "accepted"
+        return "collapsed" if self.cached_rows(_DUPLICATE) else "accepted"
 
-    def cached(self, name: Hashable, make: Callable[[], Value]) -> Value:
-        """The answer of `make`, cached until the next event is accepted."""
-        return self._cache.get((self.project, name, self._store.raw_count()), make)
+    def event_names(self, most: int, condition: str = "") -> tuple[list[tuple[str, int]], int]:
+        """The most frequent event names with their counts, and how many names follow."""
+        rows = self.cached_rows(
+            f"SELECT event, count(*) AS events, count(*) OVER () FROM {self.events_table()} "
+            f"WHERE {condition or f'project = {self.project}'} GROUP BY event ORDER BY events DESC, event LIMIT {most}"
+        )
+        return [(name, count) for name, count, _ in rows], max(0, rows[0][2] - most) if rows else 0
 
 
 def literal(text: str) -> str:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _PLAIN = re.compile(r"[\x20-\x7e]*", re.ASCII)
-_DRIVING = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
+_ESCAPED_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
 """Unicode categories that are escaped: controls, formats, surrogates, private use, line ends."""
 _KEY_LIKE = re.compile(r"(?<![A-Za-z0-9])ph[a-z]_[A-Za-z0-9_-]{20,}")
 _MASK = "***"
+_LONGEST_NAME = 200
 
 _open = msgspec.json.Decoder(dict[str, Raw]).decode
 _text = msgspec.json.Decoder(str).decode
@@ -55,39 +56,39 @@ class PlainText:
     """Makes texts safe to be shown. `keys` are never shown."""
 
     def __init__(self, keys: Iterable[str]) -> None:
-        known = sorted(filter(None, keys), key=len, reverse=True)
-        self._keys = re.compile("|".join(map(re.escape, known))) if known else None
+        longest_first = sorted(filter(None, keys), key=len, reverse=True)
+        self._keys = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
     def shown(self, text: str, limit: int) -> ShownText:
-        """At most `limit` characters of `text`, driving ones as `\\x1b` or `\\u202e`."""
-        masked = self.masked(text)
+        """At most `limit` characters of `text`, with `***` for every key and control characters as `\\x1b`."""
+        masked = _KEY_LIKE.sub(_MASK, self._keys.sub(_MASK, text))
         cut = masked[:limit]
         if not _PLAIN.fullmatch(cut):
-            cut = "".join(_escaped(one) if unicodedata.category(one) in _DRIVING else one for one in cut)
+            cut = "".join(
+                char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED_CATEGORIES else char
+                for char in cut
+            )
         return ShownText(cut, max(0, len(masked) - limit))
 
-    def line(self, text: str, limit: int) -> str:
+    def line(self, text: object, limit: int = 120) -> str:
         """The same as one text, that ends in `…` where something was left out."""
-        cut, more = self.shown(text, limit)
+        cut, more = self.shown(str(text), limit)
         return cut + "…" if more else cut
 
-    def masked(self, text: str) -> str:
-        """The text with `***` for every key."""
-        if self._keys is not None:
-            text = self._keys.sub(_MASK, text)
-        return _KEY_LIKE.sub(_MASK, text)
+    def properties(self, text: str, most: int = 40, limit: int = 200) -> ShownProperties:
+        """The first `most` members of a JSON object, with `limit` characters of each value.
 
-    def properties(self, text: str, *, most: int, limit: int, name_limit: int = 200) -> ShownProperties:
-        """The members of a JSON object, each value exact: a number keeps its digits, an object its order."""
+        Each value is exact: a number keeps its digits, an object its order.
+        """
         try:
-            opened = _open(text)
+            members = _open(text)
         except msgspec.DecodeError:
             return ShownProperties([Property(ShownText("(not an object that can be read)"), self.shown(text, limit))])
         first = [
-            Property(self.shown(name, name_limit), self.shown(_value(raw), limit))
-            for name, raw in zip(opened, list(opened.values())[:most], strict=False)
+            Property(self.shown(name, _LONGEST_NAME), self.shown(_value(raw), limit))
+            for name, raw in list(members.items())[:most]
         ]
-        return ShownProperties(first, max(0, len(opened) - most))
+        return ShownProperties(first, max(0, len(members) - most))
 
 
 def _value(raw: Raw) -> str:
@@ -99,10 +100,6 @@ def _value(raw: Raw) -> str:
         except msgspec.DecodeError:
             pass
     return data.decode("utf-8", "replace")
-
-
-def _escaped(one: str) -> str:
-    return one.encode("unicode_escape").decode()
 
 
 class Links:
@@ -126,10 +123,9 @@ class PageRenderer:
     def __init__(self, plain: PlainText) -> None:
         self._plain = plain
 
-    def page(self, name: str, links: Links, section: str, values: Mapping[str, Any]) -> str:
-        """The HTML of a template. `section` is the path of the part of the page that it belongs to."""
-        template = self._environment.get_template(f"{name}.html.j2")
-        return template.render(url=links, section=section, **values)
+    def page(self, name: str, values: Mapping[str, Any]) -> str:
+        """The HTML of a template."""
+        return self._environment.get_template(f"{name}.html.j2").render(values)
 
     @cached_property
     def _environment(self) -> Environment:
@@ -142,10 +138,13 @@ class PageRenderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        environment.filters["n"] = lambda number: f"{number:,}"
-        environment.filters["line"] = lambda text, limit=120: self._plain.line(str(text), limit)
-        environment.filters["instant"] = _instant
-        environment.filters["counted"] = lambda number, one: f"{number:,} {one}" + ("" if number == 1 else "s")
+        environment.filters |= {
+            "n": lambda number: f"{number:,}",
+            "counted": lambda number, noun: f"{number:,} {noun}" + ("" if number == 1 else "s"),
+            "instant": _instant,
+            "line": self._plain.line,
+            "properties": self._plain.properties,
+        }
         return environment
 
 

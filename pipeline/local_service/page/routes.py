@@ -23,9 +23,9 @@ from starlette.routing import Route
 from pipeline.local_service.http import run_in
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.page.events import BadFilter
-from pipeline.local_service.page.reader import PAGE, Cache, ProjectReader
+from pipeline.local_service.page.reader import PAGE, ProjectReader, cached_select
 from pipeline.local_service.page.rendering import Links, PageRenderer, PlainText, asset
-from pipeline.local_service.page.views import VIEWS, PageNotFound, PageRequest, View, navigation
+from pipeline.local_service.page.views import VIEWS, PageNotFound, PageRequest, View
 from pipeline.local_service.store.database import BadQuery, SlowQuery, Store, Unavailable
 
 HEADERS: Mapping[str, str] = {
@@ -91,8 +91,8 @@ class Page:
         self._keys = keys
         self._hog_functions = hog_functions
         self._plain = PlainText(keys.texts())
-        self._rendering = PageRenderer(self._plain)
-        self._cache = Cache()
+        self._renderer = PageRenderer(self._plain)
+        self._cached = cached_select(store)
         self._reader = ThreadPoolExecutor(1, "service-page")
         self._processor = ThreadPoolExecutor(1, "service-page-people")
         self._processing: Future[Any] | None = None
@@ -153,10 +153,12 @@ class Page:
             "projects": await self._projects(),
             "address": request.address,
             "per_page": PAGE,
-            "sections": navigation(),
+            "url": request.links,
+            "section": section,
+            "sections": [(view.path, view.navigation) for view in VIEWS if view.navigation],
             **values,
         }
-        html = await run_in(self._reader, lambda: self._rendering.page(template, request.links, section, shown))
+        html = await run_in(self._reader, lambda: self._renderer.page(template, shown))
         return HTMLResponse(html, status)
 
     def _page_request(self, request: Request) -> PageRequest:
@@ -176,14 +178,13 @@ class Page:
 
     async def _projects(self) -> dict[int, str]:
         """The projects by id with their names: those that have a key, and those that the store has events of."""
-        reader = self._project_reader(0)
         sql = "SELECT DISTINCT project FROM accepted ORDER BY project"
-        stored = await run_in(self._reader, lambda: reader.cached("projects", lambda: reader.rows(sql)))
+        stored = await run_in(self._reader, lambda: self._project_reader(0).cached_rows(sql))
         named = {project.id: project.name for project in self._keys.projects}
         return named | {id: "without a key" for (id,) in stored if id not in named}
 
     def _project_reader(self, project: int) -> ProjectReader:
-        return ProjectReader(self._store, project, self._cache)
+        return ProjectReader(self._store, project, self._cached)
 
     async def _people_ready(self, project: int) -> bool:
         """Whether persons and groups include every event; where they do not, a thread processes them."""

@@ -1,7 +1,7 @@
 """The views of the page: what each address shows.
 
-A view is one function with its template; it is found by its decorator, and with `navigation` it is named at the top of
-every page. It runs in the thread that reads the store.
+A view is one function with its template; it is registered by its decorator, and with `navigation` it is named at the
+top of every page. It runs in the thread that reads the store.
 """
 
 from __future__ import annotations
@@ -12,13 +12,27 @@ from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
-from pipeline.local_service.page import events, people, warnings
-from pipeline.local_service.page.events import EventFilter, is_uuid, read_filter
-from pipeline.local_service.page.overview import derived_counts, event_names, fired, firing_for, overview
-from pipeline.local_service.page.reader import MOST_PAGES, ProjectReader
+from pipeline.local_service.ingestion_warnings import MEANINGS
+from pipeline.local_service.page.chart import chart
+from pipeline.local_service.page.events import (
+    BOUNDED,
+    COLUMNS,
+    EventFilter,
+    containing,
+    is_uuid,
+    list_page,
+    read_filter,
+)
+from pipeline.local_service.page.functions import fired, firing_for
+from pipeline.local_service.page.reader import MOST_PAGES, ProjectReader, literal
 from pipeline.local_service.page.rendering import Links, PlainText
 
-_OFFERED_NAMES = 50
+MOST_NAMES = 200
+"""Event names that the overview lists; the further ones are counted."""
+MOST_COPIES = 50
+MOST_IDS = 500
+_FIRST_IDS = 3
+_SUGGESTED_NAMES = 50
 
 
 class PageNotFound(Exception):
@@ -77,11 +91,11 @@ class View(NamedTuple):
 
 
 VIEWS: list[View] = []
-"""In the order in which paths are tried."""
+"""In the order in which paths are tried, and of the navigation."""
 
 
 def view(path: str, template: str, section: str, **more: Any) -> Callable[[Show], Show]:
-    """Make a function a view; `more` are the other fields of View."""
+    """Register a function as a view; `more` are the other fields of View."""
 
     def register(show: Show) -> Show:
         VIEWS.append(View(path, template, section, show, **more))
@@ -90,91 +104,138 @@ def view(path: str, template: str, section: str, **more: Any) -> Callable[[Show]
     return register
 
 
-def navigation() -> list[tuple[str, str]]:
-    """The paths and names at the top of every page."""
-    return [(one.path, one.navigation) for one in VIEWS if one.navigation]
-
-
 @view("/", "overview", "/", navigation="Overview", people=True, functions=True)
 def show_overview(request: PageRequest) -> Values:
     """Counts, a chart, and the most frequent events."""
     reader = request.reader
     wanted = read_filter({name: request.param(name) for name in ("since", "until")})
+    condition = wanted.condition(reader.project)
+    days = reader.cached_rows(
+        'SELECT CAST("timestamp" AS DATE) AS day, count(*) AS events, '
+        'count(*) FILTER (NOT historical_migration) AS live, min("timestamp") AS first, max("timestamp") AS last '
+        f"FROM {reader.events_table()} WHERE {condition} GROUP BY day ORDER BY day"
+    )
+    ((copies,),) = reader.cached_rows(f"SELECT count(*) FROM accepted WHERE {condition}")
+    names, more_names = reader.event_names(MOST_NAMES, condition)
+    derived = None
+    if request.people_ready:
+        (derived,) = reader.rows(
+            "SELECT count(*) AS persons, count(*) FILTER (is_identified) AS identified, "
+            "(SELECT count(*) FROM groups) AS groups, (SELECT count(*) FROM warnings) AS warnings FROM persons"
+        )
     return {
         "wanted": wanted,
-        "found": overview(reader, wanted),
+        "events": sum(day.events for day in days),
+        "live": sum(day.live for day in days),
+        "days": days,
+        "chart": chart([(day.day, day.events) for day in days]),
+        "copies": copies,
+        "names": names,
+        "more_names": more_names,
         "functions": fired(reader, request.functions),
-        "derived": derived_counts(reader) if request.people_ready else None,
-        "rejected": warnings.rejected_count(reader),
+        "derived": derived,
+        "rejected": reader.number("SELECT count(*) FROM rejections"),
     }
 
 
 @view("/events", "events", "/events", navigation="Events", title="Events", waits="person")
 def list_events(request: PageRequest) -> Values:
     """The events that match a filter."""
-    reader, plain = request.reader, request.plain
     wanted, oldest = read_filter(request.params), request.param("order") == "oldest"
-    after, before = request.param("after"), request.param("before")
-    found = events.listed(reader, wanted, plain, oldest=oldest, after=after, before=before)
-    every = EventFilter().condition(reader.project)
-    frequent, _ = reader.cached("offered", lambda: event_names(reader, every, _OFFERED_NAMES))
-    names = [name for name, _ in frequent if plain.line(name, len(name)) == name]  # those that can be typed
-    return {"wanted": wanted, "oldest": oldest, "found": found, "names": names}
+    page = list_page(
+        request.reader, wanted, oldest=oldest, after=request.param("after"), before=request.param("before")
+    )
+    frequent, _ = request.reader.event_names(_SUGGESTED_NAMES)
+    typed = [name for name, _ in frequent if request.plain.line(name, len(name)) == name]
+    return {"wanted": wanted, "oldest": oldest, "found": page, "names": typed}
 
 
 @view("/events/{uuid}", "event", "/events", people=True, functions=True)
 def show_event(request: PageRequest) -> Values:
-    """One event with its duplicates."""
-    uuid = request.path["uuid"].lower()
+    """One event with the last of its duplicates, in the order of acceptance."""
+    reader, uuid = request.reader, request.path["uuid"].lower()
     if not is_uuid(uuid):
         raise PageNotFound("That is no uuid of an event.")
-    copies, total = events.copies_of(request.reader, uuid, request.plain)
-    if not copies:
+    condition = f"project = {reader.project} AND uuid = CAST({literal(uuid)} AS UUID)"
+    total = reader.number(f"SELECT count(*) FROM accepted WHERE {condition}")
+    if not total:
         raise PageNotFound("No event with this uuid has landed.")
-    names = {copy.row.event for copy in copies if copy.counts}
-    firing = {name: firing_for(request.functions, name) for name in names}
-    return {"uuid": uuid, "copies": copies, "total": total, "ready": request.people_ready, "firing": firing}
+    receipts = f"SELECT receipt FROM accepted WHERE {condition} ORDER BY receipt DESC LIMIT {MOST_COPIES}"
+    copies = reader.rows(
+        f"SELECT {COLUMNS}, properties, receipt IN (SELECT receipt FROM {reader.events_table()} WHERE {condition}) "
+        f"AS counts FROM accepted WHERE receipt IN ({receipts}) ORDER BY receipt"
+    )
+    warnings = reader.rows(f"SELECT * FROM noticed WHERE receipt IN ({receipts}) ORDER BY type, details")
+    firing = {copy.event: firing_for(request.functions, copy.event) for copy in copies if copy.counts}
+    ready = request.people_ready
+    return {"uuid": uuid, "copies": copies, "warnings": warnings, "total": total, "ready": ready, "firing": firing}
 
 
 @view("/people", "people", "/people", navigation="People", title="People", waits=True)
 def list_people(request: PageRequest) -> Values:
-    """The persons with a text."""
-    text = request.param("text")
-    rows, total = people.listed(request.reader, text, request.page, request.plain)
-    return {"text": text, "rows": rows, "total": total, "page": request.page}
+    """The persons with a text in an id or a property, the oldest first, each with its first ids in alphabetical
+    order."""
+    text, source = request.param("text"), "persons"
+    if text:
+        by_id = f"SELECT person_id FROM person_distinct_ids WHERE {containing(text, 'distinct_id')}"
+        source += f" WHERE id IN ({by_id}) OR {containing(text, 'properties', uuid='id')}"
+    rows, total = request.reader.page(
+        f"id, created_at, is_identified, {BOUNDED}", source, "created_at, id", request.page
+    )
+    keys = ", ".join(f"CAST('{row.id}' AS UUID)" for row in rows)
+    ids = request.reader.rows(
+        f"SELECT person_id, min(distinct_id, {_FIRST_IDS}) AS first, count(*) AS count FROM person_distinct_ids "
+        f"WHERE person_id IN ({keys or 'NULL'}) GROUP BY person_id"
+    )
+    by_person = {row.person_id: row for row in ids}
+    return {"text": text, "rows": rows, "ids": by_person, "total": total, "page": request.page}
 
 
 @view("/people/of", "", "/people", title="Person", waits=True)
 def find_person(request: PageRequest) -> Response:
     """Leads to the person of an id."""
     distinct_id = request.param("id")
-    found = people.person_of(request.reader, distinct_id)
-    if found is None:
+    persons = request.reader.rows(
+        f"SELECT person_id FROM person_distinct_ids WHERE distinct_id = {literal(distinct_id)}"
+    )
+    if not persons:
         raise PageNotFound(
             f"No person has the id “{distinct_id}”. An event that asks for no person profile creates none."
         )
-    return RedirectResponse(request.links("/people", found), 303)
+    return RedirectResponse(request.links("/people", persons[0].person_id), 303)
 
 
 @view("/people/{id}", "person", "/people", title="Person", waits=True)
 def show_person(request: PageRequest) -> Values:
-    """One person with its events."""
-    id = request.path["id"].lower()
-    person = people.person(request.reader, id, request.plain) if is_uuid(id) else None
-    if person is None:
+    """One person with its first ids and its events."""
+    reader, id = request.reader, request.path["id"].lower()
+    persons = reader.rows(f"SELECT * FROM persons WHERE id = CAST({literal(id)} AS UUID)") if is_uuid(id) else []
+    if not persons:
         raise PageNotFound("There is no such person. It may have become part of another one.")
-    wanted, after, before = EventFilter(person=id), request.param("after"), request.param("before")
-    found = events.listed(request.reader, wanted, request.plain, oldest=True, after=after, before=before)
-    return {"person": person, "found": found, "wanted": wanted}
+    ids = f"person_distinct_ids WHERE person_id = CAST({literal(id)} AS UUID)"
+    wanted = EventFilter(person=id)
+    return {
+        "person": persons[0],
+        "ids": reader.rows(f"SELECT distinct_id FROM {ids} ORDER BY distinct_id LIMIT {MOST_IDS}"),
+        "id_count": reader.number(f"SELECT count(*) FROM {ids}"),
+        "found": list_page(reader, wanted, oldest=True, after=request.param("after"), before=request.param("before")),
+        "wanted": wanted,
+    }
 
 
 @view("/groups", "groups", "/groups", navigation="Groups", title="Groups", waits=True)
 def list_groups(request: PageRequest) -> Values:
-    """The groups of a type with a text."""
+    """The groups of a type with a text in the key or a property, by type and key; and the types by number."""
     text, number = request.param("text"), request.param("type")
     index = int(number) if number in tuple("01234") else None
-    rows, total = people.groups(request.reader, index, text, request.page, request.plain)
-    types = people.group_types(request.reader)
+    source = "groups WHERE " + ("true" if index is None else f'"index" = {index}')
+    if text:
+        source += f" AND {containing(text, 'key', 'properties')}"
+    rows, total = request.reader.page(f"type, key, created_at, {BOUNDED}", source, '"index", key', request.page)
+    types = request.reader.rows(
+        'SELECT t."index", t.type, count(g.key) FROM group_types t LEFT JOIN groups g ON g."index" = t."index" '
+        'GROUP BY t."index", t.type ORDER BY t."index"'
+    )
     return {"types": types, "index": index, "text": text, "rows": rows, "total": total, "page": request.page}
 
 
@@ -186,15 +247,19 @@ def list_functions(request: PageRequest) -> Values:
 
 @view("/warnings", "warnings", "/warnings", navigation="Warnings", title="Warnings", waits=True)
 def list_warnings(request: PageRequest) -> Values:
-    """The warnings of a type."""
+    """The warnings of a type in the order of their events' acceptance, and the types, the most frequent first."""
     kind = request.param("type")
-    rows, total = warnings.warnings(request.reader, kind, request.page, request.plain)
-    kinds = warnings.kinds(request.reader)
-    return {"kinds": kinds, "kind": kind, "rows": rows, "total": total, "page": request.page}
+    source = "warnings" + (f" WHERE type = {literal(kind)}" if kind else "")
+    rows, total = request.reader.page("*", source, "receipt, type, details", request.page)
+    kinds = request.reader.rows(
+        "SELECT type, count(*) AS times, bool_or(dropped) AS dropped FROM warnings GROUP BY type "
+        "ORDER BY times DESC, type"
+    )
+    return {"kinds": kinds, "meanings": MEANINGS, "kind": kind, "rows": rows, "total": total, "page": request.page}
 
 
 @view("/rejected", "rejected", "/rejected", navigation="Rejected")
 def list_rejected(request: PageRequest) -> Values:
-    """The refused requests."""
-    rows, total = warnings.rejected(request.reader, request.page)
+    """The refused requests, the last first."""
+    rows, total = request.reader.page("*", "refused", '"time" DESC, rowid DESC', request.page)
     return {"rows": rows, "total": total, "page": request.page}

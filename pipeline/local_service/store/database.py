@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 import threading
+from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -167,10 +168,8 @@ class Store:
         rows = self._rows(f"SELECT CAST({expression} AS VARCHAR) AS k, count(*) FROM collapsed GROUP BY k ORDER BY k")
         return {str(name): int(count) for name, count in rows}
 
-    def select(
-        self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None
-    ) -> list[tuple[Any, ...]]:
-        """The rows of one trusted SELECT over the views of a project, as JSON values.
+    def select(self, sql: str, project: int, *, seconds: float | None = None, people: bool | None = None) -> list[Any]:
+        """The rows of one trusted SELECT over the views of a project: named tuples of JSON values.
 
         `people`: whether persons and groups are processed first; None: where the query may read them. Raises BadQuery,
         SlowQuery, Unavailable.
@@ -186,13 +185,12 @@ class Store:
                 with _timed(cursor, seconds, stopped):
                     relation = cursor.sql(sql)
                     kinds, found = relation.types, exact(relation).to_arrow_table()
-                columns = zip(found.columns, kinds, strict=True)
-                return list(
-                    zip(
-                        *([one for chunk in column.chunks for one in values(chunk, kind)] for column, kind in columns),
-                        strict=True,
-                    )
-                )
+                columns = [
+                    [value for chunk in column.chunks for value in values(chunk, kind)]
+                    for column, kind in zip(found.columns, kinds, strict=True)
+                ]
+                row = namedtuple("Row", relation.columns, rename=True)  # type: ignore[misc]
+                return list(map(row._make, zip(*columns, strict=True)))
         except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow's own are OSErrors too
             if stopped.is_set():
                 raise SlowQuery from None
