@@ -216,9 +216,9 @@ def plan_status(directory: PathText) -> PlanStatus:
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
     from pipeline.plan.freshness import open_plan
-    from pipeline.report.state import plan_status
+    from pipeline.report.state import read_status
 
-    return plan_status(*open_plan(fspath(directory)))
+    return read_status(*open_plan(fspath(directory)))
 
 
 def read_rejects(

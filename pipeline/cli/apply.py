@@ -59,7 +59,7 @@ def apply(
     from pipeline.report.preflight_view import key_status
     from pipeline.report.rejects import refusal
     from pipeline.report.results import apply_result
-    from pipeline.report.state import plan_status
+    from pipeline.report.state import read_status
     from pipeline.targets import address_of, is_loopback
 
     address = address_of(to)
@@ -84,7 +84,7 @@ def apply(
         result = apply_result(outcome, to=address)
     else:
         result = apply_result(outcome, key_status(found), to=address)
-    status = plan_status(plan, place)
+    status = read_status(plan, place)
     with common.output():
         if as_json:
             common.emit(msgspec.structs.replace(result, state=status.state))

@@ -42,7 +42,7 @@ from pipeline.plan.series import Series
 from pipeline.plan.window_index import WindowIndex
 from pipeline.report.machine import add_applied, write_report
 from pipeline.report.rejects import refusal
-from pipeline.report.state import plan_status
+from pipeline.report.state import read_status
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, RunCounts
@@ -281,7 +281,7 @@ class Windows:
 
     def send(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
         """Send a plan, or what is left of it, and record the window. Raises what stops the sending."""
-        current = plan_status(plan, place)
+        current = read_status(plan, place)
         if current.unsent or current.totals.in_doubt:
             try:
                 with self.hooks.sending(attempt.window, plan.events.made) as told:
@@ -358,7 +358,7 @@ class Windows:
             attempt = self.state.attempt(attempt.id)
             place = plan_directory(self.root, label, attempt.number)
             where = "" if self.dry_run else str(place.path)
-            state = str(plan_status(plan, place).state) if plan is not None else ""
+            state = str(read_status(plan, place).state) if plan is not None else ""
         ended = WindowRun(label, outcome, where, attempt, detail, state)
         self.done.append(ended)
         self.hooks.ended(ended)

@@ -13,7 +13,7 @@ from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report, Results, build_report, earlier_results, phases_of
 from pipeline.report.results import ApplyResult, VerifyResult, status_result
 from pipeline.report.sections.people import merges
-from pipeline.report.state import plan_status
+from pipeline.report.state import read_status
 
 FORMAT = "backcast.report/1"
 
@@ -136,7 +136,7 @@ def write_report(
     from pipeline.report.html import render
 
     results = results_with(directory, plan, rehearsal=rehearsal, rehearsed=rehearsed, verification=verification)
-    status = plan_status(plan, directory, results)
+    status = read_status(plan, directory, results)
     if status.summary.history is not None:
         applied = status_result(plan, status)
         applied = msgspec.structs.replace(applied, verified=None, rehearsed=None, doubts=[], refusals=[])

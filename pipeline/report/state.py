@@ -49,7 +49,7 @@ class PlanStatus:
         return self.planned - self.totals.settled - self.totals.refused - self.totals.in_doubt
 
 
-def plan_status(plan: Plan, directory: Directory, results: Results | None = None) -> PlanStatus:
+def read_status(plan: Plan, directory: Directory, results: Results | None = None) -> PlanStatus:
     """Read the ledger, also while a run is writing it. Raises BrokenLedger, also for one that was lost.
 
     `results` are what was read back; None: those of report.json.

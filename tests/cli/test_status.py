@@ -18,7 +18,7 @@ from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
 from pipeline.plan.freshness import open_plan
 from pipeline.report.results import BatchCounts, status_result
-from pipeline.report.state import plan_status
+from pipeline.report.state import read_status
 from tests.support.crashes import adds_up
 from tests.support.deliveries import (
     KEY,
@@ -113,7 +113,7 @@ def test_a_killed_run_leaves_its_tries(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         _killed(directory, CallDestination(send))
     plan, place = open_plan(directory)
-    found = status_result(plan, plan_status(plan, place))
+    found = status_result(plan, read_status(plan, place))
     assert found.batches == BatchCounts(2, 2, 1, 0)
     assert [(one.tries, one.status, one.detail) for one in found.doubts] == [(2, 503, "busy")]
 

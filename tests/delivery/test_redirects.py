@@ -11,7 +11,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import ResponseKind
 from pipeline.errors import Refused
 from pipeline.plan.freshness import open_plan
-from pipeline.report.state import plan_status
+from pipeline.report.state import read_status
 from tests.support.deliveries import AT_ONCE, BODY, Asked, Reply, identities, planned, run, scripted, send, serving
 from tests.support.tls_servers import Authority, serving_tls
 
@@ -113,7 +113,7 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
         assert (outcome.problem.exit_code, outcome.counts.in_doubt, outcome.unsent) == (5, 0, 20)
         assert second.asked == []
         assert run(directory, first.url, redirect_hosts=("localhost",)).balanced
-    assert plan_status(*open_plan(directory)).state == "sent"
+    assert read_status(*open_plan(directory)).state == "sent"
 
 
 def test_a_redirect_loop_is_exit_5(tmp_path: Path) -> None:
