@@ -26,7 +26,7 @@ LIBRARIES = {
     "click": {"cli"},
     "httpx": {"delivery.capture", "management.client"},
     "tenacity": {"delivery.retry", "management.retry"},
-    "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.sqlite_errors"},
+    "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
     "yaml": {"mapper.loader"},
     "pyarrow": {

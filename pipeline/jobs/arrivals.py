@@ -1,11 +1,10 @@
-"""What lies at a window's path now, and what of it is new or changed since the window was read."""
+"""The files at a window's path, and which of them are new or changed since the window was recorded."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +13,12 @@ from pipeline.extractors import digest_of, open_source
 from pipeline.extractors.header import asked
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
-from pipeline.models import Part, Source
-from pipeline.plan.manifest import as_name
+from pipeline.models import Part
+from pipeline.plan.manifest import Plan, as_name
 
 
-class SeenPart(NamedTuple):
-    """A part as it was read: relative to the job's folder, members after `!`."""
+class RecordedPart(NamedTuple):
+    """A part as it was read. `path` is relative to the job's folder, with an archive's member after `!`."""
 
     path: str
     bytes: int
@@ -27,21 +26,16 @@ class SeenPart(NamedTuple):
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """The files of a window that are to be read, and how many parts of them lie there at all.
-
-    `absent` says why there is nothing at the window's path, "" where there is something.
-    """
+class Arrivals(NamedTuple):
+    """The new or changed files of a window. `absent` says why there is no file at all, "" where there are some."""
 
     files: tuple[str, ...] = ()
-    parts: int = 0
     absent: str = ""
 
 
-def look(job: Job, window: Window, seen: Mapping[str, SeenPart]) -> Arrivals:
-    """Look for what is new or changed; with nothing `seen` that is everything. Raises UnreadableExport, and
-    UsageError for a setting that is none."""
+def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]) -> Arrivals:
+    """Compare the window's files with the parts `recorded` by their paths. Raises UnreadableExport, and UsageError for
+    a bad `header` setting."""
     pattern = job.source.pattern(window.wall, job.folder)
     path = job.source.at(window.wall)
     if not glob.glob(pattern, recursive=True):
@@ -51,24 +45,24 @@ def look(job: Job, window: Window, seen: Mapping[str, SeenPart]) -> Arrivals:
         source = open_source([pattern], header=header)
     except UsageError as error:
         return Arrivals(absent=error.message.replace(pattern, path))
-    changed = _changed(source, seen, job.folder)
-    return Arrivals(tuple(dict.fromkeys(part.file for part in changed)), len(source.parts))
+    digests = {part.digest for part in recorded.values()}
 
-
-def _changed(source: Source, seen: Mapping[str, SeenPart], folder: Path) -> list[Part]:
-    digests = {part.digest for part in seen.values()}
-    changed = []
-    for part in source.parts:
-        before = seen.get(name_of(part.file, part.member, folder))
+    def is_new(part: Part) -> bool:
+        before = recorded.get(name_of(part.file, part.member, job.folder))
         if before is not None and (before.bytes, before.mtime_ns) == (part.bytes, part.mtime_ns):
-            continue
-        if seen and (part.digest or digest_of(part)) in digests:
-            continue
-        changed.append(part)
-    return changed
+            return False
+        return not recorded or (part.digest or digest_of(part)) not in digests
+
+    return Arrivals(tuple(dict.fromkeys(part.file for part in source.parts if is_new(part))))
+
+
+def parts_of(plan: Plan, folder: Path) -> Iterator[RecordedPart]:
+    """The parts of a plan, named as in a job's state."""
+    for part in plan.parts:
+        yield RecordedPart(name_of(part.file, part.member, folder), part.bytes, part.mtime_ns, part.digest)
 
 
 def name_of(file: str, member: str, folder: Path) -> str:
-    """What a job calls a part; `file` and `member` may be as a plan writes them (`pipeline.plan.manifest.as_text`)."""
-    shown = os.path.relpath(as_name(file), folder)
-    return os.fsencode(f"{shown}!{as_name(member)}" if member else shown).decode("utf-8", "backslashreplace")
+    """The name of a part in a job's state. `file` and `member` may be as in a plan (`plan.manifest.as_text`)."""
+    path = os.path.relpath(as_name(file), folder)
+    return os.fsencode(f"{path}!{as_name(member)}" if member else path).decode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
-"""What a job's windows saw of ids: who had events when, and which ids stood beside which.
+"""The index of ids that a job's windows contained: when each first had an event, and which ids rows paired.
 
-A merge leans on all windows: a device that is alone in one may stand beside its user in the next. A window asks only
-for the ids that it meets and those that pairs lead to from there, so it never reads the whole history. What the
-tables hold is made again from the plans where it is lost (`pipeline.plan.window_index`).
+A merge depends on all windows: a device that is alone in one may be paired with its user in the next. A window asks
+only for its own ids and those that pairs lead to from there, so it never reads the whole history. Lost tables are
+rebuilt from the plans (`pipeline.plan.window_index`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.identity.numbering import hashes
-from pipeline.jobs.sqlite_errors import translated_errors
+from pipeline.jobs.database import translated_errors
 from pipeline.plan.window_index import SIGHTING, WindowIndex, WindowPair
 
 SCHEMA = (
@@ -27,105 +27,107 @@ SCHEMA = (
     "create index pairs_by_owner on pairs (other)",
     "create index pairs_owed on pairs (one) where owed",
 )
-"""`hash`, `one` and `other` are xxh3-64 of ids, signed; `owed` marks pairs whose merge was held back."""
+"""`hash` is the signed xxh3-64 of an id, `one` that of `anonymous`, `other` that of `owner`; `owed` marks pairs whose
+merge was held back."""
 AT_ONCE = 50_000
-_BOTH_WAYS = (("one", "other"), ("other", "one"))
+_DIRECTIONS = (("one", "other"), ("other", "one"))
 
 
-class KnownIds:
-    """Asked by plans (`pipeline.plan.window_index.IdentityIndex`). `schemas` are the databases that hold the tables."""
+class StoredIdentities:
+    """What a plan asks for (`pipeline.plan.window_index.IdentityIndex`). `schemas` are the databases that have the
+    tables."""
 
-    def __init__(self, path: Path, database: sqlite3.Connection, schemas: Sequence[str] = ("main",)) -> None:
+    def __init__(self, path: Path, database: sqlite3.Connection, schemas: Sequence[str]) -> None:
         self._path = path
         self._database = database
         self._schemas = schemas
-        database.execute("create temp table met (hash integer primary key)")
+        database.execute("create temp table requested_ids (hash integer primary key)")
         database.execute("create temp table reached (hash integer primary key, step integer not null)")
         database.execute("create index temp.reached_at on reached (step)")
 
     def sightings(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.void]]:
-        """SIGHTING records of these ids; one that several databases know comes several times."""
+        """SIGHTING records of these ids; an id that is in several databases has several."""
         for start in range(0, len(ids), AT_ONCE):
-            found = self._sighted(ids[start : start + AT_ONCE])
-            chunk = np.zeros(len(found), SIGHTING)
-            if found:
-                person, time, user = (np.array(column, np.int64) for column in zip(*found, strict=True))
+            rows: list[tuple[int, int, int]] = []
+            with translated_errors(self._path):
+                self._request(ids[start : start + AT_ONCE])
+                for schema in self._schemas:
+                    rows += self._database.execute(
+                        f"select hash, first, user from requested_ids cross join {schema}.ids using (hash)"
+                    )
+            chunk = np.zeros(len(rows), SIGHTING)
+            if rows:
+                person, time, user = (np.array(column, np.int64) for column in zip(*rows, strict=True))
                 chunk["person"], chunk["time"], chunk["user"] = person.view(np.uint64), time, user
             yield chunk
 
-    def _sighted(self, ids: NDArray[np.uint64]) -> list[tuple[int, int, int]]:
-        found: list[tuple[int, int, int]] = []
-        with translated_errors(self._path):
-            self._meet(ids)
-            for schema in self._schemas:
-                found += self._database.execute(
-                    f"select hash, first, user from met cross join {schema}.ids using (hash)"
-                )
-        return found
-
-    def pairs(self, met: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
-        """Every pair that some path of pairs joins to one of these ids; with `pending_merges` those held back, too."""
+    def pairs(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
+        """Every pair that a path of pairs joins to one of these ids; with `pending_merges`, those held back, too."""
         with translated_errors(self._path):
             self._database.execute("delete from reached")
-            for ids in met:
-                for start in range(0, len(ids), AT_ONCE):
-                    self._meet(ids[start : start + AT_ONCE])
-                    for here, _ in _BOTH_WAYS:
-                        self._reach(f"select hash, 0 from met cross join {{}}.pairs on {here} = hash")
+            for some in ids:
+                for start in range(0, len(some), AT_ONCE):
+                    self._request(some[start : start + AT_ONCE])
+                    for side, _ in _DIRECTIONS:
+                        self._reach(f"select hash, 0 from requested_ids cross join {{}}.pairs on {side} = hash")
             if pending_merges:
                 self._reach("select one, 0 from {}.pairs where owed")
             for step in count():
-                ways = (
-                    f"select {there}, {step + 1} from reached cross join {{}}.pairs on {here} = reached.hash"
+                queries = (
+                    f"select {far}, {step + 1} from reached cross join {{}}.pairs on {near} = reached.hash"
                     f" where step = {step}"
-                    for here, there in _BOTH_WAYS
+                    for near, far in _DIRECTIONS
                 )
-                if not sum(map(self._reach, ways)):
+                if not sum(map(self._reach, queries)):
                     break
             for schema in self._schemas:
                 rows = self._database.execute(
                     f"select anonymous, owner, kinds, first from reached cross join {schema}.pairs on one = hash"
                 )
-                while some := rows.fetchmany(AT_ONCE):
-                    yield from (WindowPair(*row) for row in some)
+                yield from (WindowPair(*row) for row in rows)
             self._database.execute("delete from reached")
 
-    def _reach(self, sql: str) -> int:
-        """Add what a query over the pairs of each database finds; how many ids were new."""
+    def _request(self, ids: NDArray[np.uint64]) -> None:
+        """Fill the table `requested_ids`."""
+        with self._database:
+            self._database.execute("begin")
+            self._database.execute("delete from requested_ids")
+            self._database.executemany("insert or ignore into requested_ids values (?)", ((id,) for id in _signed(ids)))
+
+    def _reach(self, query: str) -> int:
+        """Add the ids that a query over the pairs of each database selects. Returns how many were new."""
         before = self._database.total_changes
         for schema in self._schemas:
-            self._database.execute(f"insert or ignore into reached {sql.format(schema)}")
+            self._database.execute(f"insert or ignore into reached {query.format(schema)}")
         return self._database.total_changes - before
 
-    def _meet(self, ids: NDArray[np.uint64]) -> None:
-        self._database.execute("delete from met")
-        self._database.execute("begin")
-        self._database.executemany("insert or ignore into met values (?)", ((one,) for one in _signed(ids)))
-        self._database.execute("commit")
-
-    def add(self, seen: WindowIndex) -> None:
-        """Add what a plan saw, inside the caller's transaction."""
-        for chunk in seen.sightings():
+    def add(self, index: WindowIndex) -> None:
+        """Add the ids and pairs of a plan, inside the caller's transaction."""
+        for chunk in index.sightings():
             users = (chunk["user"] != 0).tolist()
             self._database.executemany(
                 "insert into main.ids values (?, ?, ?) on conflict (hash) do update"
                 " set first = min(first, excluded.first), user = max(user, excluded.user)",
                 zip(_signed(chunk["person"]), chunk["time"].tolist(), users, strict=True),
             )
-        if seen.sent_merges:
+        if index.sent_merges:
             self._database.execute("update main.pairs set owed = 0 where owed")
-        pairs = seen.pairs()
+        pairs = index.pairs()
         while some := list(islice(pairs, AT_ONCE)):
-            one, other = _signed(hashes(pair.anonymous for pair in some)), _signed(hashes(pair.user for pair in some))
+            anonymous = _signed(hashes(pair.anonymous for pair in some))
+            users = _signed(hashes(pair.user for pair in some))
             self._database.executemany(
                 "insert into main.pairs values (?, ?, ?, ?, ?, ?, ?) on conflict (one, other, anonymous, owner)"
                 " do update set kinds = kinds | excluded.kinds, first = min(first, excluded.first),"
                 " owed = max(owed, excluded.owed)",
-                # Sorted, because neighbours lie on one page.
-                ((*both, *pair, seen.pending_merges) for *both, pair in sorted(zip(one, other, some, strict=True))),
+                # Sorted, because neighbours are on one page of the table.
+                (
+                    (*ids, *pair, index.pending_merges)
+                    for *ids, pair in sorted(zip(anonymous, users, some, strict=True))
+                ),
             )
 
 
 def _signed(hashed: NDArray[np.uint64]) -> list[int]:
-    found: list[int] = np.ascontiguousarray(hashed).view(np.int64).tolist()
-    return found
+    signed: list[int] = np.ascontiguousarray(hashed).view(np.int64).tolist()
+    return signed

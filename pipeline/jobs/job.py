@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from pipeline.jobs.calendar import Calendar, Window
 from pipeline.jobs.template import PathTemplate
 from pipeline.options import ApplyOptions, PlanOptions
+from pipeline.plan.directory import Directory
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job file, read. `first` and `until` are windows; `until` is the first one that is not the job's any more.
+    """A job file, read. `first` and `until` are windows; `until` is the first one after the job's last.
 
     `plan` and `apply` are the options of each window's steps. Relative paths are relative to `folder`, the job file's
     own. `lag` is in µs: a window is due this long after its end. `most_merges` None holds merges back.
@@ -40,16 +42,30 @@ class Job:
     def as_of(self, window: Window) -> int:
         """The instant of a window's plans, in µs UTC: when it fell due.
 
-        It is not the clock, so a window that is planned late or again gives the same events (invariant 2). It is never
+        It is not the clock, so a window that is planned later or again gives the same events (invariant 2). It is never
         ahead of the clock, so an event that is old enough for it is old enough when it is sent.
         """
         return window.end + self.lag
 
     def windows(self, now: int) -> list[Window]:
         """Every window that is due at `now` (µs UTC), oldest first."""
-        found = []
-        for window in self.calendar.from_(self.first):
-            if self.as_of(window) > now or (self.until is not None and window.label >= self.until.label):
-                break
-            found.append(window)
-        return found
+
+        def is_due(window: Window) -> bool:
+            return self.as_of(window) <= now and (self.until is None or window.label < self.until.label)
+
+        return list(takewhile(is_due, self.calendar.from_(self.first)))
+
+
+def state_file(state: Path) -> Path:
+    """The database in a job's state folder."""
+    return state / "state.sqlite"
+
+
+def windows_folder(state: Path) -> Path:
+    """The folder in a job's state folder that has a folder for each window."""
+    return state / "windows"
+
+
+def plan_directory(state: Path, window: str, number: int) -> Directory:
+    """The directory of a plan of a window."""
+    return Directory(windows_folder(state) / window / f"plan-{number}")

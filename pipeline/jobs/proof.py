@@ -1,7 +1,7 @@
-"""Read back what a job sent, window by window: a service that answers 200 has not said that it kept anything.
+"""Read back what a job sent, window by window: an answer of 200 does not prove that an event was stored.
 
-What was sent a moment ago may still be on its way, so a window that only lacks events is asked for again by the next
-run for an hour before that counts as a difference. A window is done all the same: nothing is ever sent again for it.
+Events that were just sent may not be visible yet, so for an hour a window that only lacks events is pending and the
+next run reads it again; after that it is a difference. The window is done all the same: nothing is sent again for it.
 """
 
 from __future__ import annotations
@@ -9,24 +9,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.config import Secret
 from pipeline.errors import Differences, StalePlan, UnreadableExport, UnsafePlan, UsageError
-from pipeline.jobs import Attempt, Job, State, plan_directory
+from pipeline.jobs.job import Job, plan_directory
+from pipeline.jobs.state import Attempt, State
 from pipeline.options import PreflightOptions
+from pipeline.plan.directory import Directory
 from pipeline.plan.freshness import open_plan, transform_config_for, workers_for
 from pipeline.preflight.run import PreflightRequest, check_target
 from pipeline.targets import address_of
-from pipeline.timestamps import HOUR
+from pipeline.timestamps import HOUR, SECOND
+
+if TYPE_CHECKING:
+    from pipeline.management import ManagementClient
+    from pipeline.plan.manifest import Plan
+    from pipeline.transform.tasks import TransformConfig
 
 LANDING = HOUR
-"""So long, in µs, events may be on their way."""
-_NO_MORE = "its events cannot be made again to compare"
+"""How long, in µs, events may take to become visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What reading a window back said: `outcome` is pending, proved, differs or unknown."""
+    """The result of reading a window back: `outcome` is pending, proved, differs or unknown."""
 
     attempt: Attempt
     directory: Path
@@ -35,75 +42,74 @@ class Proof:
 
 
 def check_ready(job: Job, project_key: Secret, personal_key: Secret, *, allow_firing: bool) -> list[str]:
-    """Ask whether the target is ready; the warnings. Raises UnsafePlan where something would harm."""
+    """The warnings of preflight about the target. Raises UnsafePlan where a check would stop an import."""
     options = PreflightOptions(reach=False, allow_firing=allow_firing)
-    found = check_target(PreflightRequest(job.to, project_key, personal_key, options))
-    if found.stops:
-        first, *others = found.stops
+    preflight = check_target(PreflightRequest(job.to, project_key, personal_key, options))
+    if preflight.stops:
+        first, *others = preflight.stops
         more = f", and {len(others)} more" if others else ""
         raise UnsafePlan(f"the target is not ready: {first.detail}{more}; nothing was planned", hint=first.hint)
-    return [f"{check.name}: {check.detail}" for check in found.checks if check.level == "warning"]
+    return [f"{check.name}: {check.detail}" for check in preflight.checks if check.level == "warning"]
 
 
 def prove(
     job: Job, state: State, attempt: Attempt, now: int, project_key: Secret, personal_key: Secret, workers: int | None
 ) -> Proof:
-    """Compare one window that was sent with what landed, and note the result. `now` is µs UTC.
+    """Compare one window that was sent with what landed, and record the result. `now` is µs UTC.
 
-    Raises Refused and Unfinished for a service that cannot be asked; the window is asked for again then.
+    Raises Refused and Unfinished for a service that does not answer; the next run tries again.
     """
     from pipeline.management import ManagementClient
     from pipeline.preflight.project import find_project
+
+    directory = plan_directory(job.state, attempt.window, attempt.number)
+    age = now - int(datetime.fromisoformat(attempt.ended or attempt.started).timestamp()) * SECOND
+    try:
+        plan, _ = open_plan(directory.path)
+        config = transform_config_for(plan, directory)
+        with ManagementClient(job.to, personal_key) as client:
+            project = find_project(client, project_key)
+            if project.known:
+                outcome, detail = _compare(job, plan, directory, config, client, workers, recent=age < LANDING)
+            else:
+                outcome, detail = "pending", project.check.detail
+    except (UsageError, UnsafePlan, StalePlan, UnreadableExport) as error:
+        outcome, detail = "unknown", f"its events cannot be read again to compare: {error.message}"
+    return Proof(state.update(attempt, proof=outcome, detail=detail), directory.path, outcome, detail)
+
+
+def _compare(
+    job: Job, plan: Plan, directory: Directory, config: TransformConfig, client: ManagementClient, workers: int | None,
+    *, recent: bool,
+) -> tuple[str, str]:  # fmt: skip
+    """(outcome, detail) of a window; a final outcome is written to its report, too."""
     from pipeline.report.machine import write_report
     from pipeline.report.results import verify_result
     from pipeline.verify import verify
 
-    place = plan_directory(job.state, attempt.window, attempt.number)
-
-    def told(outcome: str, detail: str) -> Proof:
-        state.note(attempt.id, proof=outcome, detail=detail)
-        return Proof(state.attempt(attempt.id), place.path, outcome, detail)
-
-    try:
-        plan, _ = open_plan(place.path)
-        config = transform_config_for(plan, place)
-    except (UsageError, UnsafePlan, UnreadableExport) as error:
-        return told("unknown", f"{_NO_MORE}: {error.message}")
-    with ManagementClient(job.to, personal_key) as client:
-        project = find_project(client, project_key)
-        if not project.known:
-            return told("pending", project.check.detail)
-        try:
-            found = verify(plan, place, config, client, workers=workers_for(workers, config.parts), among_others=True)
-        except (StalePlan, UnreadableExport) as error:
-            return told("unknown", f"{_NO_MORE}: {error.message}")
-    counts = found.events
-
-    def known(outcome: str, detail: str) -> Proof:
-        write_report(place, plan, verification=verify_result(found, to=address_of(job.to)))
-        return told(outcome, detail)
-
-    if found.proved:
-        return known("proved", f"{counts['found']:,} events are there")
-    lost = f"{counts['missing']:,} of {counts['expected']:,} events are not there"
-    if counts["missing"] and not counts["different"] and not counts["extra"] and _age(attempt, now) < LANDING:
-        return told("pending", f"{lost} yet; the next run looks again")
-    return known("differs", f"{lost}, {counts['different']:,} are different, {counts['extra']:,} are there twice")
+    workers = workers_for(workers, config.parts)
+    verification = verify(plan, directory, config, client, workers=workers, among_others=True)
+    counts = verification.events
+    missing = f"{counts['missing']:,} of {counts['expected']:,} events are not there"
+    if verification.proved:
+        outcome, detail = "proved", f"{counts['found']:,} events are there"
+    elif recent and counts["missing"] and not counts["different"] and not counts["extra"]:
+        return "pending", f"{missing} yet; the next run reads it again"
+    else:
+        outcome = "differs"
+        detail = f"{missing}, {counts['different']:,} are different, {counts['extra']:,} are there twice"
+    write_report(directory, plan, verification=verify_result(verification, to=address_of(job.to)))
+    return outcome, detail
 
 
 def difference(job: Job, proofs: list[Proof]) -> Differences | None:
-    """What a person has to know of windows that differ."""
-    wrong = [proof for proof in proofs if proof.outcome == "differs"]
-    if not wrong:
+    """The error for the windows that differ, None without any."""
+    differing = [proof for proof in proofs if proof.outcome == "differs"]
+    if not differing:
         return None
-    more = f", and {len(wrong) - 1} more windows" if len(wrong) > 1 else ""
+    first = differing[0]
+    more = f", and {len(differing) - 1} more windows" if len(differing) > 1 else ""
     return Differences(
-        f"window {wrong[0].attempt.window} is not at the service as it was sent: {wrong[0].detail}{more}",
-        hint=f"see each event: backcast verify {wrong[0].directory} --to {job.to}; the next run looks again",
+        f"window {first.attempt.window} is not at the service as it was sent: {first.detail}{more}",
+        hint=f"see each event: backcast verify {first.directory} --to {job.to}; the next run reads it again",
     )
-
-
-def _age(attempt: Attempt, now: int) -> int:
-    """µs since the window was recorded."""
-    ended = datetime.fromisoformat(attempt.ended or attempt.started)
-    return now - int(ended.timestamp()) * 1_000_000

@@ -1,6 +1,6 @@
-"""What one run of a job does about its windows: look, plan, check the gates, send, record.
+"""Process the windows of one run of a job: find their new files, plan them, check the plan, send and record it.
 
-Each window is a plan like any other, in a directory of its own; what earlier windows settled is left out of it.
+Each window is a plan like any other, in a directory of its own. What earlier windows settled is left out of it.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ from pipeline.errors import (
     UnreadableExport,
     UnsafePlan,
 )
-from pipeline.jobs import Arrivals, Attempt, Job, State, Window, counts_of, look, parts_of, plan_directory
-from pipeline.jobs.paths import windows_folder
-from pipeline.ledger import read_batches, read_totals, was_ever_applied
-from pipeline.options import ApplyOptions, PlanOptions, RunOptions
+from pipeline.jobs.arrivals import find_arrivals
+from pipeline.jobs.calendar import Window
+from pipeline.jobs.job import Job, plan_directory, windows_folder
+from pipeline.jobs.state import Attempt, State, plan_counts
+from pipeline.ledger import read_totals, was_ever_applied
+from pipeline.options import RunOptions
 from pipeline.plan.create import create_plan
 from pipeline.plan.directory import Directory
-from pipeline.plan.event_uuids import all_uuids, settled_uuids
 from pipeline.plan.freshness import open_plan
 from pipeline.plan.manifest import Plan
 from pipeline.plan.series import Series
-from pipeline.plan.window_index import WindowIndex
 from pipeline.report.machine import add_applied, write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import read_status
+from pipeline.text import pluralize
 
 if TYPE_CHECKING:
-    from pipeline.delivery.outcome import Outcome, RunCounts
+    from pipeline.delivery.outcome import RunCounts
     from pipeline.jobs.proof import Proof
 
 
 class WindowRun(msgspec.Struct, frozen=True):
     """What a run did about one window.
 
-    `outcome`: done, planned (a dry run), waiting (for files), stopped (a gate, a broken file), unfinished (being sent)
-    or replaced (its files changed while it was being sent). `plan` is the directory of the plan and `state` where that
-    plan stands (`report.state`), "" without one.
+    `outcome`: done, planned (a dry run), waiting (for files), stopped (by a check, or a damaged file), unfinished
+    (being sent) or replaced (its files changed while it was being sent). `plan` is the directory of the plan and
+    `state` that plan's state (`report.state`), both "" without one.
     """
 
     window: str
@@ -74,8 +75,8 @@ Sending = Callable[["RunCounts"], None]
 class JobHooks:
     """What a job calls while it runs: `ended` and `proved` with each window, `warn` with a sentence for a person.
 
-    `reading` and `sending` give a context manager for the time in which a window is planned, or sent (with its number
-    of events); what it gives is called with the progress. Setting `interrupted` asks for an orderly end.
+    `reading` and `sending` return a context manager for the time in which a window is planned, or sent (with its number
+    of events); its value is called with the progress. Setting `interrupted` asks for an orderly end.
     """
 
     ended: Callable[[WindowRun], None] = lambda ended: None
@@ -89,280 +90,236 @@ class JobHooks:
 
 
 _URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Differences, Unfinished)
-"""Of windows in several kinds of trouble the first kind here is the exit code."""
+"""Where windows have several kinds of problems, the first kind here decides the exit code."""
 
 
-class Windows:
-    """The windows of one run; `done` and `problem` are what came of them. Plans go into `root`.
+class WindowRunner:
+    """Processes the windows of one run, with their plans below `root`.
 
-    `proving`: what is sent is read back afterwards (`pipeline.jobs.proof`).
+    `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `read_back`: what
+    is sent is compared with what landed afterwards (`pipeline.jobs.proof`).
     """
 
     def __init__(
-        self, job: Job, state: State, root: Path, key: Secret, options: RunOptions, hooks: JobHooks, *, proving: bool
+        self, job: Job, state: State, root: Path, key: Secret, options: RunOptions, hooks: JobHooks, *, read_back: bool
     ) -> None:
         self.job = job
         self.state = state
         self.root = root
         self.key = key
-        self.dry_run = options.dry_run
-        self.workers = options.workers
+        self.options = options
         self.hooks = hooks
-        self.proving = proving
-        self.done: list[WindowRun] = []
-        self.ending: BackcastError | None = None
-        self.troubles: list[BackcastError] = []
+        self.read_back = read_back
+        self.runs: list[WindowRun] = []
+        self.problems: list[BackcastError] = []
 
-    @property
-    def problem(self) -> BackcastError | None:
-        """What ended the run, else the most urgent trouble of a window."""
-        troubles = [*self.troubles, *self.waiting()]
-        by_urgency = (one for kind in _URGENCY for one in troubles if isinstance(one, kind))
-        return self.ending or next(by_urgency, None)
+    def most_urgent_problem(self) -> BackcastError | None:
+        """The problem that decides the exit code; windows without files are one problem together."""
+        problems = list(self.problems)
+        waiting = [run for run in self.runs if run.outcome == "waiting"]
+        if waiting:
+            wait = "waits for its" if len(waiting) == 1 else "wait for their"
+            problems.append(
+                Unfinished(
+                    f"{pluralize(len(waiting), 'window')} {wait} files, the first: {waiting[0].window},"
+                    f" {waiting[0].detail}",
+                    hint="the next run checks again; with `missing: done` such a window counts as empty",
+                )
+            )
+        return next((problem for kind in _URGENCY for problem in problems if isinstance(problem, kind)), None)
 
-    def waiting(self) -> list[Unfinished]:
-        """The windows without files, as one trouble."""
-        windows = [one for one in self.done if one.outcome == "waiting"]
-        if not windows:
-            return []
-        what = "1 window waits for its files" if len(windows) == 1 else f"{len(windows)} windows wait for their files"
-        hint = "the next run looks again; with `missing: done` such a window counts as empty"
-        return [Unfinished(f"{what}, the first: {windows[0].window}, {windows[0].detail}", hint=hint)]
+    def process(self, due: list[Window]) -> None:
+        """Finish sending the window that an earlier run began, then process those that are due, oldest first.
 
-    def go(self, due: list[Window]) -> None:
-        """Finish what was begun, then do the windows that are due."""
-        try:
-            begun = self.resume()
-            for window in self.candidates(due):
-                self.check()
-                if window.label not in begun:
-                    self.take(window)
-        except BackcastError as error:
-            self.ending = error
+        Raises what ends the run.
+        """
+        unfinished = self._resume()
+        before = self.state.windows()
+        done = [window.label for window in due if window.label in before and before[window.label].state == "done"]
+        # The files of the last windows may have changed since they were recorded.
+        skipped = {*done[: max(0, len(done) - self.job.lookback)], unfinished}
+        for window in due:
+            self.check_interrupted()
+            if window.label not in skipped:
+                self._process(window, done=window.label in done)
 
-    def check(self) -> None:
-        """Raise Interrupted once somebody asked for an end."""
+    def check_interrupted(self) -> None:
+        """Raise Interrupted once a person asked for an end."""
         if self.hooks.interrupted.is_set():
             raise Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
 
-    def resume(self) -> set[str]:
-        """Send what an earlier run left half sent. Gives the windows that a dry run cannot look into."""
-        if self.dry_run:
-            attempt = self.state.sending()
-            if attempt is None:
-                return set()
-            self.tell(attempt.window, "unfinished", attempt, detail="half sent; the next run finishes it first")
-            return {attempt.window}
+    def _resume(self) -> str:
+        """Finish what an earlier run did not send completely. Returns the window that a dry run leaves as it is."""
         while (attempt := self.state.sending()) is not None:
-            plan, place = open_plan(plan_directory(self.root, attempt.window, attempt.number).path)
-            self.send(attempt, plan, place)
-        return set()
+            if self.options.dry_run:
+                detail = "partly sent; the next run finishes it first"
+                self._report(attempt.window, "unfinished", detail, attempt)
+                return attempt.window
+            self._send(attempt, *open_plan(plan_directory(self.root, attempt.window, attempt.number).path))
+        return ""
 
-    def candidates(self, due: list[Window]) -> list[Window]:
-        """The windows that are not done, and the last few that are: their files may have changed."""
-        known = self.state.windows()
-        done = [one.label for one in due if one.label in known and known[one.label].state == "done"]
-        rest = set(done[: len(done) - self.job.lookback] if self.job.lookback else done)
-        return [window for window in due if window.label not in rest]
-
-    def take(self, window: Window) -> None:
-        """Look at one window, and do what it takes."""
+    def _process(self, window: Window, *, done: bool) -> None:
         label = window.label
-        before = self.state.window(label)
-        seen = self.state.parts(label)
+        recorded = self.state.parts(label)
         try:
-            arrivals = look(self.job, window, seen)
+            arrivals = find_arrivals(self.job, window, recorded)
         except UnreadableExport as error:
-            self.state.mark(label, "stopped", error.message)
-            self.stopped(label, error)
+            self._stop(label, error.message, error)
             return
         if arrivals.files:
-            self.plan(window, arrivals)
-        elif before is not None and before.state == "done":
+            self._plan(window, arrivals.files)
+        elif done:
             return
-        elif (arrivals.absent and not seen) or self.state.was_replaced(label):
-            self.missing(label, arrivals.absent or "its changed files are gone")
+        elif (arrivals.absent and not recorded) or self.state.was_replaced(label):
+            self._miss(label, arrivals.absent or "its changed files are gone")
         else:
-            self.state.mark(label, "done", "no rows" if not seen else "what stopped it is gone")
-            self.tell(label, "done", detail="no rows in its files" if not seen else "what stopped it is gone")
+            self._mark(label, "done", "the file that stopped it is gone" if recorded else "its files have no rows")
 
-    def missing(self, label: str, why: str) -> None:
-        """There is nothing at the window's path."""
-        half = self.state.was_replaced(label)
-        if self.job.missing == "done" and not half:
-            self.state.mark(label, "done", why)
-            self.tell(label, "done", detail=why)
-            return
-        self.state.mark(label, "waiting", why)
-        self.tell(label, "waiting", detail=f"{why}, and a part of it was sent" if half else why)
+    def _miss(self, label: str, why: str) -> None:
+        """No file is at the window's path."""
+        if self.state.was_replaced(label):
+            self._mark(label, "waiting", f"{why}, and a part of it was sent")
+        else:
+            self._mark(label, "done" if self.job.missing == "done" else "waiting", why)
         if self.job.missing == "stop":
             raise UnreadableExport(
                 f"window {label} has no files: {why}",
-                hint="bring the export, or say `missing: wait` or `missing: done` in the job file",
+                hint="bring the export, or write `missing: wait` or `missing: done` in the job file",
             )
 
     # -- planning ------------------------------------------------------------------------------------
 
-    def plan(self, window: Window, arrivals: Arrivals) -> None:
-        """Plan what is new in a window; send it if the gates let it."""
+    def _plan(self, window: Window, files: tuple[str, ...]) -> None:
+        """Plan the new files of a window, and send the plan if its checks pass."""
         label, number = window.label, self.state.next_number(window.label)
-        place = plan_directory(self.root, label, number)
-        attempt = self.state.attempt(self.state.begin(label, number))
+        directory = plan_directory(self.root, label, number)
+        attempt = self.state.begin(label, number)
+        options = replace(
+            self.job.plan, as_of=self.job.as_of(window), profile_policy="fill-only", earlier=self._earlier_plans(),
+            workers=self.options.workers,
+        )  # fmt: skip
         started = time.monotonic()
         try:
-            with self.hooks.reading(label) as told:
-                plan = create_plan(
-                    arrivals.files, place.path, self.plan_options(window),
-                    progress=lambda *read: self.reading(told, *read),
-                    series=Series(self.state.settled, self.state.known, self.job.most_merges),
-                )  # fmt: skip
+            with self.hooks.reading(label) as progress:
+
+                def read(rows: int, length: int) -> None:
+                    self.check_interrupted()  # nothing was sent yet, so the run may end at any row
+                    progress(rows, length)
+
+                series = Series(self.state.settled, self.state.identities, self.job.most_merges)
+                plan = create_plan(files, directory.path, options, progress=read, series=series)
         except (UnreadableExport, UnfitExport) as error:
-            self.state.stop(attempt, error.message)
-            self.stopped(label, UnreadableExport(error.message, hint=error.hint), attempt)
+            self._stop(label, error.message, UnreadableExport(error.message, hint=error.hint), attempt)
             return
-        write_report(place, plan)
-        self.state.note(attempt.id, seconds=time.monotonic() - started, **counts_of(plan))
-        stops = [gate.detail for gate in plan.gates if gate.level == "stop"]
+        write_report(directory, plan)
+        attempt = self.state.update(attempt, seconds=time.monotonic() - started, **plan_counts(plan))
+        stops = [check.detail for check in plan.gates if check.level == "stop"]
         events = plan.events.phases.get("events", 0)
         if self.job.plan.person_properties == "final" and events:
-            # The oldest value would win: fill-only is never corrected by a later window.
-            stops.append(f"it holds {events} events, and `persons: {{properties: final}}` is for profiles alone")
+            # The oldest value would win: a later window never corrects what fill-only wrote.
+            stops.append(f"it has {events} events, and `persons: {{properties: final}}` is for profiles alone")
         if stops:
-            self.gated(attempt, plan, place, "; ".join(stops))
-        elif self.dry_run:
-            self.state.record(
-                attempt, parts_of(plan, self.job.folder), all_uuids(place), WindowIndex.from_plan(plan, place)
-            )
-            self.tell(label, "planned", attempt)
-            shutil.rmtree(place.path)
+            detail = "; ".join(stops)
+            hint = "fix its files, the mapping or the job; the next run plans it again"
+            if not self.options.dry_run:
+                hint = f"see {directory.report_html}; {hint}"
+            unsafe = UnsafePlan(f"window {label} is stopped: {detail}", hint=hint)
+            self._stop(label, detail, unsafe, attempt, plan)
+        elif self.options.dry_run:
+            attempt = self.state.record(attempt, plan, directory, self.job.folder, dry_run=True)
+            self._report(label, "planned", attempt=attempt)
+            shutil.rmtree(directory.path)
         elif not plan.events.made:
-            self.record(attempt, plan, place)
+            self._record(attempt, plan, directory)
         else:
             self.state.send(attempt)
-            self.send(self.state.attempt(attempt.id), plan, place)
+            self._send(attempt, plan, directory)
 
-    def plan_options(self, window: Window) -> PlanOptions:
-        """The options of a window's plan."""
-        return replace(
-            self.job.plan, as_of=self.job.as_of(window), profile_policy="fill-only", earlier=self.merged_before(),
-            workers=self.workers,
-        )  # fmt: skip
-
-    def merged_before(self) -> list[Path]:
+    def _earlier_plans(self) -> list[Path]:
         """The plans whose merges a new one must not contradict; none where merges are held back."""
         if self.job.most_merges is None:
             return []
         plans = sorted(windows_folder(self.job.state).glob("*/plan-*"))
         return [path for path in plans if was_ever_applied(Directory(path).ledger)]
 
-    def reading(self, told: Reading, rows: int, length: int) -> None:
-        """Called while a plan is made: nothing is at stake yet, so an end may come at once."""
-        self.check()
-        told(rows, length)
-
-    def gated(self, attempt: Attempt, plan: Plan, place: Directory, detail: str) -> None:
-        """A gate stopped the plan."""
-        self.state.stop(attempt, detail)
-        hint = "mend its files, the mapping or the job; the next run plans it again"
-        if not self.dry_run:
-            hint = f"see {place.report_html}; {hint}"
-        error = UnsafePlan(f"window {attempt.window} is stopped: {detail}", hint=hint)
-        self.stopped(attempt.window, error, attempt, plan)
-
-    def stopped(
-        self, label: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None
-    ) -> None:
-        """This window cannot go on; others can."""
-        self.troubles.append(error)
-        detail = error.message.removeprefix(f"window {label} is stopped: ")
-        self.tell(label, "stopped", attempt, detail=detail, plan=plan)
-
     # -- sending -------------------------------------------------------------------------------------
 
-    def send(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
-        """Send a plan, or what is left of it, and record the window. Raises what stops the sending."""
-        current = read_status(plan, place)
-        if current.unsent or current.totals.in_doubt:
+    def _send(self, attempt: Attempt, plan: Plan, directory: Directory) -> None:
+        """Send a plan, or what is unsent of it, and record the window. Raises what ends the run.
+
+        The target in the job file is the consent to send, its `merges` the approval of merges.
+        """
+        status = read_status(plan, directory)
+        if status.unsent or status.totals.in_doubt:
+            merges = plan.events.phases.get("identities", 0)
+            options = replace(self.job.apply, approve_merges=merges, workers=self.options.workers)
             try:
-                with self.hooks.sending(attempt.window, plan.events.made) as told:
+                with self.hooks.sending(attempt.window, plan.events.made) as progress:
                     outcome = send_plan(
-                        plan, place, self.job.to, self.key, self.apply_options(plan),
-                        Hooks(told, self.hooks.warn, self.hooks.interrupted), target_known=self.state.sent_before(),
+                        plan, directory, self.job.to, self.key, options,
+                        Hooks(progress, self.hooks.warn, self.hooks.interrupted),
+                        target_known=self.state.sent_before(),
                     )  # fmt: skip
             except StalePlan as error:
-                self.replace(attempt, plan, place, error)
+                self._replace(attempt, plan, directory, error)
                 return
-            problem = add_applied(place, plan)
-            if problem:
-                self.hooks.warn(problem)
-            totals = read_totals(place.ledger)
+            if warning := add_applied(directory, plan):
+                self.hooks.warn(warning)
+            totals = read_totals(directory.ledger)
             seconds = attempt.seconds + outcome.seconds
-            self.state.note(attempt.id, seconds=seconds, sent=totals.settled, refused=totals.refused)
+            attempt = self.state.update(attempt, seconds=seconds, sent=totals.settled, refused=totals.refused)
             if isinstance(outcome.problem, StalePlan):
-                self.replace(attempt, plan, place, outcome.problem)
+                self._replace(attempt, plan, directory, outcome.problem)
                 return
             if outcome.problem is not None or not outcome.balanced:
-                self.tell(attempt.window, "unfinished", attempt, detail=_left(outcome), plan=plan)
+                detail = f"{outcome.unsent} events unsent, {outcome.counts.in_doubt} in doubt"
+                self._report(attempt.window, "unfinished", detail, attempt, plan)
                 raise outcome.problem or Unfinished(
-                    f"window {attempt.window} is not sent to its end: {_left(outcome)}",
+                    f"window {attempt.window} is not completely sent: {detail}",
                     hint="run the same command again to resume",
                 )
-        self.record(attempt, plan, place)
+        self._record(attempt, plan, directory)
 
-    def apply_options(self, plan: Plan) -> ApplyOptions:
-        """The options of sending a window. The job file's target is the consent, its `merges` the approval."""
-        return replace(self.job.apply, approve_merges=plan.events.phases.get("identities", 0), workers=self.workers)
-
-    def record(self, attempt: Attempt, plan: Plan, place: Directory) -> None:
+    def _record(self, attempt: Attempt, plan: Plan, directory: Directory) -> None:
         """Everything of the plan is settled or refused: the window is done."""
-        totals = read_totals(place.ledger)
-        settled = settled_uuids(place, read_batches(place.ledger, "settled"))
-        self.state.record(
-            attempt, parts_of(plan, self.job.folder), settled, WindowIndex.from_plan(plan, place),
-            sent=totals.settled, refused=totals.refused, proof="pending" if self.proving and totals.settled else "",
-        )  # fmt: skip
-        self.tell(attempt.window, "done", attempt, plan=plan)
-        if totals.refused:
-            error = refusal(place)
+        attempt = self.state.record(attempt, plan, directory, self.job.folder, read_back=self.read_back)
+        self._report(attempt.window, "done", attempt=attempt, plan=plan)
+        if attempt.refused:
+            error = refusal(directory)
             hint = f"{error.hint}; they are sent again only if their file changes"
-            self.troubles.append(Refused(f"window {attempt.window}: {error.message}", status=error.status, hint=hint))
+            self.problems.append(Refused(f"window {attempt.window}: {error.message}", status=error.status, hint=hint))
 
-    def replace(self, attempt: Attempt, plan: Plan, place: Directory, error: StalePlan) -> None:
-        """What was sealed is no more: keep what was settled, and plan the rest anew."""
-        totals = read_totals(place.ledger)
-        settled = settled_uuids(place, read_batches(place.ledger, "settled"))
+    def _replace(self, attempt: Attempt, plan: Plan, directory: Directory, error: StalePlan) -> None:
+        """The files of a sealed plan changed: what was settled stays, and a new plan sends the rest."""
+        totals = read_totals(directory.ledger)
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
         detail = f"{totals.settled} events are settled{doubt}; {error.message}"
-        self.state.replace(
-            attempt,
-            settled,
-            WindowIndex.from_unfinished_plan(place),
-            detail,
-            sent=totals.settled,
-            refused=totals.refused,
-        )
-        self.tell(attempt.window, "replaced", attempt, detail=detail, plan=plan)
+        self.state.replace(attempt, directory, detail)
+        self._report(attempt.window, "replaced", detail, self.state.attempt(attempt.id), plan)
 
-    def tell(
-        self,
-        label: str,
-        outcome: str,
-        attempt: Attempt | None = None,
-        *,
-        detail: str = "",
-        plan: Plan | None = None,
+    # -- results -------------------------------------------------------------------------------------
+
+    def _mark(self, label: str, state: str, detail: str) -> None:
+        """Record and report a window that has no plan."""
+        self.state.mark(label, state, detail)
+        self._report(label, state, detail)
+
+    def _stop(
+        self, label: str, detail: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None
     ) -> None:
-        """Say what came of a window, and where its plan stands."""
-        where = state = ""
+        """Record and report a window that cannot be sent as it is; the run goes on with others."""
+        self.state.stop(label, detail, attempt)
+        self.problems.append(error)
+        self._report(label, "stopped", detail, attempt and self.state.attempt(attempt.id), plan)
+
+    def _report(
+        self, label: str, outcome: str, detail: str = "", attempt: Attempt | None = None, plan: Plan | None = None
+    ) -> None:
+        """Report what was done about a window, and the state of its plan."""
+        path = state = ""
         if attempt is not None:
-            attempt = self.state.attempt(attempt.id)
-            place = plan_directory(self.root, label, attempt.number)
-            where = "" if self.dry_run else str(place.path)
-            state = str(read_status(plan, place).state) if plan is not None else ""
-        ended = WindowRun(label, outcome, where, attempt, detail, state)
-        self.done.append(ended)
-        self.hooks.ended(ended)
-
-
-def _left(outcome: Outcome) -> str:
-    return f"{outcome.unsent} events unsent, {outcome.counts.in_doubt} in doubt"
+            directory = plan_directory(self.root, label, attempt.number)
+            path = "" if self.options.dry_run else str(directory.path)
+            state = str(read_status(plan, directory).state) if plan is not None else ""
+        self.runs.append(WindowRun(label, outcome, path, attempt, detail, state))
+        self.hooks.ended(self.runs[-1])

@@ -55,15 +55,16 @@ def test_a_part_that_was_only_touched_or_renamed_is_not_read_again(tmp_path: Pat
         assert run(job).windows == []
 
 
-def test_a_part_beyond_the_lookback_is_left_alone(tmp_path: Path) -> None:
-    """Only the last windows that are done are looked at again."""
+@pytest.mark.parametrize(("lookback", "read"), [("2", ["2024-01-03"]), ("7", ["2024-01-01", "2024-01-03"])])
+def test_a_part_beyond_the_lookback_is_not_read(tmp_path: Path, lookback: str, read: list[str]) -> None:
+    """Only the last windows that are done are read again, all of them where there are fewer."""
     days(tmp_path, 1, 2, 3, 4)
     with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, lookback="2")
+        job = write_job(tmp_path, service.url, lookback=lookback)
         run(job)
-        put(tmp_path, 2, [row(2, 90)], "late.jsonl")
+        put(tmp_path, 1, [row(1, 90)], "late.jsonl")
         put(tmp_path, 3, [row(3, 90)], "late.jsonl")
-        assert list(outcomes(run(job))) == ["2024-01-03"]
+        assert list(outcomes(run(job))) == read
 
 
 def test_rows_that_two_windows_hold_are_sent_by_the_first(tmp_path: Path) -> None:

@@ -51,13 +51,13 @@ def test_the_index_knows_exactly_what_was_added(
     """All 128 bits count; each keeps the content it was first sent with; a dry run's index knows both."""
     folder = tmp_path_factory.mktemp("index")
     state = State.open(folder / "state", BELONGS)
-    with contextlib.closing(state), state.moment():
+    with contextlib.closing(state), state.transaction():
         assert state.settled.add([sent(earlier, 2**64 - 1)], 1) == len(earlier)
     for where in (state.path, folder / "scratch"):
         opened = State.open(where, BELONGS) if where == state.path else State.scratch(state.path, where, BELONGS)
         with contextlib.closing(opened):
             if where != state.path:
-                with opened.moment():
+                with opened.transaction():
                     opened.settled.add([sent(later)], 2)
             known, content = opened.settled.find(*halves(asked))
             expected = {**dict.fromkeys(later if where != state.path else [], 7), **dict.fromkeys(earlier, 2**64 - 1)}
@@ -112,14 +112,14 @@ def test_settled_merges_are_found_by_their_place(tmp_path: Path) -> None:
     assert [int(lo) for chunk in settled_uuids(place, places) for lo in chunk["lo"]] == [4, 5, 5_002]
 
 
-def test_a_damaged_state_says_that_it_can_be_made_again(tmp_path: Path) -> None:
+def test_a_damaged_state_says_that_it_can_be_built_again(tmp_path: Path) -> None:
     """Exit 4, for a run and for the history."""
     path = tmp_path / "state.sqlite"
     path.write_bytes(b"not a database, but long enough to be read as the head of one" * 20)
     for look in (lambda: State.open(path, BELONGS), lambda: read_history(path)):
         with pytest.raises(BrokenLedger) as caught:
             look()
-        assert "made again" in caught.value.hint
+        assert "built again" in caught.value.hint
 
 
 def test_a_state_of_another_version_or_job_is_not_written(tmp_path: Path) -> None:

@@ -69,18 +69,20 @@ class Series:
             observed = ObservedPairs(database)
             observed.add(0, (ObservedPair(p.anonymous, p.user, KINDS[p.kind], p.at, p.at, 1, 1) for p in pairs))
             write_window_index(place, observed, ids.finish(), {})
-            observed.add(1, earlier_pairs(place, self.state.known, pending_merges=False))
+            observed.add(1, earlier_pairs(place, self.state.identities, pending_merges=False))
 
             def look(hashed: Any, order: Any) -> IdActivity:
-                return find_activity(hashed, order, chain([sightings_of(seen)], self.state.known.sightings(hashed)))
+                return find_activity(
+                    hashed, order, chain([sightings_of(seen)], self.state.identities.sightings(hashed))
+                )
 
             with resolve(observed, look, place.scratch, most=self.most, earlier=self.settled) as found:
                 links = list(found.links(Hasher(namespace("tiny")), AS_OF))
         for link in links:
             self.service.merge(link.distinct_id, link.other)
         self.settled += [EarlierLink(one.distinct_id, one.other, one.kind, one.time, "settled") for one in links]
-        with self.state.moment():
-            self.state.known.add(WindowIndex(place))
+        with self.state.transaction():
+            self.state.identities.add(WindowIndex(place))
         return links
 
 
@@ -161,7 +163,7 @@ def test_a_window_asks_only_for_those_that_it_meets() -> None:
     with series_of() as series:
         chain_ = [Rows("a", "b", 1), Rows("c", "b", 1), Rows("c", "d", 1)]
         series.settle(0, ([*chain_, Rows("e", "f", 1), Rows("null", "a", 1), Rows("null", "e", 1)], {}))
-        found = [pair[:2] for pair in series.state.known.pairs([hashes(["d", "x"])], pending_merges=False)]
+        found = [pair[:2] for pair in series.state.identities.pairs([hashes(["d", "x"])], pending_merges=False)]
         assert sorted(found) == [("a", "b"), ("c", "b"), ("c", "d")]
 
 

@@ -1,0 +1,102 @@
+"""Open the state of a job for a run, or for a dry run that changes nothing.
+
+A lost state is rebuilt from the plans and ledgers of the windows, so nothing that was settled is sent again.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipeline.errors import UnsafePlan, UsageError
+from pipeline.jobs.job import Job, state_file, windows_folder
+from pipeline.jobs.state import State, plan_counts
+from pipeline.ledger import lock_file, read_totals, unlock, was_ever_applied
+from pipeline.plan.directory import Directory
+from pipeline.plan.manifest import Plan, load
+from pipeline.targets import address_of
+
+
+@contextmanager
+def open_state(job: Job, *, dry_run: bool) -> Iterator[tuple[State, Path]]:
+    """The job's state, locked, and the folder for its plans; for a dry run copies that are deleted at the end.
+
+    Raises UsageError, Busy where another run has the lock, BrokenLedger, Unfinished.
+    """
+    path = state_file(job.state)
+    # Another target or calendar would make the uuids and labels in a state wrong.
+    belongs = {
+        "job": job.name,
+        "target": address_of(job.to),
+        "window": job.calendar.kind,
+        "window_timezone": job.calendar.zone,
+    }
+    if dry_run:
+        if _is_lost(job):
+            raise UsageError(
+                f"{path} is missing, beside plans that were sent",
+                hint="run the job without --dry-run once: that builds the file again from the plans",
+            )
+        with tempfile.TemporaryDirectory(prefix="backcast-") as name:
+            folder = Path(name)
+            with closing(State.scratch(path, folder / path.name, belongs)) as state:
+                yield state, folder
+        return
+    try:
+        job.state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {job.state}: {error.strerror}", hint="name another `state`") from None
+    lock = lock_file(job.state / "job", f"the job {job.name}")
+    try:
+        if _is_lost(job):
+            _rebuild(job, path, belongs)
+        with closing(State.open(path, belongs)) as state:
+            yield state, job.state
+    finally:
+        unlock(lock)
+
+
+def _is_lost(job: Job) -> bool:
+    return not state_file(job.state).exists() and windows_folder(job.state).is_dir()
+
+
+def _rebuild(job: Job, path: Path, belongs: dict[str, str]) -> None:
+    """Record every plan that was sent, in whole or in part. Raises UnsafePlan, BrokenLedger."""
+    new = path.with_name(path.name + ".new")  # an incomplete state must not remain under the final name
+    for stale in path.parent.glob(new.name + "*"):
+        stale.unlink()
+    with closing(State.open(new, belongs)) as state:
+        for window in sorted(windows_folder(job.state).iterdir()):
+            sent = list(_sent_plans(window))
+            for number, directory, plan in sent:
+                planned = datetime.fromtimestamp(int(directory.plan.stat().st_mtime), UTC)
+                started = planned.isoformat().replace("+00:00", "Z")
+                attempt = state.update(state.begin(window.name, number), started=started, **plan_counts(plan))
+                totals = read_totals(directory.ledger)
+                if totals.settled + totals.refused == plan.events.made and not totals.in_doubt:
+                    state.record(attempt, plan, directory, job.folder)
+                elif number != sent[-1][0]:
+                    state.replace(attempt, directory, "its files changed while it was being sent")
+                else:
+                    state.send(attempt)
+    new.replace(path)
+
+
+def _sent_plans(window: Path) -> Iterator[tuple[int, Directory, Plan]]:
+    """The plans of a window that were sent, or had nothing to send, by number."""
+    matches = [(re.fullmatch(r"plan-(\d+)", path.name), path) for path in window.iterdir()]
+    for number, path in sorted((int(match[1]), path) for match, path in matches if match):
+        directory = Directory(path)
+        sent = was_ever_applied(directory.ledger)
+        try:
+            plan = load(directory)
+        except (UsageError, UnsafePlan):
+            if sent:
+                raise
+            continue  # an incomplete plan
+        if sent or (plan.ready and not plan.events.made):
+            yield number, directory, plan
