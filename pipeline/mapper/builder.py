@@ -1,4 +1,4 @@
-"""Builds the program of a mapping: its sections, with the verbs in them, as steps in the order in which they run."""
+"""Builds the program of a mapping: the steps of its sections, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapper import expressions, grammar, language, program
-from pipeline.mapper.expressions import Condition, NamedValues, Value, Variable
+from pipeline.mapper import expressions, language, program
+from pipeline.mapper.expressions import Condition, Missing, NamedValues, Value, Variable
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
 from pipeline.mapper.program import Let, Program, Step
+from pipeline.mapper.references import path_steps
 from pipeline.mapper.renaming import rename_properties
 from pipeline.models import SealedOptions
 
@@ -22,10 +23,10 @@ HASH_KEY = "BACKCAST_HASH_KEY"
 
 
 class Builder:
-    """Builds operations from what a mapping says, for the settings of a plan.
+    """Builds the operations of a mapping for the settings of a plan.
 
-    Raises UsageError where a setting or a secret lacks, and MappingError for what only shows now, such as a table that
-    is not there.
+    Raises UsageError where a setting or a secret is missing, and MappingError for errors that the loader cannot detect,
+    such as the name of a table that does not exist.
     """
 
     def __init__(self, mapping: Mapping, options: SealedOptions) -> None:
@@ -35,25 +36,26 @@ class Builder:
         self.tables: dict[str, Map[str, str]] = {}
         self._mapping = mapping
         self._flat = mapping.properties.open is None
+        self._opened_column: str | None = None
         self._variables = 0
 
     # --- values and conditions
 
     def value(self, call: Call) -> Value:
-        """The operation that gives a value."""
+        """The operation of a value."""
         built: Value = FAMILIES["value"][call.verb].build(self, call)
         return built
 
     def present(self, call: Call) -> Value:
-        """The same without JSON null."""
+        """The operation of a value that is missing where it is JSON null."""
         return expressions.not_null(self.value(call))
 
     def text(self, call: Call) -> Value:
-        """The same as text."""
+        """The operation of a value as text."""
         return expressions.as_text(self.value(call))
 
     def condition(self, call: Call) -> Condition:
-        """The operation that decides."""
+        """The operation of a condition."""
         built: Condition = FAMILIES["condition"][call.verb].build(self, call)
         return built
 
@@ -61,21 +63,21 @@ class Builder:
         """A property by its name, or `/column` and `/column/member/…` of the row."""
         if not text.startswith("/"):
             return expressions.Property(text)
-        first, *steps = (step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
-        found: Value = expressions.Property(first) if self._flat else expressions.Column(first)
+        column, *steps = path_steps(text)
+        value: Value = expressions.Property(column) if self._flat else expressions.Column(column)
         for step in steps:
-            found = expressions.Member(found, step)
-        return found
+            value = expressions.Member(value, step)
+        return value
 
     def setting(self, call: Call) -> str | None:
-        """What the operator gave for a `setting`; None when it is optional and was left out."""
+        """The value of a `setting`; None when it is optional and was left out."""
         name = call.given["setting"]
-        given: str | None = self.options.settings.get(name) or call.given.get("default")
-        if given is None and call.given.get("optional") != "yes":
+        value: str | None = self.options.settings.get(name) or call.given.get("default")
+        if value is None and call.given.get("optional") != "yes":
             raise UsageError(
-                f"this mapping needs to know {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT"
+                f"this mapping needs the setting {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT"
             )
-        return given
+        return value
 
     def table(self, call: Call, any_case: bool) -> str:
         """The name in the program of a lookup's table; with `any_case`, of one whose names are in lower case."""
@@ -88,15 +90,15 @@ class Builder:
         else:
             name = f"line {call.place.line}, column {call.place.column}"
         if any_case:
-            name, table = f"{name} in lower case", {word.lower(): found for word, found in table.items()}
+            name, table = f"{name} in lower case", {old.lower(): new for old, new in table.items()}
         self.tables[name] = dict(table)
         return name
 
     def purpose(self, purpose: str) -> str:
-        """The purpose of a keyed hash. Raises UsageError without a secret."""
+        """The purpose itself. Raises UsageError where there is no secret to hash with."""
         if not os.environ.get(HASH_KEY, ""):
             raise UsageError(
-                "this mapping hashes personal data and has no secret to do it with",
+                f"this mapping hashes personal data, and {HASH_KEY} is not set",
                 hint=f"set {HASH_KEY} to a long random text, and keep it: another one gives other hashes",
             )
         return purpose
@@ -117,9 +119,9 @@ class Builder:
 
     def build(self) -> Program:
         mapping = self._mapping
-        held = mapping.properties.open
-        opening = program.OpenProperties(self.value(held) if held is not None else None)
-        steps: list[Step] = [opening]
+        source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
+        self._opened_column = source.name if isinstance(source, expressions.Column) else None
+        steps: list[Step] = [program.OpenProperties(source)]
         steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
         for part in mapping.key.of if mapping.key is not None else ():
             # Read before the times, so that a number that is both is decoded once.
@@ -127,8 +129,8 @@ class Builder:
         steps.append(program.SetEvent(self.text(mapping.event)))
         if mapping.events:
             steps.append(program.MatchEvent(tuple(_event_cases(mapping)), mapping.unlisted == "reject"))
-        steps.append(program.ReadTime("received", tuple(self._clock(one, False) for one in mapping.received)))
-        steps.append(program.ReadTime("time", tuple(self._clock(one, True) for one in mapping.time)))
+        steps.append(program.ReadTime("received", tuple(self._clock(clock, False) for clock in mapping.received)))
+        steps.append(program.ReadTime("time", tuple(self._clock(clock, True) for clock in mapping.time)))
         self.time_is_set = True
         steps += self._keys()
         steps.append(
@@ -150,22 +152,25 @@ class Builder:
         steps += [names, *changes]
         steps += [*self._columns(steps), program.GiveEvent()]
         decode = self.decode()
-        opened = opening.source.name if isinstance(opening.source, expressions.Column) and decode is None else None
+        opened = self._opened_column if decode is None else None
         return Program(mapping.tool, decode, opened, tuple(steps), self.tables)
 
     def decode(self) -> program.Decode | None:
-        """What makes plain rows of one odd row, where the mapping has it."""
+        """The decoder of the mapping, with its arguments; None without one."""
         call = self._mapping.decoder
         return FAMILIES["decoder"][call.verb].build(self, call) if call is not None else None
 
     def dropped(self, drop: Sequence[Call]) -> tuple[str, ...]:
-        """The properties that a `drop` names; columns of the row beside them are none."""
-        names = (self.setting(call) if call.verb == "setting" else call.given.get("ref") for call in drop)
+        """The properties that a `drop` names, without the columns beside them."""
         return tuple(
             name.removeprefix("/")
-            for name in names
-            if name is not None and not name.startswith("=") and (self._flat or not name.startswith("/"))
+            for name in self._dropped_references(drop)
+            if not name.startswith("=") and (self._flat or not name.startswith("/"))
         )
+
+    def _dropped_references(self, drop: Sequence[Call]) -> Iterator[str]:
+        names = (self.setting(call) if call.verb == "setting" else call.given.get("ref") for call in drop)
+        return (name for name in names if name is not None)
 
     def _columns(self, steps: Sequence[Step]) -> Iterator[Step]:
         """The step for the columns beside the properties that no other step and no `drop` names."""
@@ -173,45 +178,44 @@ class Builder:
         if self._flat or mapping.properties.rest == "drop":
             return
         drops = [*mapping.properties.drop, *(call for rule in mapping.events.values() for call in rule.drop)]
-        refs = (self.setting(call) if call.verb == "setting" else call.given.get("ref") for call in drops)
-        named = {ref[1:] for ref in refs if ref is not None and ref.startswith("/")}
-        for one in expressions.operations(tuple(steps)):
-            if isinstance(one, expressions.Column):
-                named.add(one.name)
-            elif isinstance(one, program.CopyColumn):
-                named.add(one.column)
+        named = {name[1:] for name in self._dropped_references(drops) if name.startswith("/")}
+        for operation in expressions.operations(tuple(steps)):
+            if isinstance(operation, expressions.Column):
+                named.add(operation.name)
+            elif isinstance(operation, program.CopyColumn):
+                named.add(operation.column)
         rest = mapping.properties.rest
         yield program.KeepColumns(tuple(sorted(named)), "" if rest == "keep" else rest or f"{mapping.tool}_")
 
     def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
         unit, form = self._word(clock.unit) or "iso", None
-        if unit not in grammar.UNITS:
-            raise UsageError(f"there is no unit of time {unit!r}", hint=f"use one of {', '.join(grammar.UNITS)}")
+        if unit not in language.UNITS:
+            raise UsageError(f"there is no unit of time {unit!r}", hint=f"use one of {', '.join(language.UNITS)}")
         if clock.form is not None and (form := self._word(clock.form)) is not None:
             unit = "format"
         elif unit == "format":
             raise UsageError("unit `format` needs a format", hint="for example %d/%m/%Y %H:%M")
         zone = "utc"
         if clock.zone == "project" or (clock.zone == "local" and unit in ("iso", "format")):
-            # Nothing proves a local clock, so nothing is assumed: without a named zone the row cannot be sent.
+            # The zone of a local clock is never assumed: without a named zone the row cannot be sent.
             zone = "converted" if self.options.zones else "required" if clock.zone == "local" else "observed"
-        judged = is_time and zone in ("converted", "observed")
+        is_evidence = is_time and zone in ("converted", "observed")
         return program.Clock(
             source=self.text(clock.source) if unit in ("iso", "format") else self.value(clock.source),
             unit=unit,
             form=form,
             space=clock.space == "yes",
             zone=zone,
-            no_evidence=self._optional(clock.proof_unless) if judged else None,
+            no_evidence=self._optional(clock.proof_unless) if is_evidence else None,
         )
 
-    def _word(self, given: Call | str) -> str | None:
-        """A word of the mapping, or what the operator set it to."""
-        if not isinstance(given, Call):
-            return given
-        if given.verb == "setting":
-            return self.setting(given)
-        word: str = given.given[given.verb]
+    def _word(self, call: Call | str) -> str | None:
+        """A word of the mapping, or the setting that it names."""
+        if not isinstance(call, Call):
+            return call
+        if call.verb == "setting":
+            return self.setting(call)
+        word: str = call.given[call.verb]
         return word
 
     def _keys(self) -> Iterator[Step]:
@@ -248,15 +252,15 @@ class Builder:
     def _observed(self) -> Iterator[Step]:
         pair, person, groups = self._mapping.pair, self._mapping.person, self._mapping.groups
         if pair is not None or person is not None:
-            known = person or language.Person()
+            person = person or language.Person()
             yield program.ObservePerson(
                 user=self.text(pair.user) if pair is not None else None,
                 anonymous=tuple(map(self.text, pair.anonymous)) if pair is not None else (),
-                set=self._presents(known.set),
-                spread_set=tuple(map(self._spread, known.spread_set)),
-                set_once=self._presents(known.set_once),
-                spread_set_once=tuple(map(self._spread, known.spread_set_once)),
-                unset=self.present(known.unset) if known.unset is not None else None,
+                set=self._presents(person.set),
+                spread_set=tuple(map(self._spread, person.spread_set)),
+                set_once=self._presents(person.set_once),
+                spread_set_once=tuple(map(self._spread, person.spread_set_once)),
+                unset=self.present(person.unset) if person.unset is not None else None,
             )
         if groups is not None and groups.set is not None:
             yield program.ObserveGroups(self.present(groups.set))
@@ -270,27 +274,26 @@ class Builder:
             return ()
         group = rule.group
         if group.open is not None:
-            nothing = expressions.Missing()
-            return (program.GiveGroupUpdates(self.present(group.open), nothing, nothing, nothing),)
-        kind, key = (self.text(call) if call is not None else expressions.Missing() for call in (group.type, group.key))
-        properties = self.present(group.set) if group.set is not None else expressions.Missing()
+            return (program.GiveGroupUpdates(self.present(group.open), Missing(), Missing(), Missing()),)
+        kind, key = (self.text(call) if call is not None else Missing() for call in (group.type, group.key))
+        properties = self.present(group.set) if group.set is not None else Missing()
         return (program.GiveGroupUpdates(None, kind, key, properties),)
 
     def _profiles(self, profiles: language.Profiles) -> Step:
-        first = expressions.Property if self._flat else expressions.Column
+        column = expressions.Property if self._flat else expressions.Column
         return program.GiveProfiles(
-            each=self.present(profiles.each) if profiles.each is not None else expressions.Missing(),
-            id=expressions.NotNull(first(profiles.id)),
-            properties=expressions.NotNull(first(profiles.properties)),
+            each=self.present(profiles.each) if profiles.each is not None else Missing(),
+            id=expressions.NotNull(column(profiles.id)),
+            properties=expressions.NotNull(column(profiles.properties)),
             id_member=profiles.id,
             properties_member=profiles.properties,
             leave=profiles.leave,
             rename=tuple(profiles.rename.items()),
         )
 
-    def _by_rule(self, found: Iterator[tuple[Step, ...]]) -> Iterator[Step]:
-        """The steps of single event rules, where any has some; rules are numbered from 1."""
-        rules = tuple(program.RuleSteps(number, steps) for number, steps in enumerate(found, 1) if steps)
+    def _by_rule(self, steps_by_rule: Iterator[tuple[Step, ...]]) -> Iterator[Step]:
+        """The steps of single event rules, as one step, if any rule has steps; rules are numbered from 1."""
+        rules = tuple(program.RuleSteps(number, steps) for number, steps in enumerate(steps_by_rule, 1) if steps)
         if rules:
             yield program.ByRule(rules)
 
@@ -308,7 +311,7 @@ class Builder:
         )
 
     def _changes(self, steps: list[Step]) -> list[Step]:
-        """Add the steps that evaluate what the changes need; gives the changes themselves, but for the names."""
+        """Add the steps that evaluate the values of the changes; returns the steps that change, without the renames."""
         properties, groups = self._mapping.properties, self._mapping.groups
         sets: list[Step] = []
         for name, call in properties.set.items():
@@ -322,7 +325,9 @@ class Builder:
             program.FillProperty(name, self._let(steps, "fill", self.present(call)))
             for name, call in properties.fill.items()
         ]
-        spreads = [program.SpreadProperties(self._let(steps, "spread", self._spread(one))) for one in properties.spread]
+        spreads = [
+            program.SpreadProperties(self._let(steps, "spread", self._spread(spread))) for spread in properties.spread
+        ]
         grouped = self._groups(steps, groups) if groups is not None else []
         rules = tuple(self._by_rule(self._overrides(rule) for rule in self._mapping.events.values()))
         steps += rules
@@ -335,12 +340,6 @@ class Builder:
             *(program.HashProperty(name, self.purpose(purpose)) for name, purpose in properties.hash.items()),
             *grouped,
         ]
-
-    @property
-    def _opened_column(self) -> str | None:
-        held = self._mapping.properties.open
-        value = self.value(held) if held is not None else None
-        return value.name if isinstance(value, expressions.Column) else None
 
     def _groups(self, steps: list[Step], groups: language.Groups) -> list[Step]:
         types = [
@@ -376,7 +375,7 @@ def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
 
 
 def wrong_call(call: Call, message: str, hint: str) -> MappingError:
-    """The error of a verb that cannot be built, at its place."""
+    """The error of a verb that cannot be built, with the verb's place in the file."""
     file, line, column = call.place
     return MappingError(message, file=file, line=line, column=column, hint=hint)
 

@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from types import CodeType
 from typing import Any, TypeAlias
@@ -137,7 +137,7 @@ def _native(built: Program, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
 
 def _loaded(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) -> MapRow:
     names: dict[str, Any] = {**_NAMES, **emitter.constants, **more}
-    names["collided"] = runtime.CollisionRenamer(emitter.program.tool)
+    names["collided"] = partial(runtime.collided, emitter.program.tool)
     names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
     exec(_code_of(source, emitter.program.tool), names)
     map_row: MapRow = names["map_row"]
@@ -200,28 +200,31 @@ _NAMES: dict[str, Any] = {
     "Skip": models.Skip,
     "TRUNCATED": runtime.TRUNCATED,
     "add_groups": groups.add_groups,
+    "apply_overrides": runtime.apply_overrides,
     "clean_uuid": runtime.clean_uuid,
     "decode_int": msgspec.json.Decoder(int).decode,
     "decode_object": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
     "decode_text": msgspec.json.Decoder(str).decode,
     "epoch_of": runtime.epoch_of,
     "format_utc": format_utc,
-    "group_notes": groups.group_notes,
-    "group_update": groups.group_update,
-    "group_updates": groups.group_updates,
     "incomplete": runtime.incomplete,
     "incomplete_list": runtime.incomplete_list,
     "is_placeholder": is_placeholder,
+    "keep_columns": runtime.keep_columns,
     "links_of": runtime.links_of,
     "members_of": runtime.members_of,
     "names_of": runtime.names_of,
     "opened": runtime.opened,
+    "observed_groups": groups.observed_groups,
     "own_groups": groups.own_groups,
     "person_number": runtime.person_number,
     "read_iso": read_iso,
+    "rename_present": runtime.rename_present,
     "renamed": runtime.renamed,
     "sentence": runtime.sentence,
     "text_of": runtime.text_of,
+    "update_of_group": groups.update_of_group,
+    "updates_of_groups": groups.updates_of_groups,
     "with_pair": runtime.with_pair,
 }
 """The names that the source of a mapper uses."""

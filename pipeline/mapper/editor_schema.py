@@ -1,4 +1,4 @@
-"""The JSON Schema of mapping files, for editors: made from the grammar, so it never lags behind the loader.
+"""The JSON Schema of mapping files, for editors: derived from the declarations that the loader reads.
 
 The schema is looser than the loader in one way: it does not know which settings, tables and columns exist.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
-from pipeline.mapper.grammar import MAPPING
 from pipeline.mapper.kinds import FAMILIES, Choice, Either, Field, Json, Kind, ListOf, Section, TableOf, Text, Verbs
-from pipeline.mapper.language import FORMAT
+from pipeline.mapper.language import FORMAT, MAPPING
 
 Schema = dict[str, Any]
 
@@ -24,7 +23,7 @@ def editor_schema() -> Schema:
     definitions: dict[str, Schema] = {
         f"{family}-{name}": {
             **_table(verb.arguments, required=(name,)),
-            "description": verb.says,
+            "description": verb.help,
         }
         for family, verbs_ in FAMILIES.items()
         for name, verb in verbs_.items()
@@ -46,7 +45,7 @@ def _table(fields: Any, required: tuple[str, ...] = ()) -> Schema:
     table: Schema = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: {**_kind(field.kind), "description": field.says} for name, field in fields.items()},
+        "properties": {name: {**_kind(field.kind), "description": field.help} for name, field in fields.items()},
     }
     return {**table, "required": needed} if needed else table
 

@@ -87,7 +87,7 @@ class Emitter:
 
     def keyed_hash(self, purpose: str) -> str:
         """The name of the function that hashes under a purpose."""
-        return self.const(runtime.KeyedHash(os.environ[HASH_KEY], purpose), ("hash", purpose))
+        return self.const(runtime.keyed_hash(os.environ[HASH_KEY], purpose), ("hash", purpose))
 
     # --- what is known
 

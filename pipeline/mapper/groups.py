@@ -1,4 +1,4 @@
-"""What a row says of groups: those of its event, and the state of one.
+"""The groups in a row: those of its event, and updates of groups.
 
 The service takes one key of each type, numbers types as they arrive, for good, and has five of them
 (docs/know/service.md#groups).
@@ -17,38 +17,38 @@ from pipeline.values import Value
 
 
 def own_groups(properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
-    """`add_groups` of what the row itself has as `$groups`, which stays as it stands where nothing in it changes.
+    """`add_groups` of the row's own `$groups`, which stays byte for byte where nothing in it changes.
 
-    What is no object is left alone, as the service does with it (docs/know/service.md#groups).
+    A value that is no object stays too, as in the service (docs/know/service.md#groups).
     """
-    found = members_of(properties.get("$groups"))
-    if all(_is_key(value) and (not chosen or kind in chosen) for kind, value in found.items()):
+    groups = members_of(properties.get("$groups"))
+    if all(_is_key(value) and (not chosen or kind in chosen) for kind, value in groups.items()):
         return ""
     del properties["$groups"]
-    return add_groups(found, properties, chosen)
+    return add_groups(groups, properties, chosen)
 
 
 def _is_key(value: Value) -> bool:
-    """Whether a value is one key of a group, and neither blank nor a list of them."""
+    """Whether a value is one key of a group, neither blank nor a list of keys."""
     listed = values.items(value)
     return listed is not None and len(listed) == 1 and listed[0] is value and bool((text_of(value) or "").strip())
 
 
-def add_groups(found: dict[str, Value], properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
+def add_groups(groups: dict[str, Value], properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
     """Set `$groups`: the first key of each type; a list of keys stays whole as the property `<type>_ids`.
 
-    So do the keys of a type that is not among `chosen`: the service would give it a place of its own for good. Gives
-    the names of those types, with commas.
+    So do the keys of a type that is not among `chosen`, because the service would number that type, for good. Returns
+    the names of those types, separated by commas.
     """
     firsts: dict[str, str] = {}
-    left: list[str] = []
-    for kind, value in found.items():
+    left_out: list[str] = []
+    for kind, value in groups.items():
         key = text_of(item_of(value, 0))
         if key is None or not key.strip():
             continue
         if chosen and kind not in chosen:
             properties.setdefault(f"{kind}_ids", value)
-            left.append(kind)
+            left_out.append(kind)
             continue
         firsts[kind] = key
         listed = values.items(value)
@@ -56,32 +56,32 @@ def add_groups(found: dict[str, Value], properties: dict[str, Any], chosen: froz
             properties.setdefault(f"{kind}_ids", value)
     if firsts:
         properties["$groups"] = Raw(encode(firsts))
-    return ", ".join(left)
+    return ", ".join(left_out)
 
 
-def group_updates(
-    value: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
+def updates_of_groups(
+    groups: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
 ) -> list[GroupUpdate | Skip]:
     """One update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
     updates: list[GroupUpdate | Skip] = []
-    for kind, keyed in (opened(value) or {}).items():
-        for key, held in (opened(keyed) or {}).items():
-            updates += group_update(kind, key, held, time, received, warnings)
+    for kind, keys in (opened(groups) or {}).items():
+        for key, value in (opened(keys) or {}).items():
+            updates += update_of_group(kind, key, value, time, received, warnings)
     return updates or [Skip("empty_group_update")]
 
 
-def group_notes(
-    value: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
+def observed_groups(
+    groups: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
 ) -> tuple[list[GroupUpdate], Warnings]:
-    """The updates in an object of type → key → properties that a row has beside its event, and the warnings.
+    """The group updates of a row that is an event too, from an object of type → key → properties, and the warnings.
 
-    A group that could not be sent is left out with the warning `bad_value`: it is no reason to lose the event. Blank
-    types and keys, and groups without properties, say nothing. Raises BadValue for other shapes.
+    A group that cannot be sent is left out with the warning `bad_value`, so that the event is not lost. Blank types and
+    keys, and groups without properties, are left out. Raises BadValue for other shapes.
     """
     updates: list[GroupUpdate] = []
-    for kind, keyed in (opened(value) or {}).items():
-        for key, held in (opened(keyed) or {}).items():
-            properties = opened(held)
+    for kind, keys in (opened(groups) or {}).items():
+        for key, value in (opened(keys) or {}).items():
+            properties = opened(value)
             if not properties or not kind.strip() or not key.strip():
                 continue
             if can_be_sent(f"${kind}_{key}"):
@@ -91,7 +91,7 @@ def group_notes(
     return updates, warnings
 
 
-def group_update(
+def update_of_group(
     kind: str | None,
     key: str | None,
     value: Value,

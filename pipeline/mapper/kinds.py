@@ -1,13 +1,12 @@
-"""The kinds of thing that a mapping file may hold, and the table of verbs.
+"""The kinds of value in a mapping file, how sections and verbs are declared with them, and the table of verbs.
 
-A section's keys and a verb's arguments are declared with the same kinds (pipeline.mapper.grammar and the modules
-of verbs), so the loader and the editors' schema read one declaration.
+The keys of sections are declared in `pipeline.mapper.language`, the verbs in `pipeline.mapper.verbs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias
 
 Factory: TypeAlias = Callable[..., Any]
@@ -15,7 +14,7 @@ Factory: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any scalar, always as the text that stands there."""
+    """Any scalar, always as its text in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """JSON text, checked; exact digits are kept."""
+    """JSON text, checked; digits stay exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list, of at most so many items unless `most` is 0; a single item may stand alone."""
+    """A list of at most `most` items, of any number where that is 0; a single item needs no list."""
 
     item: Kind
     most: int = 0
@@ -62,39 +61,69 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of a section. `into` is the name of the Python field, when it is not the key."""
+    """One key of a section, or one argument of a verb."""
 
     kind: Kind
-    says: str
+    help: str
     required: bool = False
     into: str = ""
+    """The name of the Python field, where it is not the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table with a closed set of keys; `short` is the key that a bare text stands for; of `either` one group of keys
-    must be there, whole, and none of another."""
+    """A table with a closed set of keys."""
 
     name: str
-    make: Factory
+    factory: Factory
     fields: Mapping[str, Field]
     short: str = ""
+    """The key that is meant where a section is a bare text."""
     placed: bool = False
+    """Whether the factory takes the place in the file."""
     either: tuple[tuple[str, ...], ...] = ()
+    """Groups of keys: a section has all keys of one group, and none of another."""
 
 
 Kind: TypeAlias = "Text | Choice | Json | ListOf | TableOf | Verbs | Either | Section"
 
 
+def entry(kind: Kind, help: str, default: Any = MISSING, *, name: str = "") -> Any:
+    """One key of a section, as a field of its dataclass; required without a default, which may be a factory.
+
+    `name` is the key in the file, where it is not the field's name.
+    """
+    metadata = {"kind": kind, "help": help, "name": name}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def section(name: str, factory: type, *, short: str = "", either: tuple[tuple[str, ...], ...] = ()) -> Section:
+    """The section that a dataclass of `entry` fields declares: its own keys, then inherited ones."""
+    declared = sorted(fields(factory), key=lambda one: one.name not in factory.__annotations__)
+    keys = {
+        one.metadata["name"] or one.name: Field(
+            one.metadata["kind"],
+            one.metadata["help"],
+            one.default is MISSING and one.default_factory is MISSING,
+            one.name,
+        )
+        for one in declared
+        if one.metadata
+    }
+    return Section(name, factory, keys, short, any(one.name == "place" for one in declared), either)
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb of the language: what it takes, and the function that builds its operation (`mapper.verbs`).
+    """One verb of the language: its arguments, and the function that builds its operation (`mapper.verbs`).
 
-    The argument with the verb's own name is the one that tells it from other verbs.
+    The argument with the verb's own name distinguishes it from other verbs.
     """
 
     name: str
-    says: str
+    help: str
     arguments: Mapping[str, Field]
     build: Factory
 
@@ -103,7 +132,7 @@ FAMILIES: dict[str, dict[str, Verb]] = {"value": {}, "condition": {}, "decoder":
 """Every verb, by family and name; filled by the modules that declare them."""
 
 
-def verb(family: str, name: str, says: str, **arguments: Field) -> Callable[[Factory], Factory]:
+def verb(family: str, name: str, help: str, **arguments: Field) -> Callable[[Factory], Factory]:
     """Declare a verb: the one step that adds it to the language, the schema and the help.
 
     An argument whose name Python reserves is written with an underscore after it.
@@ -111,7 +140,7 @@ def verb(family: str, name: str, says: str, **arguments: Field) -> Callable[[Fac
 
     def declare(build: Factory) -> Factory:
         named = {argument.rstrip("_"): field for argument, field in arguments.items()}
-        FAMILIES[family][name] = Verb(name, says, named, build)
+        FAMILIES[family][name] = Verb(name, help, named, build)
         return build
 
     return declare
@@ -123,7 +152,7 @@ TEXTS = TableOf(TEXT)
 VALUE = Verbs("value")
 VALUES = ListOf(VALUE)
 MOST_CANDIDATES = 32
-"""Each is looked at where those before it fail: one level deeper in the text of a mapper."""
+"""Each is tried where those before it fail: one level deeper in the source of a mapper."""
 CANDIDATES = ListOf(VALUE, MOST_CANDIDATES)
 VALUE_TABLE = TableOf(VALUE)
 CONDITION = Verbs("condition")

@@ -1,4 +1,8 @@
-"""The shape of a parsed mapping: what a YAML file says, checked and with its places, and nothing of how it runs.
+"""The mapping language: every section of a mapping file, as the dataclass that the loader fills.
+
+Each key is declared once, with what it takes, its help and its default. The loader (pipeline.mapper.loader), the JSON
+Schema for editors and the reference in the docs read these declarations. Verbs declare their arguments with the same
+kinds, in the modules of pipeline.mapper.verbs.
 
 Every section of a mapping reads the row *as it came*: no section sees what another did, so their order in the
 file means nothing.
@@ -7,14 +11,38 @@ file means nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pipeline.mapper.kinds import (
+    CANDIDATES,
+    CONDITION,
+    NAMES,
+    TEXT,
+    TEXTS,
+    VALUE,
+    VALUE_TABLE,
+    VALUES,
+    YES,
+    Choice,
+    Either,
+    Field,
+    Json,
+    ListOf,
+    Section,
+    TableOf,
+    Verbs,
+    entry,
+    section,
+)
+
 FORMAT = "backcast.mapping/1"
+UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
+TYPES = ("number", "text", "boolean", "json", "list")
 
 
 class Place(NamedTuple):
-    """Where in a mapping file something stands; line and column count from 1."""
+    """A place in a mapping file; line and column count from 1."""
 
     file: str
     line: int
@@ -23,134 +51,133 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One verb and what it is given: nested calls, texts, lists and tables as its declaration says."""
+    """One verb and its arguments: nested calls, texts, lists and tables as its declaration says."""
 
     verb: str
     given: Map[str, Any]
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recognise:
-    """How a row of this tool is known: references that must be there, and ones that must not."""
-
-    has: tuple[Call, ...]
-    lacks: tuple[Call, ...] = ()
+    has: tuple[Call, ...] = entry(VALUES, "references that every row has")
+    lacks: tuple[Call, ...] = entry(VALUES, "references that no row has", ())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What `--set NAME=…` means, and the values it may have, any where there is no `one_of`.
+    """Where it is left out and the first row of a part has one of `found`, its value is the first of `one_of`."""
 
-    Where it is left out and the first row of a part has one of `found`, it is the first of `one_of`.
-    """
+    says: str = entry(TEXT, "what it means")
+    one_of: tuple[str, ...] = entry(NAMES, "the values it may have; any when left out", ())
+    found: tuple[Call, ...] = entry(
+        VALUES, "references: where the first row of a file has one of them, the value is the first of `one_of`", ()
+    )
 
-    says: str
-    one_of: tuple[str, ...] = ()
-    found: tuple[Call, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFromPath:
     """How the path of a file names the table of its rows, as `--set table=NAME` does (`mapper.table_names`)."""
 
-    known: tuple[str, ...]
-    told: Call
-    unless: tuple[Call, ...] = ()
-    has: tuple[Call, ...] = ()
-    otherwise: str | None = None
+    known: tuple[str, ...] = entry(NAMES, "the tables: a file of another one stops the plan")
+    told: Call = entry(VALUE, "where a decoded row has its table, if its columns or a setting name it")
+    unless: tuple[Call, ...] = entry(
+        VALUES, "references by which rows name their table, whatever their file is called", ()
+    )
+    has: tuple[Call, ...] = entry(
+        VALUES, "a file named for no table whose rows have one of these is of the table `else`", ()
+    )
+    otherwise: str | None = entry(TEXT, "the table of such files", None, name="else")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """One place a time may stand, and how it is written.
+    source: Call = entry(VALUE, "the value with the time", name="from")
+    unit: Call | str = entry(Either(UNITS), "how it is written; iso when left out; auto tells s from ms by size", "iso")
+    form: Call | None = entry(VALUE, "for unit format: a form such as %d/%m/%Y %H:%M", None, name="format")
+    zone: str = entry(
+        Choice(("utc", "local", "project")),
+        "whose clock a text without an offset shows: UTC's (default) or the project's (local); "
+        "project: numbers too show the project's clock, as if it were UTC",
+        "utc",
+    )
+    space: str = entry(YES, "whether iso may have a space for the T", "no")
+    proof_unless: Call | None = entry(CONDITION, "rows whose times prove nothing about the zone", None)
 
-    `unit` is iso, s, ms, us, ns, auto or `format`. `zone`: `utc`; `local`, a text without an offset shows the clock
-    of the zone the operator names; `project`, numbers do too.
-    """
 
-    source: Call
-    unit: Call | str = "iso"
-    form: Call | None = None
-    zone: str = "utc"
-    space: str = "no"
-    proof_unless: Call | None = None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ids:
-    """The candidates for distinct_id, best first; `junk` are this tool's own placeholders."""
-
-    first: tuple[Call, ...]
-    junk: tuple[str, ...] = ()
+    first: tuple[Call, ...] = entry(CANDIDATES, "candidates, best first; placeholder ids are passed over")
+    junk: tuple[str, ...] = entry(NAMES, "this tool's own placeholder ids, in any case", ())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What makes a row one event of the tool; without one of `needs` the row has no source key.
-
-    `posthog` is what the service's own importer hashes, for `--set uuid=posthog`
-    (docs/know/service.md#own-importer-mixpanel).
-    """
-
-    of: tuple[Call, ...]
-    needs: tuple[Call, ...] = ()
-    posthog: Call | None = None
+    of: tuple[Call, ...] = entry(VALUES, "the parts")
+    needs: tuple[Call, ...] = entry(VALUES, "without one of these, a row has no key", ())
+    posthog: Call | None = entry(VALUE, "what the service's own importer hashes, for --set uuid=posthog", None)
+    """docs/know/service.md#own-importer-mixpanel"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRule:
-    """When a row says that two ids are one person. `kind` is identify, alias, merge or person.
+    """When a row states that two ids are one person. `distinct_id` and `other` are candidates, best first."""
 
-    `distinct_id` and `other` are candidates, best first; `of` is a list of ids that are all of one person, instead of
-    them. Of a `person`, `distinct_id` is the tool's number and `version` tells which row about an id is the latest.
-    """
+    kind: str = entry(
+        Choice(("identify", "alias", "merge", "person")),
+        "identify: a device joins a user; alias: two ids of a person; merge: the same, without order;"
+        " person: `distinct_id` is the tool's number of a person, never an id, and `other` an id of that person",
+    )
+    distinct_id: tuple[Call, ...] = entry(
+        CANDIDATES, "the id that stays: the first of these that identifies a person", ()
+    )
+    other: tuple[Call, ...] = entry(
+        CANDIDATES, "the id that is absorbed: the first of these that identifies a person and is another id", ()
+    )
+    version: Call | None = entry(
+        VALUE, "for kind person: of rows about one id, the one with the greatest number counts", None
+    )
+    of: Call | None = entry(VALUE, "instead of these two: a list of ids, all of one person", None)
+    when: Call | None = entry(CONDITION, "only rows for which this is true", None)
 
-    kind: str
-    distinct_id: tuple[Call, ...] = ()
-    other: tuple[Call, ...] = ()
-    version: Call | None = None
-    of: Call | None = None
-    when: Call | None = None
+
+LINK = section("link", LinkRule, either=(("distinct_id", "other"), ("of",)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairRule:
-    """The two ids that an ordinary row bears: a user's, and the first of the others that is not the same."""
+    user: Call = entry(VALUE, "the id of a user")
+    anonymous: tuple[Call, ...] = entry(
+        CANDIDATES, "other ids, such as a device's: the first that the row has and that is not the user's", ()
+    )
 
-    user: Call
-    anonymous: tuple[Call, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The members of an object in the row, taken one level up: all, or those with the named beginnings."""
+    """The members of an object in the row, taken one level up."""
 
-    source: Call
-    only: tuple[str, ...] = ()
-    leave: tuple[str, ...] = ()
-    rename: Map[str, str] = field(default_factory=dict)
-    prefix: str = ""
-    strip: str = ""
-    blank: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Blank:
-    """Texts that stand for nothing in the named properties; those properties are left out."""
-
-    values: tuple[str, ...]
-    within: tuple[str, ...]
+    source: Call = entry(VALUE, "the object", name="from")
+    only: tuple[str, ...] = entry(NAMES, "only these members; a name ending in * is a prefix", ())
+    leave: tuple[str, ...] = entry(NAMES, "not these members", (), name="except")
+    rename: Map[str, str] = entry(TEXTS, "new names of members", dict)
+    strip: str = entry(TEXT, "a prefix to remove from the members' names", "")
+    prefix: str = entry(TEXT, "a prefix to add to the members' names", "")
+    blank: tuple[str, ...] = entry(NAMES, "texts that mean no value: such members are left out", ())
 
 
-@dataclass(frozen=True, slots=True)
+SPREADS = ListOf(section("spread", Spread, short="from"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Blanks:
-    """What a blank value of a format is, for every reference: `missing`, or a `value` (the empty text).
+    """Only delimited text has a choice: its writers have no other way to write a null."""
 
-    Only of delimited text there is a choice: its writers have no other way to write a null.
-    """
-
-    csv: str = "missing"
+    csv: str = entry(
+        Choice(("missing", "value")),
+        "a blank cell of a delimited file is missing, as if the row had no such column (default), or a value: the"
+        " empty text. Quotes around it make no difference",
+        "missing",
+    )
 
     @property
     def in_cells(self) -> bool:
@@ -158,156 +185,219 @@ class Blanks:
         return self.csv == "value"
 
 
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """What becomes of a row's properties. `open` None: the row's own columns are the properties."""
-
-    open: Call | None = None
-    rest: str = ""
-    rename: Map[str, str] = field(default_factory=dict)
-    drop: tuple[Call, ...] = ()
-    set: Map[str, Call] = field(default_factory=dict)
-    fill: Map[str, Call] = field(default_factory=dict)
-    types: Map[str, str] = field(default_factory=dict)
-    hash: Map[str, str] = field(default_factory=dict)
-    blank: tuple[Blank, ...] = ()
-    spread: tuple[Spread, ...] = ()
-    reserved: tuple[str, ...] | None = None
-    common: tuple[str, ...] = ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blank:
+    values: tuple[str, ...] = entry(NAMES, "texts that mean no value")
+    within: tuple[str, ...] = entry(NAMES, "the properties they are left out of", name="in")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes of properties: of every row, or of the rows of one event."""
+
+    rename: Map[str, str] = entry(
+        TEXTS, "old name: new name; where the new name is taken, the old one stays, with a warning", dict
+    )
+    drop: tuple[Call, ...] = entry(VALUES, "properties left out", ())
+    set: Map[str, Call] = entry(
+        VALUE_TABLE, "name: value; a row's own value of that name moves to TOOL_name, with a warning", dict
+    )
+    fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, only where the row has no such property", dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Properties(Changes):
+    open: Call | None = entry(VALUE, "the object with the properties; left out: the row itself", None)
+    rest: str = entry(
+        TEXT, "`drop`, `keep`, or the prefix of columns that the mapping does not name; left out: TOOL_", ""
+    )
+    types: Map[str, str] = entry(
+        TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning", dict
+    )
+    hash: Map[str, str] = entry(TEXTS, "property: name of a keyed hash that replaces it (BACKCAST_HASH_KEY)", dict)
+    blank: tuple[Blank, ...] = entry(ListOf(section("blank", Blank)), "texts that mean no value", ())
+    spread: tuple[Spread, ...] = entry(SPREADS, "objects whose members become properties", ())
+    reserved: tuple[str, ...] | None = entry(
+        NAMES, "names that mean something to the service and become TOOL_name", None
+    )
+    common: tuple[str, ...] = entry(NAMES, "properties of most rows: a hint for speed, never for meaning", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """What a row says about its person: what is set (latest wins), set once (first wins) and taken away."""
-
-    set: Map[str, Call] = field(default_factory=dict)
-    set_once: Map[str, Call] = field(default_factory=dict)
-    spread_set: tuple[Spread, ...] = ()
-    spread_set_once: tuple[Spread, ...] = ()
-    unset: Call | None = None
+    set: Map[str, Call] = entry(VALUE_TABLE, "person property: value; the latest wins", dict)
+    set_once: Map[str, Call] = entry(VALUE_TABLE, "person property: value; the first wins", dict)
+    spread_set: tuple[Spread, ...] = entry(SPREADS, "objects whose members are set", ())
+    spread_set_once: tuple[Spread, ...] = entry(SPREADS, "objects whose members are set once", ())
+    unset: Call | None = entry(VALUE, "a list or an object: the names of properties to remove from the person", None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Persons:
-    """What becomes of person properties, unless the command line asks for something else."""
+    """The defaults of options of the command line."""
 
-    properties: str = ""
-    policy: str = ""
-    promoted: str = ""
+    properties: str = entry(Choice(("final", "none")), "final: the last values, sent once (default)", "")
+    policy: str = entry(
+        TEXT, "how they are combined with a live profile: fill-only (default), overwrite or prefix=TEXT", ""
+    )
+    promoted: str = entry(
+        Choice(("leave", "final")),
+        "event properties that the service copies to the person: leave it the values that arrive last (default), or"
+        " final",
+        "",
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupUpdate:
-    """What a row says about a group: its type, key and properties, or an object of all three (`open`)."""
-
-    type: Call | None = None
-    key: Call | None = None
-    set: Call | None = None
-    open: Call | None = None
+    type: Call | None = entry(VALUE, "the group's type", None)
+    key: Call | None = entry(VALUE, "the group's key", None)
+    set: Call | None = entry(VALUE, "an object: the group's properties", None)
+    open: Call | None = entry(VALUE, "or an object of type, key and properties: one update for each key in it", None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """The groups an event belongs to: named one by one, or an object of type → key or list of keys.
-
-    `set` is an object of type → key → properties: what the row says of groups beside being an event.
-    """
-
-    types: Map[str, Call] = field(default_factory=dict)
-    open: Call | None = None
-    setting: str = ""
-    set: Call | None = None
+    types: Map[str, Call] = entry(VALUE_TABLE, "group type: its key, or a list of keys of which the first counts", dict)
+    open: Call | None = entry(VALUE, "an object of group type and key, or list of keys", None)
+    setting: str = entry(TEXT, "the --set name whose value lists, with commas, properties that are group types", "")
+    set: Call | None = entry(
+        VALUE, "an object of type, key and properties: updates of groups by rows that are events too", None
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles:
-    """A row that is a profile, or has a list of them (`each`): the members with a profile's id and properties."""
-
-    id: str
-    properties: str
-    each: Call | None = None
-    rename: Map[str, str] = field(default_factory=dict)
-    leave: tuple[str, ...] = ()
+    id: str = entry(TEXT, "the column with the person's id")
+    properties: str = entry(TEXT, "the column with an object of the person's properties")
+    each: Call | None = entry(VALUE, "a list of objects with these two; a row without it is a profile itself", None)
+    rename: Map[str, str] = entry(TEXTS, "new names of properties", dict)
+    leave: tuple[str, ...] = entry(NAMES, "not these properties", (), name="except")
 
 
-@dataclass(frozen=True, slots=True)
-class EventRule:
-    """What becomes of one event name, beyond what becomes of all. `warn` is that of `SkipRule`, for `skip`."""
-
-    name: str = ""
-    skip: str = ""
-    warn: str = ""
-    link: LinkRule | None = None
-    update: str = ""
-    group: GroupUpdate | None = None
-    profiles: Profiles | None = None
-    rename: Map[str, str] = field(default_factory=dict)
-    drop: tuple[Call, ...] = ()
-    set: Map[str, Call] = field(default_factory=dict)
-    fill: Map[str, Call] = field(default_factory=dict)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRule(Changes):
+    name: str = entry(TEXT, "the new name", "", name="as")
+    skip: str = entry(TEXT, "the code under which such rows are left out", "")
+    warn: str = entry(TEXT, "with skip: such rows are a warning too; a sentence on what is lost", "")
+    link: LinkRule | None = entry(LINK, "the row states a merge and becomes a link", None)
+    update: str = entry(Choice(("person",)), "the row updates its person and is no event", "")
+    group: GroupUpdate | None = entry(section("group", GroupUpdate), "the row updates a group and is no event", None)
+    profiles: Profiles | None = entry(
+        section("profiles", Profiles), "the row is no event but the latest state of one person, or of many", None
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRule:
-    """Rows left out, with the code they are counted under; with a sentence in `warn` they are a warning too."""
-
-    when: Call
-    code: str
-    warn: str = ""
+    when: Call = entry(CONDITION, "the rows")
+    code: str = entry(TEXT, "the code they are counted under")
+    warn: str = entry(TEXT, "such rows are a warning too; a sentence on what is lost", "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """One more event of the same row, with its own name and properties."""
-
-    event: Call
-    properties: Map[str, Call] = field(default_factory=dict)
-    when: Call | None = None
+    event: Call = entry(VALUE, "the extra event's name")
+    properties: Map[str, Call] = entry(VALUE_TABLE, "its properties", dict)
+    when: Call | None = entry(CONDITION, "only rows for which this is true", None)
 
 
-@dataclass(frozen=True, slots=True)
+OUTCOME = Section(
+    "outcome",
+    dict,
+    {
+        "event": Field(TEXT, "the event's name"),
+        "distinct_id": Field(TEXT, "its distinct_id"),
+        "timestamp": Field(TEXT, "its time, as 2020-12-30T12:00:00Z"),
+        "uuid": Field(TEXT, "the source's own uuid"),
+        "key": Field(NAMES, "the parts of its dedupe key; `none` for a row without"),
+        "properties": Field(Json(), "all of its properties, exactly"),
+        "has": Field(Json(), "properties that must be among them"),
+        "lacks": Field(NAMES, "properties that it must not have"),
+        "warnings": Field(NAMES, "the codes of its warnings; none when left out"),
+        "skip": Field(TEXT, "the row is left out, with this code"),
+        "reject": Field(TEXT, "the row cannot be sent, with this code"),
+        "link": Field(NAMES, "kind, the id that stays, the id that is absorbed"),
+        "pair": Field(NAMES, "of an event: its anonymous id and its user's"),
+        "set": Field(Json(), "the properties set on its person, or on a group, exactly"),
+        "set_once": Field(Json(), "the properties set once on its person, exactly"),
+        "unset": Field(NAMES, "the properties removed from its person"),
+        "person": Field(TEXT, "the row updates this person and is no event"),
+        "group": Field(NAMES, "the row updates a group and is no event: its type and key"),
+    },
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """An example: rows as JSON text, and what becomes of them."""
-
-    name: str
-    row: str
-    gives: tuple[Map[str, Any], ...]
+    name: str = entry(TEXT, "what the case shows")
+    row: str = entry(Json(), "the row as JSON text")
+    gives: tuple[Map[str, Any], ...] = entry(ListOf(OUTCOME), "the outcomes of the row, in order")
+    settings: Map[str, str] = entry(TEXTS, "as given with --set", dict)
+    zones: tuple[str, ...] = entry(NAMES, "as given with --timezone", ())
+    dialect: str = entry(Choice(("contract", "posthog")), "the target's spelling", "contract")
+    path: str = entry(TEXT, "the file that the row is in, with its folders (`table_from_path`)", "")
+    format: str = entry(
+        Choice(("json", "csv")),
+        "csv: every value is the text of a cell, and `blanks` decides what blank cells are; json when left out",
+        "json",
+    )
     place: Place
-    settings: Map[str, str] = field(default_factory=dict)
-    zones: tuple[str, ...] = ()
-    dialect: str = "contract"
-    path: str = ""
-    format: str = "json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mapping:
-    """One tool's mapping file. `file` is where it was read; `text` the file itself, for its digest."""
+    """One mapping file. `file` is its name in errors; `text` the file itself, for its digest."""
 
-    tool: str
-    title: str
-    event: Call
-    distinct_id: Ids
-    time: tuple[Clock, ...]
-    recognise: tuple[Recognise, ...] = ()
-    settings: Map[str, Setting] = field(default_factory=dict)
-    tables: Map[str, Map[str, str]] = field(default_factory=dict)
-    blanks: Blanks = field(default_factory=Blanks)
-    decoder: Call | None = None
-    table_from_path: TableFromPath | None = None
-    events: Map[str, EventRule] = field(default_factory=dict)
-    unlisted: str = "keep"
-    skip: tuple[SkipRule, ...] = ()
-    uuid: Call | None = None
-    key: Key | None = None
-    received: tuple[Clock, ...] = ()
-    links: tuple[LinkRule, ...] = ()
-    pair: PairRule | None = None
-    groups: Groups | None = None
-    properties: Properties = field(default_factory=Properties)
-    person: Person | None = None
-    persons: Persons = field(default_factory=Persons)
-    also: tuple[Extra, ...] = ()
-    cases: tuple[Case, ...] = ()
+    tool: str = entry(TEXT, "the tool's name; part of every uuid, so never change it")
+    title: str = entry(TEXT, "what the export is called, for people")
+    recognise: tuple[Recognise, ...] = entry(
+        ListOf(section("recognise", Recognise)), "how to recognise an export of this tool: one of these fits", ()
+    )
+    settings: Map[str, Setting] = entry(
+        TableOf(section("setting", Setting, short="says")), "--set names this mapping takes, and what each means", dict
+    )
+    tables: Map[str, Map[str, str]] = entry(TableOf(TEXTS), "lookup tables, by name", dict)
+    blanks: Blanks = entry(
+        section("blanks", Blanks),
+        "by format, what a blank value is to every reference; in JSON and Parquet it is a value",
+        Blanks,
+    )
+    decoder: Call | None = entry(Verbs("decoder"), "turns one row of an unusual shape into plain rows", None)
+    table_from_path: TableFromPath | None = entry(
+        section("table_from_path", TableFromPath),
+        "how the folders and name of a file give the table of its rows, as if by --set table=NAME",
+        None,
+    )
+    event: Call = entry(VALUE, "the event's name")
+    events: Map[str, EventRule] = entry(
+        TableOf(section("event rule", EventRule, short="as")), "rules for single event names", dict
+    )
+    unlisted: str = entry(
+        Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`", "keep"
+    )
+    skip: tuple[SkipRule, ...] = entry(ListOf(section("skip", SkipRule)), "rows left out", ())
+    distinct_id: Ids = entry(section("distinct_id", Ids, short="first"), "the person's id")
+    time: tuple[Clock, ...] = entry(
+        ListOf(section("clock", Clock)), "the event's time: the first of these that the row has"
+    )
+    received: tuple[Clock, ...] = entry(
+        ListOf(section("clock", Clock)), "when the tool received it: the first that the row has", ()
+    )
+    uuid: Call | None = entry(VALUE, "the source's own UUID, used where it is one", None)
+    key: Key | None = entry(section("key", Key), "what makes a row one event of the tool", None)
+    links: tuple[LinkRule, ...] = entry(ListOf(LINK), "rows that are events and show two ids of one person too", ())
+    pair: PairRule | None = entry(section("pair", PairRule), "the two ids that ordinary rows have", None)
+    groups: Groups | None = entry(section("groups", Groups), "the groups of an event", None)
+    properties: Properties = entry(section("properties", Properties), "changes of the properties", Properties)
+    person: Person | None = entry(
+        section("person", Person), "what a row states about its person; it is sent apart from the event", None
+    )
+    persons: Persons = entry(section("persons", Persons), "how person properties are sent", Persons)
+    also: tuple[Extra, ...] = entry(ListOf(section("extra", Extra)), "further events of the same row", ())
+    cases: tuple[Case, ...] = entry(ListOf(section("case", Case)), "examples, run by `backcast mapping test`", ())
     file: str = ""
     text: str = ""
+
+
+MAPPING = section("mapping", Mapping)

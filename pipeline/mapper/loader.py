@@ -17,7 +17,6 @@ import yaml
 from pipeline.errors import MappingError, WrongFile
 from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
-from pipeline.mapper.grammar import MAPPING
 from pipeline.mapper.kinds import (
     FAMILIES,
     Choice,
@@ -32,7 +31,7 @@ from pipeline.mapper.kinds import (
     Verb,
     Verbs,
 )
-from pipeline.mapper.language import FORMAT, Call, Mapping, Place
+from pipeline.mapper.language import FORMAT, MAPPING, Call, Mapping, Place
 
 MOST_LEVELS = 32
 """So deep may lists and tables be nested; a shipped mapping has 9 levels. Each level may indent the text of a mapper
@@ -180,12 +179,12 @@ class Reader:
     def section(self, node: yaml.Node, section: Section) -> Any:
         if section.short and not isinstance(node, yaml.MappingNode):
             field = section.fields[section.short]
-            return section.make(**{field.into or section.short: self.read(node, field.kind, section.short)})
+            return section.factory(**{field.into or section.short: self.read(node, field.kind, section.short)})
         given = self.fields(node, section.name, section.fields, self.table(node, section.name))
         self.either(node, section, given)
         if section.placed:
             given["place"] = self.place(node)
-        return section.make(**given)
+        return section.factory(**given)
 
     def fields(self, node: yaml.Node, name: str, fields: Any, entries: dict[str, yaml.Node]) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -196,7 +195,7 @@ class Reader:
             given[field.into or key] = self.read(value, field.kind, key)
         for key, field in fields.items():
             if field.required and key not in entries:
-                raise self.wrong(node, f"{name} lacks {key!r}", f"{key}: {field.says}")
+                raise self.wrong(node, f"{name} lacks {key!r}", f"{key}: {field.help}")
         return given
 
     def either(self, node: yaml.Node, section: Section, given: dict[str, Any]) -> None:

@@ -1,22 +1,24 @@
-"""Writes the same program for rows that are `pipeline.native` Members.
+"""Writes the source of the same program for rows that are `pipeline.native` Members.
 
-A member's text or number is asked for by one call instead of a lookup, a test and a decoding, and nothing is taken out
-while it is read: `native.Renames` does that for all properties at once. What a row becomes is the same, to the byte; a
-row whose properties are no Members goes to the function for dicts.
+One call reads a member as a text or a number, instead of a lookup, a test and a decoding, and nothing is removed while
+it is read: `native.Renames` changes all properties at once. The outcomes are the same, to the byte; a row whose
+properties are no Members goes to the function for dicts.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from pipeline.mapper import expressions, program, runtime
 from pipeline.mapper.steps import StepEmitter
 from pipeline.native import native
 
 MOST_RENAMES = 30_000
-"""So many changes `native.Renames` takes at once; a mapping with more goes without it."""
+"""The limit of `native.Renames`; a mapping with more is not compiled for Members."""
 
 
 class NotNative(Exception):
-    """The program needs what only dicts can answer."""
+    """The program cannot run over Members."""
 
 
 class NativeEmitter(StepEmitter):
@@ -34,8 +36,8 @@ class NativeEmitter(StepEmitter):
             self.line("if p.__class__ is not Members: return map_dict(row.as_dict(), observe)")
         self._set_registers()
 
-    def _place(self, value: expressions.Value) -> str:
-        """The call, but for its name, that reads a property or a column of the row; "" for any other value."""
+    def _owner(self, value: expressions.Value) -> str:
+        """The object that has a property or a column of the row; "" for any other value."""
         match value:
             case expressions.Property():
                 return "p"
@@ -47,11 +49,11 @@ class NativeEmitter(StepEmitter):
                 return ""
 
     def text(self, value: expressions.AsText) -> str:
-        place = self._place(value.value)
-        if not place or value.value in self.numbers:
+        owner = self._owner(value.value)
+        if not owner or value.value in self.numbers:
             return super().text(value)
         name = self.local("t")
-        self.line(f"{name} = {place}.text({value.value.name!r})")  # type: ignore[union-attr]
+        self.line(f"{name} = {owner}.text({value.value.name!r})")  # type: ignore[union-attr]
         return name
 
     def not_null(self, value: expressions.NotNull) -> str:
@@ -63,7 +65,7 @@ class NativeEmitter(StepEmitter):
         ):
             return super().not_null(value)
         name = self.local()
-        self.line(f"{name} = {self._place(source)}.given({source.name!r})")
+        self.line(f"{name} = {self._owner(source)}.given({source.name!r})")
         return name
 
     def read_property(self, value: expressions.Property) -> str:
@@ -75,7 +77,7 @@ class NativeEmitter(StepEmitter):
     def _read(self, value: expressions.Property | expressions.Column) -> str:
         name = self.local()
         method = "number" if value in self.numbers else "get"
-        self.line(f"{name} = {self._place(value)}.{method}({value.name!r})")
+        self.line(f"{name} = {self._owner(value)}.{method}({value.name!r})")
         return name
 
     def write_text(self, name: str, source: str, number: str) -> None:
@@ -96,27 +98,27 @@ class NativeEmitter(StepEmitter):
         self.line(f"w = {self._renames((*step.rare, *step.common), blanks)}(p, w)")
 
     def _renames(self, changes: tuple[program.RenameProperty, ...], blanks: dict[str, frozenset[str]]) -> str:
-        """The name of what makes all of these changes in one call, in the order that dicts keep."""
+        """The name of the `native.Renames` that applies all changes in one call, in the order that a dict would."""
         new: set[str | None] = set()
-        for one in changes:
-            if one.old in new and not one.read:
-                raise NotNative  # renamed twice: the one call looks only at the names that the row came with
-            new.add(one.new)
+        for change in changes:
+            if change.old in new and not change.read:
+                raise NotNative  # renamed twice: the one call reads only the names that the row came with
+            new.add(change.new)
         if len(changes) > MOST_RENAMES:
             raise NotNative
-        table = tuple((one.old, one.new, one.read) for one in changes)
-        blank = runtime.RenameMap({}, blanks)
-        return self.const(native.Renames(table, runtime.renamed, frozenset(blanks), blank))
+        table = tuple((change.old, change.new, change.read) for change in changes)
+        leave_out_blanks = partial(runtime.rename_present, {}, blanks)
+        return self.const(native.Renames(table, runtime.renamed, frozenset(blanks), leave_out_blanks))
 
     def override_properties(self, step: program.OverrideProperties) -> None:
         sets, fills = self._pairs(step.set), self._pairs(step.fill)
         changes = dict.fromkeys(step.drop) | {old: new for old, new in step.rename if old not in step.drop}
         renames = self._renames(tuple(program.RenameProperty(old, new) for old, new in changes.items()), {})
-        self.line(f"late = ({sets}, {fills}, {renames})")
+        self.line(f"overrides = ({sets}, {fills}, {renames})")
 
     def apply_overrides(self) -> None:
-        with self.block("if late is not None:"):
-            self.line("sets, fills, renames = late")
+        with self.block("if overrides is not None:"):
+            self.line("sets, fills, renames = overrides")
             self.line("w = renames(p, w)")
             with self.block("for k, v in fills:"):
                 self.line("if v is not None: p.setdefault(k, v)")

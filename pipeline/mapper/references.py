@@ -1,31 +1,43 @@
-"""Looking references up in a row as it was read, outside of any mapper."""
+"""References: the names by which a mapping looks values up, and their values in a row outside of any mapper.
+
+A reference is a property's name, or the path `/column` or `/column/member/…` of the row, with `~1` for a slash and `~0`
+for a tilde inside a name.
+"""
 
 from __future__ import annotations
 
-from pipeline import values
-from pipeline.mapper import runtime
-from pipeline.mapper.language import Call
+from pipeline.mapper.language import Call, Mapping
+from pipeline.mapper.runtime import members_of
 from pipeline.values import Record, Value
 
 
-def find(call: Call, record: Record, held: Record | None = None) -> Value:
-    """What a reference, or the first of several, refers to; `held` are the opened properties, else the row itself."""
+def path_steps(reference: str) -> tuple[str, ...]:
+    """The names in a path, the column first."""
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in reference.removeprefix("/").split("/"))
+
+
+def path_of(column: str) -> str:
+    """The reference to a column."""
+    return "/" + column.replace("~", "~0").replace("/", "~1")
+
+
+def find(call: Call, record: Record, properties: Record | None = None) -> Value:
+    """The value of a reference, or of the first of several that has one; without `properties`, the row itself is the
+    properties."""
     if call.verb == "first":
-        found_ones = (find(one, record, held) for one in call.given["first"])
-        return next((one for one in found_ones if one is not None), None)
-    ref = str(call.given.get("ref", ""))
-    if not ref.startswith("/"):
-        return (record if held is None else held).get(ref)
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in ref[1:].split("/")]
-    found: Value = record.get(steps[0])
-    for step in steps[1:]:
-        found = members(found).get(step)
-    return found
+        values = (find(candidate, record, properties) for candidate in call.given["first"])
+        return next((value for value in values if value is not None), None)
+    reference = str(call.given.get("ref", ""))
+    if not reference.startswith("/"):
+        return (record if properties is None else properties).get(reference)
+    column, *steps = path_steps(reference)
+    value = record.get(column)
+    for step in steps:
+        value = members_of(value).get(step)
+    return value
 
 
-def members(value: Value) -> Record:
-    """The members of an object; none of anything else."""
-    try:
-        return runtime.opened(value) or {}
-    except values.BadValue:
-        return {}
+def properties_of(mapping: Mapping, record: Record) -> Record:
+    """The properties of a row: the opened object, or the row itself."""
+    opened = mapping.properties.open
+    return record if opened is None else members_of(find(opened, record))

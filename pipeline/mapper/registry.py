@@ -1,4 +1,4 @@
-"""Where mapping files stand, and which of them fits a row."""
+"""Where mapping files are, and which of them fits a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.errors import MappingError, UsageError
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import parse
-from pipeline.mapper.references import find, members
+from pipeline.mapper.references import find, properties_of
 from pipeline.models import SealedOptions
 from pipeline.values import Record
 
@@ -52,7 +52,7 @@ def of_tool(tool: str) -> list[Mapping]:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """A mapping's text as something that can travel to a worker process and become a mapper there."""
+    """A mapping's text, which a worker process unpickles and compiles."""
 
     name: str
     text: str
@@ -63,7 +63,7 @@ class Compile:
 
 @lru_cache(maxsize=16)
 def _parsed(text: str, name: str) -> Mapping:
-    """A plan asks twice in one process, and a job again for each window."""
+    """Cached: a plan parses twice in one process, and a job again for each window."""
     return parse(text, name)
 
 
@@ -82,15 +82,15 @@ def _read(path: Path, name: str) -> Mapping:
 
 
 def recognise(record: Record) -> list[str]:
-    """The names of the shipped mappings whose `recognise` clause the row meets; the row is not changed."""
+    """The names of the shipped mappings that fit a row; the row is not changed."""
     return [name for name in available() if fits(load(name), record)]
 
 
 def fits(mapping: Mapping, record: Record) -> bool:
-    """Whether a row has all that one of `recognise` says every row has, and nothing that none has."""
-    held = record if mapping.properties.open is None else members(find(mapping.properties.open, record))
+    """Whether a row fits one clause of `recognise`: it has all references of `has` and none of `lacks`."""
+    properties = properties_of(mapping, record)
     return any(
-        all(find(call, record, held) is not None for call in clause.has)
-        and not any(find(call, record, held) is not None for call in clause.lacks)
+        all(find(call, record, properties) is not None for call in clause.has)
+        and not any(find(call, record, properties) is not None for call in clause.lacks)
         for clause in mapping.recognise
     )

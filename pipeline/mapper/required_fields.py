@@ -18,6 +18,7 @@ from pipeline.mapper import language
 from pipeline.mapper.builder import Builder
 from pipeline.mapper.language import Call, Clock, EventRule, Place, Profiles, Spread
 from pipeline.mapper.program import Decode
+from pipeline.mapper.references import path_of, path_steps
 from pipeline.mapper.verbs.values import HOLE
 from pipeline.models import SealedOptions
 
@@ -83,7 +84,7 @@ class _Finder:
         self._mapping = mapping
         self._options = options
         held = mapping.properties.open
-        self._column = _steps(held.given["ref"]) if held is not None and held.verb == "ref" else None
+        self._column = path_steps(held.given["ref"]) if held is not None and held.verb == "ref" else None
         self.references: list[Reference] = []
         self._identity()
         self._changes()
@@ -166,7 +167,7 @@ class _Finder:
             case Profiles():
                 self._values(given.each)
                 for name in () if given.each is not None else (given.id, given.properties):
-                    self._reference("/" + name.replace("~", "~0").replace("/", "~1"), None, "")
+                    self._reference(path_of(name), None, "")
             case language.Groups():
                 self._values((given.types, given.open, given.set))
                 for name in filter(None, self._options.settings.get(given.setting, "").split(",")):
@@ -213,7 +214,7 @@ class _Finder:
 
     def _reference(self, text: str, place: Place | None, slot: str) -> None:
         level = self._level(text, less=1)
-        name = _steps(text)[-1] if text.startswith("/") else text
+        name = path_steps(text)[-1] if text.startswith("/") else text
         self._add(level, name, text, place, slot)
 
     def _level(self, text: str, less: int = 0) -> Level:
@@ -221,7 +222,7 @@ class _Finder:
         opens = self._mapping.properties.open is not None
         if not text.startswith("/"):
             return Level(opens, () if less else (text,))
-        steps = _steps(text)
+        steps = path_steps(text)
         if self._column is not None and len(self._column) == 1 and steps[:1] == self._column and len(steps) > 1:
             return Level(True, steps[1 : len(steps) - less])
         return Level(False, steps[: len(steps) - less])
@@ -237,7 +238,3 @@ _APART = frozenset(
     )
 )  # fmt: skip
 """Sections that refer to no column of a row, or were looked at for what they are for."""
-
-
-def _steps(text: str) -> tuple[str, ...]:
-    return tuple(step.replace("~1", "/").replace("~0", "~") for step in text.removeprefix("/").split("/"))

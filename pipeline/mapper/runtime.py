@@ -1,6 +1,6 @@
-"""What the source of a mapper calls: the slow and rare cases.
+"""The functions that the source of a mapper calls.
 
-The fast cases are written out in the source itself; these functions do the same for every kind of value.
+Common kinds of values are handled in the source itself; these functions handle every kind of value.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from pipeline.mapper.functions import function
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
 from pipeline.validator.placeholder_ids import is_placeholder
+from pipeline.validator.rules import MAX_ID
 from pipeline.values import NULL, BadValue, Record, Value
 
 Warnings: TypeAlias = tuple[tuple[str, str], ...]
@@ -28,9 +29,6 @@ TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were left 
 
 LONGEST_VERSION = 18
 """Digits of the version of a row about a person: it is counted in 64 bits."""
-LONGEST_ID = 200
-"""Characters of a distinct_id: the service cuts a longer one (docs/know/service.md#ids-and-text), so it is never
-sent."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -48,14 +46,14 @@ def text_of(value: Value) -> str | None:
 
 
 def opened(value: Any) -> Record | None:
-    """An object's members (`values.opened`), also of one that the reader has opened already."""
+    """An object's members (`values.opened`), also of an object that the reader has opened already."""
     if type(value) is dict:
         return value
     return values.opened(value)
 
 
 def members_of(value: Value) -> Record:
-    """An object's members, for reading only: none when it is missing or no object."""
+    """An object's members, for reading only; empty when it is missing or no object."""
     try:
         return opened(value) or {}
     except BadValue:
@@ -63,12 +61,12 @@ def members_of(value: Value) -> Record:
 
 
 @function()
-def item_of(value: Value, place: int) -> Value:
-    """A member of a list; of anything else, itself is the only member. None when there is none, or it is null."""
+def item_of(value: Value, index: int) -> Value:
+    """A member of a list; any other value is its own only member. None when there is no such member, or it is null."""
     members = values.items(value)
-    if members is None or place >= len(members) or members[place] == NULL:
+    if members is None or index >= len(members) or members[index] == NULL:
         return None
-    return members[place]
+    return members[index]
 
 
 def clean_uuid(text: str | None) -> str | None:
@@ -81,7 +79,7 @@ def clean_uuid(text: str | None) -> str | None:
 
 @function()
 def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
-    """The UUIDv7 of a session that began at `start` ms; None for a missing or negative start."""
+    """The UUIDv7 of a session that started at `start` ms; None for a missing or negative start."""
     if start is None or not _MILLISECONDS.fullmatch(start) or not 0 < int(start) < 1 << 48:
         return None
     return uuids.session_uuid(int(start), tool, *(part or "" for part in parts), start)
@@ -94,14 +92,14 @@ def url_part(url: str, part: str) -> str | None:
         split = urlsplit(url)
     except ValueError:
         return None
-    named = {"host": split.netloc, "path": split.path, "query": split.query, "scheme": split.scheme}
-    return named[part] or None
+    parts = {"host": split.netloc, "path": split.path, "query": split.query, "scheme": split.scheme}
+    return parts[part] or None
 
 
 def read_time(value: Value, unit: str, space: bool) -> Reading | None:
     """Read a time of any kind of value; None when it is missing or blank. Raises BadTime.
 
-    A Parquet timestamp is microseconds already; a number where text is expected is not guessed at.
+    A Parquet timestamp is microseconds already; a number where text is expected is an error.
     """
     if isinstance(value, bool):
         raise BadTime(f"not a time: {value}")
@@ -116,7 +114,8 @@ def read_time(value: Value, unit: str, space: bool) -> Reading | None:
 
 
 def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectReason | None, Warnings]:
-    """The slow way to a count of `unit`: text, decimals, what is broken; RejectReason `bad_timestamp` for the last."""
+    """The time in µs of a count of `unit` that is no plain integer, with the warnings; RejectReason `bad_timestamp`
+    where it cannot be read."""
     try:
         reading = read_time(value, unit, False)
     except BadTime as error:
@@ -127,97 +126,80 @@ def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectR
 
 
 def renamed(old: str, new: str, value: Value, properties: Record, warnings: Warnings) -> Warnings:
-    """The row has both names: the old one stays, with a warning, unless both say the same."""
+    """The row has both names: the old one stays, with a warning, unless their values are equal."""
     if properties[new] == value:
         return warnings
     properties[old] = value
     return (*warnings, ("name_collision", f"{old!r} was to become {new!r}, which the row has"))
 
 
-class CollisionRenamer:
-    """The mapping makes a property that the row has too: the row's own moves to TOOL_name, with a warning."""
-
-    def __init__(self, tool: str) -> None:
-        self._tool = tool
-
-    def __call__(self, name: str, value: Value, properties: Record, warnings: Warnings) -> Warnings:
-        own = properties[name]
-        properties[name] = value
-        if own is None or own == value:
-            return warnings
-        away = f"{self._tool}_{name}"
-        properties[away] = own
-        return (*warnings, ("name_collision", f"the row's own {name!r} became {away!r}"))
+def collided(tool: str, name: str, value: Value, properties: Record, warnings: Warnings) -> Warnings:
+    """The mapping sets a property that the row has too: the row's own moves to TOOL_name, with a warning."""
+    own = properties[name]
+    properties[name] = value
+    if own is None or own == value:
+        return warnings
+    moved = f"{tool}_{name}"
+    properties[moved] = own
+    return (*warnings, ("name_collision", f"the row's own {name!r} became {moved!r}"))
 
 
 Pairs: TypeAlias = tuple[tuple[str, Value], ...]
 
 
-class EventOverrides:
-    """Puts in place what one event's own rule says: leave out, rename, fill, set."""
+def apply_overrides(
+    tool: str, overrides: tuple[Pairs, Pairs, dict[str, str], tuple[str, ...]], properties: Record, warnings: Warnings
+) -> Warnings:
+    """Change properties by the rule of one event: leave out, rename, fill, set."""
+    sets, fills, renames, drops = overrides
+    for name in drops:
+        properties.pop(name, None)
+    for old, new in renames.items():
+        value = properties.pop(old, None)
+        if value is not None and properties.setdefault(new, value) is not value:
+            warnings = renamed(old, new, value, properties, warnings)
+    for name, value in fills:
+        if value is not None:
+            properties.setdefault(name, value)
+    for name, value in sets:
+        if value is not None and properties.setdefault(name, value) is not value:
+            warnings = collided(tool, name, value, properties, warnings)
+    return warnings
 
-    def __init__(self, tool: str) -> None:
-        self._displaced = CollisionRenamer(tool)
 
-    def __call__(
-        self, properties: Record, late: tuple[Pairs, Pairs, dict[str, str], tuple[str, ...]], warnings: Warnings
-    ) -> Warnings:
-        sets, fills, renames, drops = late
-        for name in drops:
-            properties.pop(name, None)
-        for old, new in renames.items():
-            value = properties.pop(old, None)
-            if value is not None and properties.setdefault(new, value) is not value:
+def rename_present(
+    changes: dict[str, str | None], blanks: dict[str, frozenset[str]], properties: Record, warnings: Warnings
+) -> Warnings:
+    """Leave out the properties whose text is one of their `blanks`, then rename those of `changes` that the row has;
+    None leaves a property out."""
+    for name, blank in blanks.items():
+        if name in properties and text_of(properties[name]) in blank:
+            del properties[name]
+    for old, new in changes.items():
+        if old in properties:
+            value = properties.pop(old)
+            if new is not None and properties.setdefault(new, value) is not value:
                 warnings = renamed(old, new, value, properties, warnings)
-        for name, value in fills:
-            if value is not None:
-                properties.setdefault(name, value)
-        for name, value in sets:
-            if value is not None and properties.setdefault(name, value) is not value:
-                warnings = self._displaced(name, value, properties, warnings)
-        return warnings
+    return warnings
 
 
-class RenameMap:
-    """What becomes of properties that few rows have: a new name, or None to leave out; in the mapping's order."""
-
-    def __init__(self, changes: dict[str, str | None], blanks: dict[str, frozenset[str]]) -> None:
-        self._changes, self._blanks = changes, blanks
-
-    def __call__(self, properties: Record, warnings: Warnings) -> Warnings:
-        for name, blank in self._blanks.items():
-            if name in properties and text_of(properties[name]) in blank:
-                del properties[name]
-        for old, new in self._changes.items():
-            if old in properties:
-                value = properties.pop(old)
-                if new is not None and properties.setdefault(new, value) is not value:
-                    warnings = renamed(old, new, value, properties, warnings)
-        return warnings
-
-
-class ExtraColumns:
-    """Keeps the columns that a mapping names nowhere, under a beginning that tells where they are from."""
-
-    def __init__(self, named_columns: set[str], prefix: str) -> None:
-        self._named, self._prefix = frozenset(named_columns), prefix
-
-    def __call__(self, row: Record, properties: Record) -> None:
-        for name, value in row.items():
-            if name not in self._named and value is not None and value != NULL:
-                properties.setdefault(self._prefix + name, value)
+def keep_columns(named: frozenset[str], prefix: str, row: Record, properties: Record) -> None:
+    """Add the columns of a row that a mapping does not name, with a prefix."""
+    for name, value in row.items():
+        if name not in named and value is not None and value != NULL:
+            properties.setdefault(prefix + name, value)
 
 
 # --- objects ----------------------------------------------------------------------------------------------
 
 
 def named(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a name is one of these, or begins like one that ends in `*`."""
-    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns)
+    """Whether a name is one of the patterns, or has the prefix of a pattern that ends in `*`."""
+    return any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns)
 
 
 class Spreader:
-    """Takes the members of an object one level up, under the names a `spread` gives them."""
+    """Renames the members of an object as a `spread` of the mapping asks; it caches the new names."""
 
     def __init__(
         self, only: Sequence[str], leave: Sequence[str], rename: Any, strip: str, prefix: str, blank: Any
@@ -260,63 +242,60 @@ class Spreader:
 
 
 def _spellings(texts: frozenset[str]) -> frozenset[bytes]:
-    """The JSON, without a backslash in it, of which `values.text` gives one of these texts."""
+    """The JSON literals without a backslash for which `values.text` returns one of these texts."""
     bare = {text.encode() for text in texts if text != "null" and text[:1] != '"'}
     return frozenset({encode(text) for text in texts} | bare)
 
 
 def with_pair(
     updates: list[GroupUpdate | Skip],
-    who: str | None,
+    distinct_id: str | None,
     note: Note,
     time: int | RejectReason | None,
     received: int | None,
 ) -> list[Any]:
-    """The updates of a group, and after them the two ids of the member who is named: they are one person here as on
-    any other row. An id that no row could be sent with says nothing and spoils nothing."""
-    if note.anonymous is None or not isinstance(updates[0], GroupUpdate):
+    """The updates of a group, and after them the two ids of the member in the row, if both can be sent: they are one
+    person as on any other row."""
+    if note.anonymous is None or not isinstance(updates[0], GroupUpdate) or not can_be_sent(distinct_id):
         return updates
-    if not can_be_sent(who):
-        return updates
-    return [*updates, PersonUpdate(who, time, Note(note.user, note.anonymous), received)]
+    return [*updates, PersonUpdate(distinct_id, time, Note(note.user, note.anonymous), received)]
 
 
 def person_number(number: str | None, version: str | None) -> str | None:
-    """A tool's number of a person behind the version of the row that names it; None where there is no number."""
+    """The version of a row (0 if it is no whole number) and the tool's number of a person; None without a number."""
     if not number or number.isspace():
         return None
-    known = version is not None and _is_count(version, LONGEST_VERSION)
-    return f"{version if known else 0}{uuids.SEPARATOR}{number}"
+    return f"{version if is_count(version, LONGEST_VERSION) else 0}{uuids.SEPARATOR}{number}"
 
 
-def _is_count(text: str, digits: int) -> bool:
-    """Whether a text is a whole number of up to so many plain digits."""
-    return text.isascii() and text.isdecimal() and len(text) <= digits
+def is_count(text: str | None, digits: int) -> bool:
+    """Whether a text is a whole number of at most `digits` plain digits."""
+    return text is not None and text.isascii() and text.isdecimal() and len(text) <= digits
 
 
-def can_be_sent(who: str | None) -> bool:
-    """Whether an id names somebody, and is no longer than the service takes nor changed by it."""
-    if not who:
+def can_be_sent(distinct_id: str | None) -> bool:
+    """Whether an id identifies a person, and the service neither refuses nor changes it."""
+    if not distinct_id:
         return False
-    return not is_placeholder(who) and len(who) <= LONGEST_ID and "\0" not in who
+    return not is_placeholder(distinct_id) and len(distinct_id) <= MAX_ID and "\0" not in distinct_id
 
 
 def links_of(kind: str, value: Value, time: int | None) -> list[Link]:
-    """The first id of a list joined to each of the others; none where there are not two. Raises BadValue."""
-    ids = list(dict.fromkeys(one for one in map(text_of, values.items(value) or ()) if one and not is_placeholder(one)))
+    """Links of the first id of a list to each of the others; none where there are not two. Raises BadValue."""
+    ids = list(dict.fromkeys(id for id in map(text_of, values.items(value) or ()) if id and not is_placeholder(id)))
     return [Link(kind, ids[0], other, time) for other in ids[1:]]
 
 
 def incomplete(*ids: str | None) -> Skip:
-    """A row that states a merge, and does not name the two ids: the skip, which says in a warning what it names."""
-    named = [one for one in ids if one and not one.isspace()]
+    """The skip of a row that states a merge without two ids; its warning names the ids of the row."""
+    named = [id for id in ids if id and not id.isspace()]
     placeholder = next(filter(is_placeholder, named), None)
     if placeholder is not None:
-        detail = f"{placeholder[:60]!r} names nobody"
+        detail = f"{placeholder[:60]!r} is a placeholder"
     elif len(named) < 2:
-        detail = f"it names {named[0][:60]!r} alone" if named else "it names nobody"
+        detail = f"it has only the id {named[0][:60]!r}" if named else "it has no id"
     else:
-        detail = f"it joins {named[0][:60]!r} to itself"
+        detail = f"both ids are {named[0][:60]!r}"
     return Skip("incomplete_merge", detail)
 
 
@@ -336,7 +315,7 @@ def names_of(value: Value) -> tuple[str, ...]:
 
 
 class Profiles:
-    """Reads the profiles of a row: one update each. `id` and `properties` are the members of each that count."""
+    """Reads the profiles of a row: one update each. `id` and `properties` are the names of a profile's members."""
 
     def __init__(self, id: str, properties: str, leave: Sequence[str], rename: Any) -> None:
         self._id, self._properties = id, properties
@@ -345,57 +324,53 @@ class Profiles:
     def __call__(
         self, each: Value, id: Value, properties: Value, time: int | RejectReason | None, received: int | None
     ) -> list[PersonUpdate | Skip]:
-        """The updates of a list of profiles, or of the one that the row itself is. Raises BadValue.
+        """The updates of a list of profiles, or without a list of the profile that the row is. Raises BadValue.
 
-        In a list, a profile of an id that no row could be sent with is left out with a warning: one such id among a
-        thousand is no reason to lose the others. A list of nothing else is as bad as a row of one.
+        In a list, a profile whose id cannot be sent is left out with a warning, so that the others are not lost; where
+        no id can be sent, all are returned and rejected like single rows.
         """
         if each is None:
             return [self._update(id, properties, time, received)]
         good: list[PersonUpdate | Skip] = []
         bad: list[PersonUpdate | Skip] = []
-        left: list[str | None] = []
-        for one in map(opened, values.items(each) or []):
-            held = one or {}
-            update = self._update(held.get(self._id), held.get(self._properties), time, received)
+        left_out: list[str | None] = []
+        for member in (opened(profile) or {} for profile in values.items(each) or []):
+            update = self._update(member.get(self._id), member.get(self._properties), time, received)
             if can_be_sent(update.distinct_id):
                 good.append(update)
             else:
                 bad.append(update)
-                left.append(text_of(held.get(self._id)))
+                left_out.append(text_of(member.get(self._id)))
         if good and bad:
-            good[0].warnings = tuple(("left_out_profile", f"of nobody: {id!r}"[:100]) for id in left)  # type: ignore[union-attr]
+            good[0].warnings = tuple(("left_out_profile", f"the id cannot be sent: {id!r}"[:100]) for id in left_out)  # type: ignore[union-attr]
         return good or bad or [Skip("empty_page")]
 
     def _update(
         self, id: Value, properties: Value, time: int | RejectReason | None, received: int | None
     ) -> PersonUpdate:
-        who = text_of(id)
-        held = self._spread(properties)
-        placeholder = bool(who) and is_placeholder(who)  # type: ignore[arg-type]
-        return PersonUpdate(None if placeholder else who, time, Note(set=held) if held else None, received, placeholder)
+        distinct_id = text_of(id)
+        spread = self._spread(properties)
+        note = Note(set=spread) if spread else None
+        if distinct_id and is_placeholder(distinct_id):
+            return PersonUpdate(None, time, note, received, True)
+        return PersonUpdate(distinct_id, time, note, received)
 
 
-class KeyedHash:
-    """HMAC-SHA256 of a text under a secret and a purpose, as hex."""
+def keyed_hash(secret: str, purpose: str) -> Callable[[str], str]:
+    """The function that gives the HMAC-SHA256 of a text under a secret and a purpose, as hex."""
 
-    def __init__(self, secret: str, purpose: str) -> None:
-        self._secret = secret.encode()
-        self._purpose = purpose
+    def digest(text: str) -> str:
+        message = f"{purpose}{uuids.SEPARATOR}{text}".encode("utf-8", "surrogatepass")
+        return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
-    def __call__(self, text: str) -> str:
-        message = f"{self._purpose}{uuids.SEPARATOR}{text}".encode("utf-8", "surrogatepass")
-        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
-
-    def __repr__(self) -> str:
-        return f"KeyedHash(***, {self._purpose!r})"
+    return digest
 
 
 def hash_fingerprint(secret: str) -> str:
-    """Eight hex digits that tell one secret from another and say nothing of either; for the plan."""
+    """Eight hex digits by which a plan compares secrets without revealing them."""
     return hmac.new(secret.encode(), b"backcast hash key", hashlib.sha256).hexdigest()[:8]
 
 
 def sentence(text: str, shown: str | None) -> str:
-    """A sentence, and after it the beginning of the text that shows why."""
+    """A sentence, followed by the first 60 characters of the text that shows why."""
     return text if shown is None else f"{text}: {shown[:60]!r}"

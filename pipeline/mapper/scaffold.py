@@ -16,6 +16,7 @@ from pipeline.mapper.cases import describe, row_of
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.language import FORMAT
 from pipeline.mapper.loader import parse
+from pipeline.mapper.references import path_of
 from pipeline.models import SealedOptions
 
 _AS_OF = 4_102_444_800_000_000
@@ -68,7 +69,7 @@ def starting_mapping(survey: Surveyed) -> str:
     tool = re.sub(r"[^a-z0-9_]+", "_", survey.tool.lower()).strip("_") or "my_tool"
 
     def ref(name: str) -> str:
-        return _quote("/" + name.replace("~", "~0").replace("/", "~1"))
+        return _quote(path_of(name))
 
     lines = [
         f"format: {FORMAT}",

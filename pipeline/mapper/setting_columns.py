@@ -1,4 +1,4 @@
-"""The columns that the operator named with `--set NAME=COLUMN`: a wrong name is found before the rows are read."""
+"""The columns that the operator named with `--set NAME=COLUMN`: a wrong name is an error before the rows are read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.mapper.language import Call, Mapping
-from pipeline.mapper.references import find, members
+from pipeline.mapper.references import find, properties_of
 from pipeline.models import SealedOptions
 from pipeline.values import Record
 
@@ -21,7 +21,7 @@ class NamedColumns:
 
 
 def named_columns(mapping: Mapping, options: SealedOptions) -> NamedColumns:
-    """What the settings of a mapping name; fixed texts (`NAME==TEXT`) are no columns."""
+    """The columns that the settings of a mapping name; fixed texts (`NAME==TEXT`) are no columns."""
     named: dict[str, str] = {}
     needed: list[frozenset[str]] = []
     clocks = tuple(clock.source for clock in mapping.time)
@@ -37,9 +37,10 @@ def named_columns(mapping: Mapping, options: SealedOptions) -> NamedColumns:
 
 
 def has_column(mapping: Mapping, record: Record, column: str) -> bool:
-    """Whether a row has a column, or at least a place for it."""
-    held = record if mapping.properties.open is None else members(find(mapping.properties.open, record))
-    return column in held or find(Call("ref", {"ref": column}, mapping.event.place), record, held) is not None
+    """Whether a row has a column, or a property of that name, which may be null."""
+    properties = properties_of(mapping, record)
+    reference = Call("ref", {"ref": column}, mapping.event.place)
+    return column in properties or find(reference, record, properties) is not None
 
 
 def _given(call: Call, options: SealedOptions) -> str:
@@ -47,7 +48,7 @@ def _given(call: Call, options: SealedOptions) -> str:
 
 
 def _settings(mapping: Mapping) -> Iterator[Call]:
-    """The values of the sections that say who, what and when, as far as settings name them."""
+    """The settings that name the columns of the event, the ids, the times and the uuid."""
     pair = (mapping.pair.user, *mapping.pair.anonymous) if mapping.pair is not None else ()
     clocks = (clock.source for clock in mapping.time)
     for call in (mapping.event, *mapping.distinct_id.first, *clocks, mapping.uuid, *pair):

@@ -1,4 +1,4 @@
-"""Writes the Python source of a program's steps, with what `Emitter` writes of the values in them."""
+"""Writes the Python source of a program's steps; `Emitter` writes the values in them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ class StepEmitter(Emitter):
 
     def __init__(self, source: program.Program) -> None:
         super().__init__(source)
-        steps = list(expressions.operations(source.steps))
-        self._observes_groups = any(isinstance(one, program.ObserveGroups) for one in steps)
+        self._observes_groups = any(isinstance(step, program.ObserveGroups) for step in source.steps)
         self._extra_events: list[tuple[str, str]] = []
 
     def source(self) -> str:
-        """The function `map_row`, as source. With `observe` it also gives what only a plan asks for."""
+        """The source of the function `map_row`. With `observe` it also returns the updates and notes for a plan."""
         self.lines = ["def map_row(row, observe=False):", "    w = ()", "    try:"]
         self.depth = 2
         self.write(self.program.steps)
@@ -68,29 +67,29 @@ class StepEmitter(Emitter):
             case program.AddLinks(merge, when, warn):
                 with self.when(when):
                     links, incomplete = self._links(merge)
-                    self.line(f"if {links}: more = {links} if more is None else [*more, *{links}]")
+                    self.line(f"if {links}: further = {links} if further is None else [*further, *{links}]")
                     if warn:
                         self.line(f"else: w += ({incomplete},)")
             case program.GiveLinks(merge, when):
                 with self.when(when):
                     links, incomplete = self._links(merge)
-                    both = f"[*(more or ()), *{links}]"
-                    self.line(f"if {links}: return {links}[0] if more is None and len({links}) == 1 else {both}")
-                    self.line(f"return {incomplete} if more is None else [*more, {incomplete}]")
+                    both = f"[*(further or ()), *{links}]"
+                    self.line(f"if {links}: return {links}[0] if further is None and len({links}) == 1 else {both}")
+                    self.line(f"return {incomplete} if further is None else [*further, {incomplete}]")
             case program.ByRule(rules):
                 with self.block("if rule:"):
-                    for one in rules:
-                        with self.block(f"if rule == {one.rule}:"):
-                            self.write(one.steps)
+                    for rule in rules:
+                        with self.block(f"if rule == {rule.rule}:"):
+                            self.write(rule.steps)
             case program.ObservePerson():
                 self._observe_person(step)
             case program.ObserveGroups(groups):
                 self._observe_groups(groups)
             case program.GivePersonUpdate():
-                self.line("update = PersonUpdate(who, time, note, received, placeholder, w)")
+                self.line("update = PersonUpdate(distinct_id, time, note, received, placeholder, w)")
                 if self._observes_groups:
-                    self.line("if of_groups: return [update, *(more or ()), *of_groups]")
-                self.line("return update if more is None else [update, *more]")
+                    self.line("if group_updates: return [update, *(further or ()), *group_updates]")
+                self.line("return update if further is None else [update, *further]")
             case program.GiveGroupUpdates():
                 self._give_group_updates(step)
             case program.GiveProfiles():
@@ -108,8 +107,8 @@ class StepEmitter(Emitter):
                 with self.block(f"if {spread} is not None:"), self.block(f"for k, v in {spread}.items():"):
                     self.line("if p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
             case program.FillProperty(name, variable):
-                held = self.value(variable)
-                self.line(f"if {held} is not None: p.setdefault({name!r}, {held})")
+                filled = self.value(variable)
+                self.line(f"if {filled} is not None: p.setdefault({name!r}, {filled})")
             case program.SetProperty(name, variable, replace):
                 self.set_property(name, self.value(variable), replace)
             case program.CopyColumn(name, column):
@@ -125,7 +124,7 @@ class StepEmitter(Emitter):
                 self.line(f"if (v := text_of(p.get({name!r}))) is not None: p[{name!r}] = {hashed}(v)")
             case program.KeepGroups(chosen):
                 with self.block("if '$groups' in p:"):
-                    self._left_out_groups(f"own_groups(p, {self._types(chosen)})")
+                    self._warn_of_groups(f"own_groups(p, {self._types(chosen)})")
             case program.SetGroups():
                 self._set_groups(step)
             case program.KeepColumns():
@@ -133,7 +132,7 @@ class StepEmitter(Emitter):
             case program.GiveEvent():
                 self._give_event()
 
-    # --- steps that native rows do in another way (`pipeline.mapper.native_rows`)
+    # --- steps that `pipeline.mapper.native_rows` overrides
 
     def open_properties(self, step: program.OpenProperties) -> None:
         if step.source is None:
@@ -141,198 +140,198 @@ class StepEmitter(Emitter):
             with self.block("if None in p.values():"):
                 self.line("p = {k: v for k, v in p.items() if v is not None}")
         else:
-            held = self.value(step.source)
-            self.line(f"if {held}.__class__ is dict: p = {held}")
-            with self.block(f"elif {held}.__class__ is Raw:"):
-                self.line(f"try: p = decode_object({held})")
-                self.line(f"except MsgspecError: p = opened({held}) or {{}}")
+            source = self.value(step.source)
+            self.line(f"if {source}.__class__ is dict: p = {source}")
+            with self.block(f"elif {source}.__class__ is Raw:"):
+                self.line(f"try: p = decode_object({source})")
+                self.line(f"except MsgspecError: p = opened({source}) or {{}}")
             with self.block("else:"):
-                self.line(f"p = opened({held}) or {{}}")
+                self.line(f"p = opened({source}) or {{}}")
         self.line("pop = p.pop")
         self.line("get = p.get")
         self._set_registers()
 
     def rename_properties(self, step: program.RenameProperties) -> None:
-        changes = {one.old: one.new for one in step.rare}
+        changes = {rename.old: rename.new for rename in step.rare}
         blanks = {name: frozenset(texts) for name, texts in step.blanks}
         if changes or blanks:
             names = self.const(frozenset(changes) | frozenset(blanks))
-            renames = self.const(runtime.RenameMap(changes, blanks))
-            self.line(f"if not {names}.isdisjoint(p): w = {renames}(p, w)")
-        for one in step.common:
-            if not one.read and one.new is None:
-                self.line(f"pop({one.old!r}, None)")
-            elif not one.read:
-                self.line(f"if (v := pop({one.old!r}, None)) is not None: {_renaming(one, 'v')}")
-            elif one.new is not None:
-                held = self.value(expressions.Property(one.old))
-                self.line(f"if {held} is not None: {_renaming(one, held)}")
+            arguments = f"{self.const(changes)}, {self.const(blanks)}, p, w"
+            self.line(f"if not {names}.isdisjoint(p): w = rename_present({arguments})")
+        for rename in step.common:
+            if not rename.read and rename.new is None:
+                self.line(f"pop({rename.old!r}, None)")
+            elif not rename.read:
+                self.line(f"if (v := pop({rename.old!r}, None)) is not None: {_renaming(rename, 'v')}")
+            elif rename.new is not None:
+                value = self.value(expressions.Property(rename.old))
+                self.line(f"if {value} is not None: {_renaming(rename, value)}")
 
     def override_properties(self, step: program.OverrideProperties) -> None:
         sets, fills = self._pairs(step.set), self._pairs(step.fill)
-        self.line(f"late = ({sets}, {fills}, {self.const(dict(step.rename))}, {self.const(step.drop)})")
+        self.line(f"overrides = ({sets}, {fills}, {self.const(dict(step.rename))}, {self.const(step.drop)})")
 
     def apply_overrides(self) -> None:
-        overrides = self.const(runtime.EventOverrides(self.program.tool))
-        self.line(f"if late is not None: w = {overrides}(p, late, w)")
+        self.line(f"if overrides is not None: w = apply_overrides({self.program.tool!r}, overrides, p, w)")
 
     def copy_column(self, name: str, column: str) -> None:
         self.set_property(name, self.value(expressions.NotNull(expressions.Column(column))), False)
 
     def keep_columns(self, step: program.KeepColumns) -> None:
-        self.line(f"if row: {self.const(runtime.ExtraColumns(set(step.named), step.prefix))}(row, p)")
+        self.line(f"if row: keep_columns({self.const(frozenset(step.named))}, {step.prefix!r}, row, p)")
 
     # --- steps that are the same for both
 
     def _set_registers(self) -> None:
-        """Set the registers that no later step sets for every row."""
-        later = {program.SetUuid: "uuid", program.SetKey: "key"}
+        """Set the registers that no step sets for every row."""
         kinds = set(map(type, self.program.steps))
-        names = ["more", "note", *(name for kind, name in later.items() if kind not in kinds)]
-        names += ["late"] * (program.ApplyOverrides in kinds)
+        names = ["further", "note"]
+        names += ["uuid"] * (program.SetUuid not in kinds) + ["key"] * (program.SetKey not in kinds)
+        names += ["overrides"] * (program.ApplyOverrides in kinds)
         self.line(f"{' = '.join(names)} = None")
         if self._observes_groups:
-            self.line("of_groups = ()")
+            self.line("group_updates = ()")
 
-    def set_property(self, name: str, held: str, replace: bool) -> None:
+    def set_property(self, name: str, value: str, replace: bool) -> None:
         if replace:
-            self.line(f"if {held} is not None: p[{name!r}] = {held}")
+            self.line(f"if {value} is not None: p[{name!r}] = {value}")
             return
-        setting = f"p.setdefault({name!r}, {held})"
-        self.line(f"if {held} is not None and {setting} is not {held}: w = collided({name!r}, {held}, p, w)")
+        setting = f"p.setdefault({name!r}, {value})"
+        self.line(f"if {value} is not None and {setting} is not {value}: w = collided({name!r}, {value}, p, w)")
 
     def _match_event(self, step: program.MatchEvent) -> None:
-        cases = {one.event: Skip(one.skip, one.warning) if one.skip else (one.rename, one.rule) for one in step.cases}
+        cases = {
+            case.event: Skip(case.skip, case.warning) if case.skip else (case.rename, case.rule) for case in step.cases
+        }
         self.line(f"case = {self.const(cases)}.get(event)")
         with self.block("if case is None:"):
             if step.reject_others:
                 self.line("if event is not None: return RejectReason('unmapped_event', event)")
             self.line("rule = 0")
         with self.block("else:"):
-            if any(one.skip for one in step.cases):
+            if any(case.skip for case in step.cases):
                 self.line("if case.__class__ is Skip: return case")
             self.line("event, rule = case")
 
     def _set_distinct_id(self, step: program.SetDistinctId) -> None:
-        bad = "who is None or is_placeholder(who)"
+        bad = "distinct_id is None or is_placeholder(distinct_id)"
         if step.placeholders:
-            bad += f" or who.lower() in {self.const(frozenset(step.placeholders))}"
+            bad += f" or distinct_id.lower() in {self.const(frozenset(step.placeholders))}"
         self.line("placeholder = False")
-        self.line("passed = None")
+        self.line("ignored = None")
         self._candidate(step.candidates, bad)
-        with self.block("if passed is not None:"):
-            self.line("if who is None: placeholder = True")
-            self.line("else: w += (('junk_distinct_id', passed),)")
+        with self.block("if ignored is not None:"):
+            self.line("if distinct_id is None: placeholder = True")
+            self.line("else: w += (('junk_distinct_id', ignored),)")
 
     def _candidate(self, candidates: Sequence[Value], bad: str) -> None:
-        self.line(f"who = {self.value(candidates[0])}")
+        self.line(f"distinct_id = {self.value(candidates[0])}")
         with self.block(f"if {bad}:"):
-            self.line("if who and passed is None and not who.isspace(): passed = who")
+            self.line("if distinct_id and ignored is None and not distinct_id.isspace(): ignored = distinct_id")
             if len(candidates) > 1:
                 self._candidate(candidates[1:], bad)
             else:
-                self.line("who = None")
+                self.line("distinct_id = None")
 
     def _links(self, merge: program.Merge) -> tuple[str, str]:
-        """The name of the links of a merge, empty or None where it has none, and the skip that says what it lacks."""
+        """The variable with the links of a merge, empty or None where it has none, and the expression of the skip of a
+        row without two ids."""
         name = self.local("l")
         time = "time if time.__class__ is int else None"
         if merge.of is not None:
             value = self.value(merge.of)
             self.line(f"{name} = links_of({merge.kind!r}, {value}, {time})")
             return name, f"incomplete_list({value})"
-        into = self._first_sound(merge.into)
-        other = self._first_sound(merge.other, into)
+        into = self._first_id(merge.into)
+        other = self._first_id(merge.other, into)
         incomplete = f"incomplete({into}, {other})"
         if merge.kind == "person":
             into = f"person_number({into}, {self.value(merge.version) if merge.version is not None else None})"
-            sound = f"{other} and not is_placeholder({other}) and {into}"
+            complete = f"{other} and not is_placeholder({other}) and {into}"
         else:
-            sound = f"{into} and {other} and {into} != {other}"
-            sound += f" and ({into} == who or not is_placeholder({into})) and not is_placeholder({other})"
-        self.line(f"{name} = [Link({merge.kind!r}, {into}, {other}, {time})] if {sound} else None")
+            complete = f"{into} and {other} and {into} != {other}"
+            complete += f" and ({into} == distinct_id or not is_placeholder({into})) and not is_placeholder({other})"
+        self.line(f"{name} = [Link({merge.kind!r}, {into}, {other}, {time})] if {complete} else None")
         return name, incomplete
 
-    def _first_sound(self, candidates: Sequence[Value], beside: str = "") -> str:
-        """The first candidate that names somebody, and somebody else than `beside`; the last where none does."""
+    def _first_id(self, candidates: Sequence[Value], other: str = "") -> str:
+        """The variable with the first candidate that is no placeholder and not `other`; the last where none is."""
         if len(candidates) == 1:
             return self.value(candidates[0])
         name = self.local("i")
-        self._write_sound(name, candidates, f" or {name} == {beside}" if beside else "")
+        self._write_first_id(name, candidates, f" or {name} == {other}" if other else "")
         return name
 
-    def _write_sound(self, name: str, candidates: Sequence[Value], same: str) -> None:
+    def _write_first_id(self, name: str, candidates: Sequence[Value], or_same: str) -> None:
         self.line(f"{name} = {self.value(candidates[0])}")
         if len(candidates) > 1:
-            with self.block(f"if not {name} or is_placeholder({name}){same}:"):
-                self._write_sound(name, candidates[1:], same)
+            with self.block(f"if not {name} or is_placeholder({name}){or_same}:"):
+                self._write_first_id(name, candidates[1:], or_same)
 
     def _observe_person(self, step: program.ObservePerson) -> None:
-        with self.block("if observe:"), self.block("try:"):
-            parts = ["None", "None"]
-            if step.user is not None:
-                parts = [self.local("u"), self.local("a")]
-                self.line(f"{parts[0]} = {self.value(step.user)} or None")
-                self.line(f"{parts[1]} = None")
-                with self.block(f"if {parts[0]} is not None:"):
-                    self._anonymous(step.anonymous, *parts)
-            parts += [self._person(step.set, step.spread_set), self._person(step.set_once, step.spread_set_once)]
-            if step.unset is not None:
-                parts.append(self.local("g"))
-                self.line(f"{parts[-1]} = names_of({self.value(step.unset)})")
-            found = [part for part in parts if part != "None"]
-            self.line(f"if {' or '.join(found) or False}: note = Note({', '.join(parts)})")
-            self.depth -= 1
+        with self.block("if observe:"):
+            with self.block("try:"):
+                parts = ["None", "None"]
+                if step.user is not None:
+                    parts = [self.local("u"), self.local("a")]
+                    self.line(f"{parts[0]} = {self.value(step.user)} or None")
+                    self.line(f"{parts[1]} = None")
+                    with self.block(f"if {parts[0]} is not None:"):
+                        self._anonymous(step.anonymous, *parts)
+                parts += [self._person(step.set, step.spread_set), self._person(step.set_once, step.spread_set_once)]
+                if step.unset is not None:
+                    parts.append(self.local("g"))
+                    self.line(f"{parts[-1]} = names_of({self.value(step.unset)})")
+                present = [part for part in parts if part != "None"]
+                self.line(f"if {' or '.join(present) or False}: note = Note({', '.join(parts)})")
             self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a person: ' + str(error)),)")
-            self.depth += 1
 
     def _anonymous(self, candidates: Sequence[Value], user: str, name: str) -> None:
         if not candidates:
             return
-        found = self.value(candidates[0])
-        self.line(f"if {found} and {found} != {user}: {name} = {found}")
+        candidate = self.value(candidates[0])
+        self.line(f"if {candidate} and {candidate} != {user}: {name} = {candidate}")
         if len(candidates) > 1:
             with self.block("else:"):
                 self._anonymous(candidates[1:], user, name)
 
     def _person(self, table: NamedValues, spreads: Sequence[expressions.Spread]) -> str:
-        """The name of a dict of person properties; "None" where nothing makes one."""
+        """The variable with a dict of person properties; "None" where the mapping sets none."""
         if not table and not spreads:
             return "None"
         values = [(name, self.value(value)) for name, value in table]
         members = [self.value(spread) for spread in spreads]
-        made = self.local("d")
-        self.line(f"{made} = {{}}" if values or not members else f"{made} = {members.pop(0)} or {{}}")
-        for one in members:
-            self.line(f"if {one}: {made}.update({one})")
-        for name, held in values:
-            self.line(f"if {held} is not None: {made}[{name!r}] = {held}")
-        return made
+        properties = self.local("d")
+        self.line(f"{properties} = {{}}" if values or not members else f"{properties} = {members.pop(0)} or {{}}")
+        for spread in members:
+            self.line(f"if {spread}: {properties}.update({spread})")
+        for name, value in values:
+            self.line(f"if {value} is not None: {properties}[{name!r}] = {value}")
+        return properties
 
     def _observe_groups(self, groups: Value) -> None:
-        with self.block("if observe:"), self.block("try:"):
-            held = self.value(groups)
-            self.line(f"if {held} is not None: of_groups, w = group_notes({held}, time, received, w)")
-            self.depth -= 1
+        with self.block("if observe:"):
+            with self.block("try:"):
+                value = self.value(groups)
+                self.line(f"if {value} is not None: group_updates, w = observed_groups({value}, time, received, w)")
             self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a group: ' + str(error)),)")
-            self.depth += 1
 
     def _give_group_updates(self, step: program.GiveGroupUpdates) -> None:
         if step.open is not None:
-            self.line(f"updates = group_updates({self.value(step.open)}, time, received, w)")
+            self.line(f"updates = updates_of_groups({self.value(step.open)}, time, received, w)")
         else:
             values = ", ".join(map(self.value, (step.type, step.key, step.set)))
-            self.line(f"updates = group_update({values}, time, received, w)")
-        self.line("if note is not None: updates = with_pair(updates, who, note, time, received)")
-        self.line("return updates if more is None else [*updates, *more]")
+            self.line(f"updates = update_of_group({values}, time, received, w)")
+        self.line("if note is not None: updates = with_pair(updates, distinct_id, note, time, received)")
+        self.line("return updates if further is None else [*updates, *further]")
 
     def _read_extra_event(self, step: program.ReadExtraEvent) -> None:
-        held = self.local("x")
-        self.line(f"{held} = None")
+        extra = self.local("x")
+        self.line(f"{extra} = None")
         with self.when(step.when):
             name, pairs = self.value(step.event), self._pairs(step.properties)
-            self.line(f"{held} = {name}, {{k: v for k, v in {pairs} if v is not None}}")
-        self._extra_events.append((held, step.suffix))
+            self.line(f"{extra} = {name}, {{k: v for k, v in {pairs} if v is not None}}")
+        self._extra_events.append((extra, step.suffix))
 
     def _pairs(self, table: NamedValues) -> str:
         return "(" + "".join(f"({name!r}, {self.value(value)}), " for name, value in table) + ")"
@@ -343,29 +342,31 @@ class StepEmitter(Emitter):
     def _set_groups(self, step: program.SetGroups) -> None:
         self.line("d = {}")
         if step.open is not None:
-            held = self.value(step.open)
-            self.line(f"if {held} is not None: d.update(opened({held}) or {{}})")
+            groups = self.value(step.open)
+            self.line(f"if {groups} is not None: d.update(opened({groups}) or {{}})")
         for name, variable in step.types:
-            held = self.value(variable)
-            self.line(f"if {held} is not None: d[{name!r}] = {held}")
+            key = self.value(variable)
+            self.line(f"if {key} is not None: d[{name!r}] = {key}")
         with self.block("if d:"):
-            self._left_out_groups(f"add_groups(d, p, {self._types(step.chosen)})")
+            self._warn_of_groups(f"add_groups(d, p, {self._types(step.chosen)})")
 
-    def _left_out_groups(self, left: str) -> None:
-        self.line(f"left = {left}")
-        self.line("if left and observe: w += (('left_out_group', 'of no type that was chosen: ' + left),)")
+    def _warn_of_groups(self, left_out: str) -> None:
+        self.line(f"left_out = {left_out}")
+        self.line("if left_out and observe: w += (('left_out_group', 'of no type that was chosen: ' + left_out),)")
 
     def _give_event(self) -> None:
-        self.line("result = UnvalidatedEvent(event, who, time, p, key, uuid, received, wall, placeholder, w, note)")
-        for held, suffix in self._extra_events:
-            values = f"{held}[0], who, time, {held}[1], key and key + {suffix!r}, None, received, None, placeholder"
-            self.line(f"if {held} is not None: more = [*(more or ()), UnvalidatedEvent({values})]")
-        # Groups come last: the events of a row are numbered by their places, here as in an apply.
+        values = "event, distinct_id, time, p, key, uuid, received, wall, placeholder, w, note"
+        self.line(f"result = UnvalidatedEvent({values})")
+        for extra, suffix in self._extra_events:
+            values = f"{extra}[0], distinct_id, time, {extra}[1], key and key + {suffix!r}"
+            event = f"UnvalidatedEvent({values}, None, received, None, placeholder)"
+            self.line(f"if {extra} is not None: further = [*(further or ()), {event}]")
+        # Groups come last, so that the events of a row have the same positions in a plan and in an apply.
         if self._observes_groups:
-            self.line("if of_groups: return [result, *(more or ()), *of_groups]")
-        self.line("return result if more is None else [result, *more]")
+            self.line("if group_updates: return [result, *(further or ()), *group_updates]")
+        self.line("return result if further is None else [result, *further]")
 
 
-def _renaming(one: program.RenameProperty, held: str) -> str:
-    setting = f"p.setdefault({one.new!r}, {held})"
-    return f"w = w if {setting} is {held} else renamed({one.old!r}, {one.new!r}, {held}, p, w)"
+def _renaming(rename: program.RenameProperty, value: str) -> str:
+    setting = f"p.setdefault({rename.new!r}, {value})"
+    return f"w = w if {setting} is {value} else renamed({rename.old!r}, {rename.new!r}, {value}, p, w)"

@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 from msgspec import Raw
 
 from pipeline.mapper.functions import decode_row
-from pipeline.mapper.references import find, members
+from pipeline.mapper.references import find
 from pipeline.mapper.required_fields import Level, Wanted
+from pipeline.mapper.runtime import members_of
 from pipeline.native import AVAILABLE, native
 from pipeline.values import NULL, BadValue, Record
 
@@ -97,7 +98,7 @@ class _NestedNames:
                         return
             elif value.__class__ is str and "\\" not in value and not any(name in value for name in self._texts):
                 return
-        found = value if value.__class__ is dict or value.__class__ is _Members else members(value)
+        found = value if value.__class__ is dict or value.__class__ is _Members else members_of(value)
         if found:
             self.scan_members(found, sample)
 

@@ -140,10 +140,10 @@ def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str
 
 
 def test_a_mapping_lacks_nothing_it_needs() -> None:
-    """A missing key is told with what it is for."""
+    """The error of a missing key has the help of that key."""
     error = fault("format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /name\n")
     assert "lacks 'distinct_id'" in str(error)
-    assert error.hint == "distinct_id: who did it"
+    assert error.hint == "distinct_id: the person's id"
 
 
 def test_the_first_line_names_the_language() -> None:

@@ -325,7 +325,7 @@ def test_an_unknown_setting_names_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
         mapper("", settings={"sourc": "eu"})
     assert caught.value.hint == "did you mean 'source'?"
-    with pytest.raises(UsageError, match="needs to know 'event'"):
+    with pytest.raises(UsageError, match="needs the setting 'event'"):
         compile_mapping(load("generic"), SealedOptions(as_of=0))
     with pytest.raises(UsageError, match="uuid=mine is unknown"):
         compile_mapping(load("mixpanel"), SealedOptions(as_of=0, settings={"uuid": "mine"}))
@@ -452,8 +452,8 @@ def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
             tool="shop",
             title="",
             event=Call("ref", {"ref": "/name"}, at),
-            distinct_id=Ids((Call("ref", {"ref": "/user"}, at),), junk=(text,)),
-            time=(Clock(Call("ref", {"ref": "/at"}, at), unit="s"),),
+            distinct_id=Ids(first=(Call("ref", {"ref": "/user"}, at),), junk=(text,)),
+            time=(Clock(source=Call("ref", {"ref": "/at"}, at), unit="s"),),
             properties=Properties(
                 rename={text + "1": text + "2"},
                 set={text + "3": Call("const", {"const": text}, at), text + "4": Call("ref", {"ref": "x" + text}, at)},

@@ -59,14 +59,14 @@ properties: {open: /p}
         ('"user_id":"u","anon":"u","uid":"v"', ("u", "v")),
         ('"user_id":"u","anon":"undefined","uid":"u","old":"o"', ("u", "o")),
         ('"user_id":"u","anon":["a"],"old":"o"', ("u", "o")),
-        ('"user_id":"u"', "it names 'u' alone"),
-        ('"user_id":"u","uid":"u","old":"u"', "it joins 'u' to itself"),
-        ('"user_id":"u","old":"null"', "'null' names nobody"),
-        ('"n":1', "it names nobody"),
+        ('"user_id":"u"', "it has only the id 'u'"),
+        ('"user_id":"u","uid":"u","old":"u"', "both ids are 'u'"),
+        ('"user_id":"u","old":"null"', "'null' is a placeholder"),
+        ('"n":1', "it has no id"),
     ],
 )
-def test_of_candidates_the_first_counts_that_names_somebody(members: str, made: tuple[str, str] | str) -> None:
-    """And of the other side the first who is somebody else; a record without two ids says what it names."""
+def test_of_candidates_the_first_that_is_no_placeholder_counts(members: str, made: tuple[str, str] | str) -> None:
+    """And of the other side the first who is somebody else; a record without two ids says which ids it has."""
     told = mapper(LINK).map_row(record(f'{{"name":"Joined","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
     if isinstance(made, str):
         assert told == Skip("incomplete_merge", made)
@@ -75,8 +75,8 @@ def test_of_candidates_the_first_counts_that_names_somebody(members: str, made: 
         assert (told.distinct_id, told.other) == made
 
 
-@pytest.mark.parametrize(("ids", "detail"), [("[]", "it names nobody"), ('["a"]', "it names 'a' alone")])
-def test_a_list_of_fewer_than_two_ids_joins_nobody(ids: str, detail: str) -> None:
+@pytest.mark.parametrize(("ids", "detail"), [("[]", "it has no id"), ('["a"]', "it has only the id 'a'")])
+def test_a_list_of_fewer_than_two_ids_joins_no_ids(ids: str, detail: str) -> None:
     """As any record that lacks an id."""
     told = mapper(LINK).map_row(record(f'{{"name":"Merged","user":"u-1","at":1609329600,"p":{{"ids":{ids}}}}}'))
     assert told == Skip("incomplete_merge", detail)
@@ -132,7 +132,7 @@ def test_a_merge_that_is_lost_is_a_warning_with_its_place(tmp_path: Path) -> Non
     plan = planned(tmp_path, "mixpanel", rows)
     assert (dict(plan.skips), dict(plan.warnings)) == ({"incomplete_merge": 2}, {"incomplete_merge": 2})
     example = plan.examples["incomplete_merge"]
-    assert (example.part, example.row, example.detail) == ("0.jsonl", 2, "it names '100' alone")
+    assert (example.part, example.row, example.detail) == ("0.jsonl", 2, "it has only the id '100'")
 
 
 def test_a_link_of_the_row_and_the_records_own_both_count() -> None:

@@ -10,9 +10,8 @@ from pipeline.mapper import expressions
 from pipeline.mapper.builder import Builder, wrong_call
 from pipeline.mapper.expressions import Apply, Choose, Constant, Missing, Value
 from pipeline.mapper.functions import FUNCTIONS, Function
-from pipeline.mapper.grammar import TYPES
 from pipeline.mapper.kinds import CONDITION, NAMES, TEXT, VALUE, VALUES, YES, Choice, Either, Field, Json, TableOf, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language import TYPES, Call
 
 value = partial(verb, "value")
 
