@@ -166,7 +166,7 @@ def apply_plan(
     A dry run counts what is left to send in `outcome.counts.would_send`, and sends nothing. Merges cannot be undone, so
     `options.approve_merges` has to be their number, `plan.events.phases["identities"]`, unless the target is this
     machine. The outcome is of a run that came to its end; look at `outcome.counts.refused` for events that the service
-    refused, and at `outcome.held` where `options.phases` left some alone.
+    refused, and at `outcome.omitted_phases` where `options.phases` left some alone.
 
     Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger, UnreadableExport; Refused when the service refused us;
     Unfinished when a later call resumes.

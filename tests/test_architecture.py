@@ -24,7 +24,7 @@ ROOMS = (
 
 LIBRARIES = {
     "click": {"cli"},
-    "httpx": {"delivery.capture", "management.client"},
+    "httpx": {"delivery.transport", "management.client"},
     "tenacity": {"delivery.retry", "management.retry"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},

@@ -1,6 +1,6 @@
 """Sending a sealed plan to a destination: at most what was planned, resumable after any crash.
 
-One process sends. Worker processes make the batches; only this process writes the ledger and uses the network:
+One process sends. Worker processes pack the batches; only this process writes the ledger and uses the network:
 
     worker processes ──batches──▶ main thread            Apply (`apply`): reads the ledger, orders phases and blocks
                                        │ put()           waits while enough batches are queued
@@ -11,8 +11,8 @@ One process sends. Worker processes make the batches; only this process writes t
                                  sender threads          Senders (`senders`): as many as `--max-concurrency`
                                   │    │     ▲
               enter() / leave()   │    │     │ send(Batch) -> Response
-                 ┌────────────────┘    │     └────────── Destination (`destination`): CaptureDestination (`capture`)
-                 ▼                     │                 over connections with a deadline (`connections`), or none
+                 ┌────────────────┘    │     └────────── Destination (`destination`): CaptureDestination (`capture`),
+                 ▼                     │                 which judges answers; or the one of a dry run
           Throttle (`throttle`)        │ begin(), tried(), finished()
           concurrency, rate, pauses    ▼
                                  queue of ledger writes
@@ -21,10 +21,12 @@ One process sends. Worker processes make the batches; only this process writes t
                                  recorder thread         Recorder (`recorder`): the only writer of the ledger;
                                                          one commit for everything that was queued meanwhile
 
-A sender waits for `Throttle.enter`, then for the recorder to commit that the batch is begun, then sends it, again and
-again where the response asks for that (`retry`), and queues the result for the recorder without waiting for it.
-A response of 400 or 413 splits a batch (`size`). `outcome` has the limits of a run, its counts and how it ended;
-`phases` decides which phases of a plan may be sent at all.
+A sender waits for `Throttle.enter`, then for the recorder to commit that the batch is begun, then sends it, repeatedly
+where the response asks for that (`retry`), and queues the result for the recorder without waiting for it.
+A response of 400 or 413 splits a batch (`size`). `outcome` has the limits of a run, its counts and how it ended,
+`stopping` the reasons that end it early; `phases` decides which phases of a plan may be sent at all.
 
+A destination decides what an answer means for the events of a batch. `transport` sends one POST and returns its answer,
+following redirects, over connections with a deadline (`connections`): it depends on neither batches nor the ledger.
 A new destination is one class with `address`, `send(Batch) -> Response` and `close()`.
 """

@@ -1,7 +1,7 @@
 """Connections to one destination, each leased to one request at a time, so that every request has a deadline.
 
 The time limit of the HTTP library bounds each wait for bytes: a server that sends one byte in time, and then another,
-could keep a request alive all day. So one thread watches all requests in flight, and shuts down the sockets of those
+could keep a request open all day. So one thread watches all requests in flight, and shuts down the sockets of those
 that are past their deadline.
 """
 
@@ -29,48 +29,48 @@ _OPENED = ("connect_tcp.complete", "start_tls.complete")
 
 
 class Connection:
-    """One HTTP client, used for one request at a time; `late` once a request passed its deadline.
+    """One HTTP client, used for one request at a time; `expired` once a request passed its deadline.
 
     `whole` bounds a request from its first moment, `answer` from when it was sent, in seconds.
     """
 
     def __init__(self, client: httpx.Client, whole: float, answer: float) -> None:
         self.client = client
-        self.late = False
+        self.expired = False
         self._whole = whole
         self._answer = answer
-        self._last = self._until = math.inf
+        self._latest = self._until = math.inf
         self._sockets: deque[socket.socket] = deque(maxlen=_SOCKETS)
 
     def begin(self) -> None:
         """Start the deadline of a request."""
-        self._last = self._until = time.monotonic() + self._whole
+        self._latest = self._until = time.monotonic() + self._whole
 
     def trace_step(self, step: str, details: Mapping[str, Any]) -> None:
         """Called by the HTTP library's trace extension: a step of a request, and its result."""
         if step.endswith(_OPENED):
             self._sockets.append(details["return_value"].get_extra_info("socket"))
         elif step.endswith(_SENDING):  # again after a proxy answered
-            self._until = self._last
+            self._until = self._latest
         elif step.endswith(_SENT):
-            self._until = min(self._last, time.monotonic() + self._answer)
+            self._until = min(self._latest, time.monotonic() + self._answer)
 
-    def end_if_late(self, now: float) -> None:
+    def end_if_expired(self, now: float) -> None:
         """Shut down the sockets when the deadline is over, which ends every wait on them at once."""
         if now < self._until:
             return
-        self.late = True
-        for one in tuple(self._sockets):
+        self.expired = True
+        for opened in tuple(self._sockets):
             with contextlib.suppress(OSError):
-                # Not the method of a TLS socket, which would pull the session away under its reader.
-                socket.socket.shutdown(one, socket.SHUT_RDWR)
+                # Not the method of a TLS socket, which would take the session from its reader.
+                socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
 
 class ConnectionPool:
-    """As many connections as are in use together. Thread-safe. `make` gives a client for `http` or `https`."""
+    """As many connections as are in use together. Thread-safe. `client` returns one for `http` or `https`."""
 
-    def __init__(self, make: Callable[[str], httpx.Client], *, whole: float, answer: float) -> None:
-        self._make = make
+    def __init__(self, client: Callable[[str], httpx.Client], *, whole: float, answer: float) -> None:
+        self._client = client
         self._whole = whole
         self._answer = answer
         self._lock = threading.Lock()
@@ -81,31 +81,31 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def lease(self, scheme: str) -> Iterator[Connection]:
-        """A connection for one request; afterwards its `late` is final."""
+        """A connection for one request; afterwards its `expired` is final."""
         with self._lock:
             idle = self._idle[scheme]
-            one = idle.pop() if idle else Connection(self._make(scheme), self._whole, self._answer)
-            one.begin()
-            self._busy.add(one)
+            connection = idle.pop() if idle else Connection(self._client(scheme), self._whole, self._answer)
+            connection.begin()
+            self._busy.add(connection)
             if self._watch is None:
-                self._watch = threading.Thread(target=self._end_the_late, name="deadlines", daemon=True)
+                self._watch = threading.Thread(target=self._end_expired, name="deadlines", daemon=True)
                 self._watch.start()
         try:
-            yield one
+            yield connection
         finally:
             with self._lock:
-                self._busy.discard(one)
-                if not one.late:
-                    self._idle[scheme].append(one)
-            if one.late:
-                one.client.close()
+                self._busy.discard(connection)
+                if not connection.expired:
+                    self._idle[scheme].append(connection)
+            if connection.expired:
+                connection.client.close()
 
-    def _end_the_late(self) -> None:
+    def _end_expired(self) -> None:
         while not self._closing.wait(TICK):
             now = time.monotonic()
             with self._lock:
-                for one in self._busy:
-                    one.end_if_late(now)
+                for connection in self._busy:
+                    connection.end_if_expired(now)
 
     def close(self) -> None:
         """Close all of them, also those in use."""
@@ -113,7 +113,7 @@ class ConnectionPool:
         if self._watch is not None:
             self._watch.join()
         with self._lock:
-            every = [*self._busy, *self._idle["http"], *self._idle["https"]]
+            connections = [*self._busy, *self._idle["http"], *self._idle["https"]]
             self._idle = {"http": [], "https": []}
-        for one in every:
-            one.client.close()
+        for connection in connections:
+            connection.client.close()

@@ -11,8 +11,8 @@ from pipeline.batcher import Batch
 class ResponseKind(StrEnum):
     """What a response means for its batch (docs/know/service.md#what-backcast-does).
 
-    `unreachable`: no connection was made (no such host, no route, refused, no TLS), so nothing left. `unsent`: the run
-    was stopping, and no request was made.
+    `unreachable`: there was no connection (no such host, no route, refused, no TLS), so nothing was sent. `unsent`: the
+    run was stopping, and no request was sent.
     """
 
     SETTLED = "settled"
@@ -30,7 +30,7 @@ class Response(NamedTuple):
 
     `status` is the HTTP status, 0 where no response came. `taken`, of a response that does not settle: whether the
     service may have accepted the events all the same. `retry_after` is a floor for the next try, in seconds. `hint` is
-    what a person can do, where more is known than the status tells.
+    what a person can do, where there is more to advise than the status implies.
     """
 
     kind: ResponseKind
@@ -59,17 +59,11 @@ class Destination(Protocol):
 
 
 class DryRunDestination:
-    """Takes everything and sends nothing: what `--dry-run` applies to. RunCounts what came."""
+    """Accepts everything and sends nothing: the destination of `--dry-run`."""
 
     address = "nowhere"
 
-    def __init__(self) -> None:
-        self.requests = 0
-        self.bytes = 0
-
     def send(self, batch: Batch) -> Response:
-        self.requests += 1
-        self.bytes += len(batch.body)
         return Response(ResponseKind.SETTLED, 200)
 
     def close(self) -> None:

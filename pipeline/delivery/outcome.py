@@ -1,4 +1,4 @@
-"""The limits of a run, its counts, how it ended, and the errors that stop it."""
+"""The limits of a run, its counts, and how it ended."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.retry import RetryPolicy, SendResult
-from pipeline.errors import BackcastError, Refused, Unfinished
+from pipeline.delivery.retry import RetryPolicy
+from pipeline.errors import BackcastError
 from pipeline.ledger import PhaseTotals, Totals
 from pipeline.plan.phases import PHASES
-from pipeline.text import pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +28,44 @@ class SendLimits:
     max_seconds: float | None = None
 
 
-class SentCounts(msgspec.Struct):
+class ResultCounts(msgspec.Struct):
     """Events by result; `already_settled` is the work of earlier runs, `made` the sum of the others.
 
     `refused` includes the events refused in earlier runs, which are not sent again. While a run goes on, `in_doubt`
-    counts events that left without a response that settles them. `would_send` is what a dry run packed, else 0.
+    counts events that were sent and not settled by a response. `would_send` is what a dry run packed, else 0.
     """
 
-    made: int = 0
     accepted: int = 0
     refused: int = 0
     in_doubt: int = 0
     already_settled: int = 0
     would_send: int = 0
 
+    @property
+    def made(self) -> int:
+        return self.accepted + self.refused + self.in_doubt + self.already_settled + self.would_send
+
     def take_totals(self, before: Totals | PhaseTotals, now: Totals | PhaseTotals) -> None:
         """Take the totals of the ledger, not what this process counted of steps that may have failed."""
         self.accepted, self.already_settled = now.settled - before.settled, before.settled
         self.refused, self.in_doubt = now.refused, now.in_doubt
-        self.made = now.settled + now.refused + now.in_doubt
 
     def as_dry_run(self) -> None:
-        """Nothing left this machine: what the dry run accepted would be sent."""
+        """Count what a dry run accepted as what would be sent."""
         self.would_send, self.accepted = self.accepted, 0
 
 
-class RunCounts(SentCounts):
+class RunCounts(ResultCounts):
     """What this run did, in events and in batches. `batches_made`, known at the end, counts halves of split ones.
 
     `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
     unsent events of phases that this run does not send. While the run goes on, `limit` is how many requests may be in
     flight, `paused` for how many more seconds the service asked for no requests, and `last_failure` the last failure of
-    a batch that is still being tried, "" where there is none. `idle` is for how many seconds no batch settled while a
+    a batch that is still being sent, "" where there is none. `idle` is for how many seconds no batch settled while a
     request was in flight; in `gives_up_in` more seconds of that the run gives up.
     """
 
-    phases: dict[str, SentCounts] = msgspec.field(default_factory=lambda: {one: SentCounts() for one in PHASES})
+    phases: dict[str, ResultCounts] = msgspec.field(default_factory=lambda: {phase: ResultCounts() for phase in PHASES})
     phase: str = ""
     other_phases: int = 0
     batches_made: int = 0
@@ -113,9 +113,9 @@ class Outcome:
     """How a run ended. `planned` = settled before + accepted + refused + in doubt + `unsent`
     (docs/know/promises.md#balance).
 
-    In a dry run there is what would be sent in the place of what was accepted.
+    In a dry run, what would be sent is counted instead of what was accepted.
 
-    `phases` is what is planned for each phase, `held` the phases that still have something to send but were not among
+    `phases` is what is planned for each phase, `omitted_phases` those with something unsent that were not among
     those of the run. `problem` is what stopped the run early, None where nothing did.
     """
 
@@ -126,75 +126,13 @@ class Outcome:
     seconds: float
     problem: BackcastError | None = None
     phases: Mapping[str, int] = field(default_factory=dict)
-    held: tuple[str, ...] = ()
+    omitted_phases: tuple[str, ...] = ()
 
     @property
     def unsent(self) -> int:
-        counts = self.counts
-        ended = counts.already_settled + counts.accepted + counts.refused + counts.would_send
-        return self.planned - ended - counts.in_doubt
+        return self.planned - self.counts.made
 
     @property
     def balanced(self) -> bool:
         """Whether every planned event is settled or refused: false also where a phase was left out."""
         return self.unsent == 0 and self.counts.in_doubt == 0
-
-
-def too_many_refused(refused: int, response: Response) -> Refused:
-    """More events were refused than was allowed."""
-    return Refused(
-        f"the service refused {pluralize(refused, 'event')}; the last: {response.status} {response.detail}",
-        status=response.status,
-        hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
-    )
-
-
-def refused_access(address: str, response: Response) -> Refused:
-    """The service refused access, not single events."""
-    key = "check the project key (BACKCAST_PROJECT_KEY or --project-key-file) and that it is of this host"
-    quota = "raise the quota of the project"
-    hints = {0: "mend the cause", 200: quota, 401: key, 402: quota, 403: key}
-    hint = hints.get(response.status, "see what answers at this address, and mend --to or the cause")
-    if response.hint:
-        hint = response.hint
-    return Refused(
-        f"{address} answered {response.status}: {response.detail}"
-        if response.status
-        else f"{address}: {response.detail}",
-        status=response.status,
-        hint=f"{hint}; nothing is lost: run the same command again to resume",
-    )
-
-
-def gave_up(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
-    """The retry policy gave up on a batch."""
-    response, tries = sent.response, pluralize(sent.tries, "try")
-    last = f"the last answer was {response.status or 'none'}: {response.detail}"
-    if response.kind is ResponseKind.UNREACHABLE:
-        return Unfinished(
-            f"{address} cannot be reached: {response.detail}",
-            hint=f"{response.hint or 'check the address'}; then run the same command again",
-        )
-    if response.retry_after > retry.seconds:
-        return Unfinished(
-            f"{address} asks to be left alone for {response.retry_after:,.0f} s, longer than --retry-for"
-            f" ({retry.seconds:,.0f} s); {last}",
-            hint="run the same command again after that time; it resumes",
-        )
-    if response.kind is ResponseKind.DOUBT:
-        return Unfinished(
-            f"{address} gave no answer that settles a batch in {tries}; {last}",
-            hint="see who answers in the service's place (a proxy, a sign-in page); then run the same command again",
-        )
-    return Unfinished(
-        f"{address} settled nothing in {tries}; {last}",
-        hint="run the same command again to resume",
-    )
-
-
-def out_of_time(seconds: float) -> Unfinished:
-    """`--max-duration` is over."""
-    return Unfinished(
-        f"the run lasted as long as it may (--max-duration, {seconds:,.0f} s); what was in flight is settled",
-        hint="run the same command again to resume",
-    )

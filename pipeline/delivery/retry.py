@@ -1,19 +1,18 @@
 """Retries of one batch: the same bytes again until a response is final, or the retry policy gives up.
 
-Exponential back-off with full jitter, Retry-After as a floor, a budget in seconds. The only module that uses tenacity.
+Exponential back-off with full jitter, Retry-After as a floor, a budget in seconds.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tenacity
-from tenacity.stop import stop_base
-from tenacity.wait import wait_base
 
 from pipeline.batcher import Batch
 from pipeline.delivery.destination import Destination, Response, ResponseKind
@@ -29,7 +28,7 @@ CONNECT_TRIES = 5
 class RetryPolicy:
     """When to give up: after `seconds` in which no batch settled, or after `tries` beyond the first of one batch.
 
-    While other batches settle, one that does not is tried on: the service is there. `tries` None: only time counts.
+    While other batches settle, one that does not is tried again: the service works. `tries` None: only time counts.
     `first` and `most` bound the back-off in seconds; with `first` 0, for tests, only Retry-After is waited for.
     """
 
@@ -42,13 +41,13 @@ class RetryPolicy:
 class SendResult(NamedTuple):
     """The last response to a batch, and how many requests were sent.
 
-    `doubtful`: the service may have accepted one of them. `left`: one of them may have reached a server.
+    `doubtful`: the service may have accepted one of them. `reached`: one of them may have reached a server.
     """
 
     response: Response
     tries: int
     doubtful: bool
-    left: bool
+    reached: bool
 
 
 class FailedTry(NamedTuple):
@@ -60,28 +59,18 @@ class FailedTry(NamedTuple):
     response: Response
 
 
-class _Wait(wait_base):
-    """Full jitter, at least Retry-After, and no longer than the budget lasts."""
-
-    def __init__(self, retry: RetryPolicy, left: Callable[[], float]) -> None:
-        self._jitter = tenacity.wait_random_exponential(multiplier=retry.first, max=retry.most)
-        self._left = left
-
-    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        response: Response = retry_state.outcome.result()  # type: ignore[union-attr]
-        return max(min(self._jitter(retry_state), self._left()), response.retry_after)
+def backoff(
+    retry: RetryPolicy, budget: Callable[[], float] = lambda: math.inf
+) -> Callable[[tenacity.RetryCallState], float]:
+    """Seconds until the next try: full jitter, at least `retry_after` of the last result, no longer than the budget."""
+    jitter = tenacity.wait_random_exponential(multiplier=retry.first, max=retry.most)
+    return lambda state: max(min(jitter(state), budget()), last_result(state).retry_after)
 
 
-class _Spent(stop_base):
-    """The budget is used up, or Retry-After is longer than what is left of it."""
-
-    def __init__(self, left: Callable[[], float]) -> None:
-        self._left = left
-
-    def __call__(self, retry_state: tenacity.RetryCallState) -> bool:
-        response: Response = retry_state.outcome.result()  # type: ignore[union-attr]
-        left = self._left()
-        return left <= 0 or response.retry_after > left
+def last_result(state: tenacity.RetryCallState) -> Any:
+    """What the last try returned."""
+    assert state.outcome is not None, "a try has ended"
+    return state.outcome.result()
 
 
 def send_with_retries(
@@ -100,13 +89,13 @@ def send_with_retries(
     """
     last = Response(ResponseKind.UNSENT, 0, "not sent: the run was stopping", taken=False)
     tries = doubts = 0
-    doubtful = left_us = False
+    doubtful = reached = False
     began = throttle.now()
 
     def attempt() -> Response:
-        nonlocal last, tries, doubts, doubtful, left_us
-        left = throttle.enter(batch.events, stop)
-        if left is None:
+        nonlocal last, tries, doubts, doubtful, reached
+        started = throttle.enter(batch.events, stop)
+        if started is None:
             return last
         response = None
         try:
@@ -116,16 +105,16 @@ def send_with_retries(
             at = datetime.now(UTC)
             response = last = destination.send(batch)
         finally:
-            throttle.leave(left, response)
+            throttle.leave(started, response)
         doubts += last.kind is ResponseKind.DOUBT
-        left_us = left_us or last.taken or last.status > 0
+        reached = reached or last.taken or last.status > 0
         if last.kind is not ResponseKind.SETTLED:
             doubtful = doubtful or last.taken
             moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            note(FailedTry(tries, moment, throttle.now() - left, last))
+            note(FailedTry(tries, moment, throttle.now() - started, last))
         return last
 
-    def again(response: Response) -> bool:
+    def is_retried(response: Response) -> bool:
         if stop.is_set():
             return False
         match response.kind:
@@ -137,18 +126,19 @@ def send_with_retries(
                 return tries < CONNECT_TRIES or throttle.target_known
         return False
 
-    def left() -> float:
+    def budget() -> float:
         return max(0.0, retry.seconds - throttle.idle(began))
 
-    stops: list[stop_base] = [_Spent(left)]
-    if retry.tries is not None:
-        stops.append(tenacity.stop_after_attempt(retry.tries + 1))
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_result(again),
-        wait=_Wait(retry, left),
-        stop=tenacity.stop_any(*stops),
+    def gives_up(state: tenacity.RetryCallState) -> bool:
+        seconds = budget()
+        spent = seconds <= 0 or last_result(state).retry_after > seconds
+        return spent or (retry.tries is not None and tries > retry.tries)
+
+    response: Response = tenacity.Retrying(
+        retry=tenacity.retry_if_result(is_retried),
+        wait=backoff(retry, budget),
+        stop=gives_up,
         sleep=tenacity.sleep_using_event(stop),
-        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
-    )
-    response: Response = retrying(attempt)
-    return SendResult(response, tries, doubtful, left_us)
+        retry_error_callback=last_result,
+    )(attempt)
+    return SendResult(response, tries, doubtful, reached)

@@ -1,4 +1,4 @@
-"""The largest request that the service accepts, learned from responses of 413.
+"""The largest request that the service accepts, learned from responses of 413; and batches split into smaller ones.
 
 A 413 can mean that the request is too large or that one event in it is (docs/know/service.md#answers). Only where both
 halves then settle unsplit was it the request; from then on larger batches are cut before they are sent. The limit is in
@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pipeline.batcher import HARD_LIMIT, Batch, Envelope, even_ranges, seal_batch, unpack
 from pipeline.ledger import BatchKey
 from pipeline.options import Limits
 
-Piece = tuple[BatchKey, Batch]
 
+class KeyedBatch(NamedTuple):
+    """A batch and its name in the ledger. `recorded`: the ledger has a row for it, so it is sent unchanged."""
 
-class _OversizedRequest:
-    """A request that was too large, until both halves are finished."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._settled = 0
-
-    def is_proved(self) -> bool:
-        """Count a half that settled unsplit. Returns whether both did: then its size was the reason."""
-        self._settled += 1
-        return self._settled == 2
+    key: BatchKey
+    batch: Batch
+    recorded: bool = False
 
 
 class RequestSize:
@@ -35,59 +29,60 @@ class RequestSize:
 
     def __init__(self, learned_bytes: int | None) -> None:
         self.learned_bytes = learned_bytes
-        self._largest = 0
-        self._refused = math.inf
-        self._halves: dict[BatchKey, _OversizedRequest] = {}
+        self._largest_settled = 0
+        self._smallest_refused = math.inf
+        self._halves: dict[BatchKey, tuple[BatchKey, int]] = {}
 
-    def refused(self, size: int, halves: Sequence[Piece]) -> None:
-        """Record that a request of `size` bytes was too large; its halves are sent next."""
-        whole = _OversizedRequest(size)
-        for key, _ in halves:
-            self._halves[key] = whole
+    def refused(self, size: int, halves: Sequence[KeyedBatch]) -> None:
+        """Record that a request of `size` bytes was too large; its two halves are sent next."""
+        first, second = halves[0].key, halves[1].key
+        self._halves |= {first: (second, size), second: (first, size)}
 
     def settled(self, key: BatchKey, size: int) -> int | None:
-        """Record an accepted request. Returns the limit where that taught one, else None.
+        """Record an accepted request. Returns the limit where this request changed it, else None.
 
-        What settled may be larger than the halves, and than what was learned before, but never as large as what was
-        refused for its size.
+        What settled may be larger than the halves, and than the limit so far, but never as large as what was refused
+        for its size.
         """
-        self._largest = max(self._largest, size)
-        whole = self._halves.pop(key, None)
-        found = size
-        if whole is not None and whole.is_proved():
-            self._refused = min(self._refused, whole.size)
-            found = self._largest if self._largest < self._refused else size
-            proved = self.learned_bytes is None or self.learned_bytes >= self._refused
-        else:
-            proved = False
-        if proved or (self.learned_bytes is not None and self.learned_bytes < found < self._refused):
-            self.learned_bytes = found
-            return found
+        self._largest_settled = max(self._largest_settled, size)
+        other, whole = self._halves.pop(key, (None, 0))
+        limit = size
+        proved = False
+        if other is not None and other not in self._halves:  # the other half settled before
+            self._smallest_refused = min(self._smallest_refused, whole)
+            limit = self._largest_settled if self._largest_settled < self._smallest_refused else size
+            proved = self.learned_bytes is None or self.learned_bytes >= self._smallest_refused
+        if proved or (self.learned_bytes is not None and self.learned_bytes < limit < self._smallest_refused):
+            self.learned_bytes = limit
+            return limit
         return None
 
     def ended(self, key: BatchKey) -> None:
-        """Record that a request was refused or split: its sibling alone proves nothing."""
-        self._halves.pop(key, None)
+        """Record that a request was refused or split: its other half alone proves nothing."""
+        if half := self._halves.pop(key, None):
+            self._halves.pop(half[0], None)
 
     def is_over(self, batch: Batch) -> bool:
         """Whether a batch is larger than the service accepts, and can be cut."""
         return self.learned_bytes is not None and batch.bytes > self.learned_bytes and batch.events > 1
 
 
-def halve(key: BatchKey, batch: Batch, envelope: Envelope) -> list[Piece]:
-    """A batch in two, each with the very events that it had."""
+def halve(key: BatchKey, batch: Batch, envelope: Envelope) -> list[KeyedBatch]:
+    """A batch in two, each with exactly the events that it had."""
     events = unpack(batch.body)
     middle = len(events) // 2
     return _pieces(key, events, [(0, middle - 1), (middle, len(events) - 1)], envelope)
 
 
-def cut(key: BatchKey, batch: Batch, most: int, envelope: Envelope) -> list[Piece]:
+def cut(key: BatchKey, batch: Batch, most: int, envelope: Envelope) -> list[KeyedBatch]:
     """A batch in as few pieces of at most `most` bytes as its events allow, all of about the same size."""
     events = unpack(batch.body)
     ranges = even_ranges([len(event) for event in events], envelope, Limits(len(events), HARD_LIMIT), most)
     return _pieces(key, events, ranges, envelope)
 
 
-def _pieces(key: BatchKey, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[Piece]:
+def _pieces(key: BatchKey, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[KeyedBatch]:
     batches = [seal_batch(events[first : last + 1], key.first + first, envelope) for first, last in ranges]
-    return [(BatchKey(key.phase, key.block, one.first, one.last), one) for one in batches]
+    return [
+        KeyedBatch(BatchKey(key.phase, key.block, batch.first, batch.last), batch, recorded=True) for batch in batches
+    ]

@@ -2,16 +2,16 @@
 
 Three limits apply, and the strictest decides:
 
-* `limit`, requests in flight: doubled a round at first, then one more a round (additive increase), and 0.7 of it
-  after a 429, a 5xx, a lost answer or a time limit (multiplicative decrease), or 0.9 after answers grew slow. A round
-  is the time from a change of the limit until a request that left after it is answered: of the requests that were in
-  flight together only the first one to fail counts.
+* `limit`, requests in flight: doubled each round at first, then one more each round (additive increase), and times 0.7
+  after a 429, a 5xx, a lost answer or a time limit (multiplicative decrease), or times 0.9 after answers became slow. A
+  round is the time from a change of the limit until a request that was sent after it is answered: of the requests that
+  were in flight together only the first failure counts.
 * `rate`, requests a second, which exists only after a 429: 0.85 of what was admitted, then growing with the square of
-  time, so that it stands at the service's own rate most of the time and asks for more every few seconds. Without it
-  a service that answers within a millisecond would be asked hundreds of times what it admits, by one sender.
-* the pause that the service asks for (Retry-After): no request leaves until it is over.
+  time, so that it is close to the service's own rate most of the time and exceeds it every few seconds. Without it,
+  a service that answers within a millisecond would get hundreds of times the requests that it admits from one sender.
+* the pause that the service asks for (Retry-After): no request is sent until it is over.
 
-`--rate` is a fourth, of the operator's own: events a second, over all tries.
+`--rate` is a fourth limit, set by the operator: events a second, over all tries.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ CUT = 0.7
 SLOW_CUT = 0.9
 SLOW = 2.0
 SLACK = 0.1
-"""Answers grew slow: the mean of a round is this many times the usual one, and this many seconds above it."""
-USUAL = 0.3
-"""Weight of the newest round in the usual latency, which so becomes usual within a few rounds."""
+"""Answers became slow: the mean of a round is this many times the average latency, and this many seconds above it."""
+SMOOTHING = 0.3
+"""Weight of the newest round in the average latency: a lasting change is the average within a few rounds."""
 RATE_CUT = 0.85
 RATE_FORGOTTEN = 60.0
 """Seconds without a 429 after which the service's rate is forgotten."""
 SLOWEST = 1 / 60
-"""Requests a second that are tried at least."""
-SEEN = 2.0
+"""The smallest rate, in requests a second."""
+RATE_WINDOW = 2.0
 """Seconds over which the admitted rate is measured."""
 BURST = 0.1
-"""Seconds of `--rate` that may be caught up with after a pause."""
+"""Seconds of `--rate` that may be sent at once after a pause."""
 
 TICK = 0.2
 """Seconds between two checks of whether the run is stopping, while no request may leave."""
@@ -55,22 +55,22 @@ class RateController:
 
     def __init__(self, most: int, events_per_second: float | None = None) -> None:
         self.most = most
-        self.flying = 0
+        self.in_flight = 0
         self._limit = float(min(START, most))
         self._events_per_second = events_per_second
-        self._doubling = True
-        self._turn = -math.inf
-        self._full = -math.inf
-        self._held = -math.inf
-        self._due = -math.inf
-        self._slot = -math.inf
-        self._base: float | None = None
-        self._based = 0.0
-        self._refused = -math.inf
+        self._is_doubling = True
+        self._limit_changed = -math.inf
+        self._limit_reached = -math.inf
+        self._paused_until = -math.inf
+        self._operator_next = -math.inf
+        self._service_next = -math.inf
+        self._rate: float | None = None
+        self._rate_changed = 0.0
+        self._last_429 = -math.inf
         self._settled: deque[float] = deque()
-        self._began: float | None = None
-        self._usual: float | None = None
-        self._round: list[float] = []
+        self._first_request: float | None = None
+        self._average_latency: float | None = None
+        self._round_latencies: list[float] = []
 
     @property
     def limit(self) -> int:
@@ -78,168 +78,147 @@ class RateController:
         return max(1, int(self._limit))
 
     def rate(self, now: float) -> float | None:
-        """Requests a second that the service seems to admit; None while it never refused one."""
-        if self._base is None:
+        """Requests a second that the service probably admits; None while it never refused one for its rate."""
+        if self._rate is None:
             return None
-        # In seconds, or in the time of two requests where that is longer: no faster than answers can teach.
-        since = (now - self._based) / max(1.0, 2 / self._base)
+        # In seconds, or in the time of two requests where that is longer: answers have to come before the rate grows.
+        since = (now - self._rate_changed) / max(1.0, 2 / self._rate)
         if since > RATE_FORGOTTEN:
-            self._base = None
+            self._rate = None
             return None
-        return self._base * (RATE_CUT + 0.03 * since + 0.004 * since * since)
+        return self._rate * (RATE_CUT + 0.03 * since + 0.004 * since * since)
 
     def paused(self, now: float) -> float:
         """Seconds for which the service still asks for no requests."""
-        return max(0.0, self._held - now)
+        return max(0.0, self._paused_until - now)
 
     def wait(self, now: float) -> float:
-        """Seconds until the next request may leave: 0 now, infinite when an answer has to come first."""
-        if self.flying >= self.limit:
+        """Seconds until the next request may be sent: 0 now, infinite when an answer has to come first."""
+        if self.in_flight >= self.limit:
             return math.inf
-        wait = max(self._held - now, self._due - now)
+        wait = max(self._paused_until - now, self._operator_next - now)
         if self.rate(now) is not None:
-            wait = max(wait, self._slot - now)
+            wait = max(wait, self._service_next - now)
         return max(0.0, wait)
 
     def leave(self, now: float, events: int) -> None:
-        """A request with so many events leaves."""
-        self.flying += 1
-        if self.flying >= self.limit:
-            self._full = now
-        if self._began is None:
-            self._began = now
+        """Record that a request with so many events is sent."""
+        self.in_flight += 1
+        if self.in_flight >= self.limit:
+            self._limit_reached = now
+        if self._first_request is None:
+            self._first_request = now
         if self._events_per_second is not None:
-            self._due = max(self._due, now - BURST) + events / self._events_per_second
+            self._operator_next = max(self._operator_next, now - BURST) + events / self._events_per_second
         rate = self.rate(now)
         if rate is not None:
-            self._slot = max(self._slot, now) + 1 / rate
+            self._service_next = max(self._service_next, now) + 1 / rate
 
-    def answer(self, now: float, left: float, response: Response) -> None:
-        """The request that left at `left` is answered, or was lost."""
-        self.flying -= 1
+    def answer(self, now: float, sent: float, response: Response) -> None:
+        """Record that the request sent at `sent` is answered, or was lost."""
+        self.in_flight -= 1
         if response.retry_after:
-            self._held = max(self._held, now + response.retry_after)
+            self._paused_until = max(self._paused_until, now + response.retry_after)
         match response.kind:
             case ResponseKind.SETTLED:
-                self._take(now, left)
+                self._settle(now, sent)
             case ResponseKind.RETRY | ResponseKind.UNREACHABLE:
                 if response.status == 429:
-                    self._admit_less(now, left)
-                self._cut(now, left, CUT)
+                    self._lower_rate(now, sent)
+                self._lower_limit(now, sent, CUT)
             case _:
                 pass
 
     # -- settled ---------------------------------------------------------------------------------------
 
-    def _take(self, now: float, left: float) -> None:
+    def _settle(self, now: float, sent: float) -> None:
         self._settled.append(now)
-        while self._settled[0] < now - SEEN:
+        while self._settled[0] < now - RATE_WINDOW:
             self._settled.popleft()
-        self._round.append(now - left)
-        if left <= self._turn:
+        self._round_latencies.append(now - sent)
+        if sent <= self._limit_changed:
             return
-        # A limit that was not reached is no proof that there is room for more.
-        if left <= self._full:
-            self._limit = min(self._limit + (1 if self._doubling else 1 / self._limit), float(self.most))
-        if len(self._round) >= self.limit:
-            self._judge_latency(now, left)
+        # While the limit is not reached, nothing shows that the service admits more.
+        if sent <= self._limit_reached:
+            self._limit = min(self._limit + (1 if self._is_doubling else 1 / self._limit), float(self.most))
+        if len(self._round_latencies) >= self.limit:
+            self._judge_latency(now, sent)
 
-    def _judge_latency(self, now: float, left: float) -> None:
-        mean = sum(self._round) / len(self._round)
-        self._round.clear()
-        if self._usual is None:
-            self._usual = mean
+    def _judge_latency(self, now: float, sent: float) -> None:
+        mean = sum(self._round_latencies) / len(self._round_latencies)
+        self._round_latencies.clear()
+        if self._average_latency is None:
+            self._average_latency = mean
             return
-        if mean > self._usual * SLOW and mean > self._usual + SLACK:
-            self._cut(now, left, SLOW_CUT)
-        self._usual += USUAL * (mean - self._usual)
+        if mean > self._average_latency * SLOW and mean > self._average_latency + SLACK:
+            self._lower_limit(now, sent, SLOW_CUT)
+        self._average_latency += SMOOTHING * (mean - self._average_latency)
 
-    # -- too much --------------------------------------------------------------------------------------
+    # -- refused, failed or slow -------------------------------------------------------------------------
 
-    def _cut(self, now: float, left: float, share: float) -> None:
-        if left <= self._turn:
+    def _lower_limit(self, now: float, sent: float, share: float) -> None:
+        if sent <= self._limit_changed:
             return
-        self._turn = now
-        self._doubling = False
+        self._limit_changed = now
+        self._is_doubling = False
         self._limit = max(1.0, self._limit * share)
 
-    def _admit_less(self, now: float, left: float) -> None:
-        if left <= self._refused:
+    def _lower_rate(self, now: float, sent: float) -> None:
+        if sent <= self._last_429:
             return
-        self._refused = now
+        self._last_429 = now
         rate = self.rate(now)
-        self._base = max(rate if rate is not None else self._admitted(now), SLOWEST)
-        self._based = now
-        self._slot = now + 1 / (self._base * RATE_CUT)
+        self._rate = max(rate if rate is not None else self._admitted(now), SLOWEST)
+        self._rate_changed = now
+        self._service_next = now + 1 / (self._rate * RATE_CUT)
 
     def _admitted(self, now: float) -> float:
-        """Requests settled a second, lately."""
-        began = self._began if self._began is not None else now
-        recent = sum(1 for moment in self._settled if moment >= now - SEEN)
-        return max(recent, 1) / max(min(SEEN, now - began), 0.01)
+        """Requests a second that settled within RATE_WINDOW."""
+        first = self._first_request if self._first_request is not None else now
+        recent = sum(1 for moment in self._settled if moment >= now - RATE_WINDOW)
+        return max(recent, 1) / max(min(RATE_WINDOW, now - first), 0.01)
 
 
 class Throttle:
     """The rate controller for threads: `enter` before each request, `leave` after its response.
 
-    `target_known`: whether the target ever responded, or may have received a request. An outage of a target that was
-    there once is waited for; an address that never responded is most often a wrong one.
+    `target_known`: whether the target ever responded, or may have received a request. An outage of a target that
+    responded before is waited for; an address that never responded is most often a wrong one. `now` is the clock, in
+    seconds.
     """
 
     def __init__(
-        self,
-        rate_controller: RateController,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        target_known: bool = False,
+        self, controller: RateController, clock: Callable[[], float] = time.monotonic, *, target_known: bool = False
     ) -> None:
         self.target_known = target_known
-        self._controller = rate_controller
-        self._clock = clock
+        self.now = clock
+        self.controller = controller
         self._changed = threading.Condition()
-        self._settled: float | None = None
-
-    @property
-    def limit(self) -> int:
-        """Requests that may be in flight together now."""
-        return self._controller.limit
-
-    @property
-    def flying(self) -> int:
-        """Requests that are in flight now."""
-        return self._controller.flying
-
-    def paused(self) -> float:
-        """Seconds for which the service still asks for no requests."""
-        return self._controller.paused(self._clock())
-
-    def now(self) -> float:
-        return self._clock()
+        self._last_settled = -math.inf
 
     def idle(self, since: float) -> float:
-        """Seconds in which the service took nothing: since `since`, or since it took the last request, if later."""
-        last = since if self._settled is None else max(since, self._settled)
-        return self._clock() - last
+        """Seconds in which no request settled: since `since`, or since the last one settled, if later."""
+        return self.now() - max(since, self._last_settled)
 
     def enter(self, events: int, stop: threading.Event) -> float | None:
-        """Wait until a request may leave; when it left, or None once the run is stopping."""
+        """Wait until a request may be sent. Returns that moment, or None once the run is stopping."""
         with self._changed:
             while not stop.is_set():
-                now = self._clock()
-                wait = self._controller.wait(now)
+                now = self.now()
+                wait = self.controller.wait(now)
                 if wait <= 0:
-                    self._controller.leave(now, events)
+                    self.controller.leave(now, events)
                     return now
                 self._changed.wait(min(wait, TICK))
         return None
 
-    def leave(self, left: float, response: Response | None) -> None:
-        """The answer of the request that left at `left`; None where sending failed by a defect."""
+    def leave(self, sent: float, response: Response | None) -> None:
+        """Record the response of the request sent at `sent`; None where sending failed by a defect."""
         with self._changed:
-            now = self._clock()
-            self._controller.answer(now, left, response or Response(ResponseKind.UNSENT, 0))
+            now = self.now()
+            self.controller.answer(now, sent, response or Response(ResponseKind.UNSENT, 0))
             if response is not None and (response.status or response.taken):
                 self.target_known = True
             if response is not None and response.kind is ResponseKind.SETTLED:
-                self._settled = now
+                self._last_settled = now
             self._changed.notify_all()

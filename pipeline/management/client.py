@@ -17,8 +17,8 @@ from urllib.parse import quote, urljoin, urlsplit
 import httpx
 
 from pipeline.config import Secret
-from pipeline.delivery.capture import retry_after, trusted
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.delivery.transport import retry_after, trusted
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management.operations import Operation
 from pipeline.management.problems import (

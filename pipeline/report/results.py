@@ -182,7 +182,7 @@ def apply_result(
             )
             for name, one in counts.phases.items()
         },
-        held=list(outcome.held),
+        held=list(outcome.omitted_phases),
         to=to,
         ended=_now(),
         capture_key=capture_key,

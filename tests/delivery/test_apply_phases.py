@@ -24,7 +24,7 @@ from pipeline.cli.progress import EVERY, Sending
 from pipeline.config import Secret
 from pipeline.delivery.apply import RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.outcome import SentCounts
+from pipeline.delivery.outcome import ResultCounts
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.delivery.send import check_send
 from pipeline.errors import UnsafePlan, UsageError
@@ -262,7 +262,7 @@ def test_a_phase_in_doubt_is_not_over(tmp_path: Path) -> None:
         check_send(plan, place, *request)
     answers["identities"] = Response(ResponseKind.POISON, 400, taken=False)
     outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(1, AT_ONCE), phases=["identities"])
-    assert (outcome.counts.phases["identities"].refused, outcome.held) == (7, ("groups", "events", "persons"))
+    assert (outcome.counts.phases["identities"].refused, outcome.omitted_phases) == (7, ("groups", "events", "persons"))
     check_send(plan, place, *request)
 
 
@@ -348,7 +348,7 @@ def test_a_script_chooses_phases_and_approves_merges(tmp_path: Path) -> None:
         outcome = pipeline.apply_plan(
             directory, to, ApplyOptions(workers=0, approve_merges=7, phases=["groups", "identities"]), project_key=KEY
         )
-        assert (outcome.balanced, outcome.held, outcome.problem) == (False, ("events", "persons"), None)
+        assert (outcome.balanced, outcome.omitted_phases, outcome.problem) == (False, ("events", "persons"), None)
         with pytest.raises(errors.Unfinished, match="--max-duration"):
             pipeline.apply_plan(directory, to, ApplyOptions(workers=0, max_duration=0.0), project_key=KEY)
         with pytest.raises(UnsafePlan, match="project key is not the one"):
@@ -410,7 +410,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
             continue
         outcome = run_to(small, CallDestination(send), send_limits=send_limits, phases=phases)
         assert balances(outcome, plan)
-        total = SentCounts()
+        total = ResultCounts()
         for name, one in outcome.counts.phases.items():
             assert (
                 one.made == one.accepted + one.refused + one.in_doubt + one.already_settled <= plan.events.phases[name]
@@ -418,7 +418,7 @@ def test_every_run_of_some_phases_balances_and_resumes(
             for field in ("made", "accepted", "refused", "in_doubt", "already_settled"):
                 setattr(total, field, getattr(total, field) + getattr(one, field))
             assert name in phases or one.accepted == 0
-        assert all(getattr(total, one) == getattr(outcome.counts, one) for one in SentCounts.__struct_fields__)
+        assert all(getattr(total, one) == getattr(outcome.counts, one) for one in ResultCounts.__struct_fields__)
         if outcome.balanced:
             break
     assert outcome.balanced

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delivery.capture import CaptureDestination, response_of, retry_after
+from pipeline.delivery.capture import CaptureDestination, response_of
 from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.transport import redirect_refusal, retry_after
 from pipeline.errors import UsageError
 from pipeline.targets import address_of, is_loopback, region_of
 from tests.support import deliveries
@@ -294,10 +295,8 @@ def test_a_redirect_that_leads_nowhere_stops(location: str) -> None:
 
 def test_https_is_never_redirected_to_http() -> None:
     """A redirect from https down to http is refused before anything is sent."""
-    destination = CaptureDestination("https://127.0.0.1:1")
-    problem = destination._refusal("https://127.0.0.1:1/batch/", "http://127.0.0.1:1/batch/")
-    destination.close()
-    assert problem == "a redirect from https to http: http://127.0.0.1:1/batch/"
+    reason = redirect_refusal("https://127.0.0.1:1/batch/", "http://127.0.0.1:1/batch/", {"127.0.0.1"})
+    assert reason == "a redirect from https to http: http://127.0.0.1:1/batch/"
 
 
 # -- targets ---------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from pipeline.delivery.apply import RunCounts, SendLimits
-from pipeline.delivery.capture import _without_response
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import CONNECT_TRIES, RetryPolicy
+from pipeline.delivery.transport import _without_answer
 from pipeline.errors import Refused, Unfinished
 from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import (
@@ -85,7 +85,7 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
 )
 def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
     """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
-    response = _without_response(error, "a.example")
+    response = _without_answer(error, "a.example")
     assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
     assert response.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
 
@@ -308,7 +308,7 @@ def test_the_run_stops_when_nothing_settled_for_the_budget(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["seconds", "date"])
 def test_a_pause_longer_than_the_budget_ends_the_run_at_once(tmp_path: Path, kind: str) -> None:
-    """Who asks to be left alone for a week is left alone: exit 6 now, saying so, not after an hour of waiting."""
+    """A service that asks for a pause of a week gets it: exit 6 now, saying so, not after an hour of waiting."""
     directory = planned(tmp_path, 10, files=1)
     week = 7 * 86_400
     text = str(week) if kind == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=week), True)
@@ -317,7 +317,7 @@ def test_a_pause_longer_than_the_budget_ends_the_run_at_once(tmp_path: Path, kin
         outcome = run(directory, server.url)
         assert len(server.asked) == 1
     assert isinstance(outcome.problem, Unfinished)
-    assert "asks to be left alone for 604," in str(outcome.problem)
+    assert "asks for a pause of 604," in str(outcome.problem)
     assert time.monotonic() - began < 10
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
 
@@ -468,7 +468,7 @@ def test_the_command_line_bounds_a_run(tmp_path: Path, option: tuple[str, str], 
         )  # fmt: skip
     assert done.returncode == code
     if code:
-        assert done.stderr.startswith("Error: the run lasted as long as it may (--max-duration, 1 s)")
+        assert done.stderr.startswith("Error: the run reached its time limit (--max-duration, 1 s)")
         assert len(done.stderr.splitlines()) == 2
     else:
         assert times[-1] - times[0] > (rows - 2) / 100 - 0.15

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.batcher import Batch
-from pipeline.delivery.destination import Destination, DryRunDestination, Response, ResponseKind
-from pipeline.delivery.retry import DOUBTFUL_TRIES, FailedTry, RetryPolicy, SendResult, _Wait, send_with_retries
+from pipeline.delivery.destination import Destination, Response, ResponseKind
+from pipeline.delivery.retry import DOUBTFUL_TRIES, FailedTry, RetryPolicy, SendResult, backoff, send_with_retries
 from pipeline.delivery.throttle import RateController, Throttle
 from tests.support.deliveries import CallDestination, request_of
 
@@ -102,14 +102,9 @@ def test_nothing_is_sent_once_the_run_is_stopping() -> None:
     """A batch that waits for a sender when the run stops makes no request."""
     stop = threading.Event()
     stop.set()
-    destination = DryRunDestination()
-    found = send_all(destination, RetryPolicy(), stop)
-    assert (found.response.kind, found.tries, found.doubtful, destination.requests) == (
-        ResponseKind.UNSENT,
-        0,
-        False,
-        0,
-    )
+    script = Script(SETTLED)
+    result = send_all(script, RetryPolicy(), stop)
+    assert (result.response.kind, result.tries, result.doubtful, script.bodies) == (ResponseKind.UNSENT, 0, False, [])
 
 
 def test_a_stop_ends_a_wait_without_another_request() -> None:
@@ -148,13 +143,13 @@ class _Attempt:
 def test_a_wait_is_jittered_and_never_below_the_floor(number: int, floor: float) -> None:
     """Between the floor that the service asked for and the larger of floor and doubled back-off, capped."""
     retry_policy = RetryPolicy(first=0.5, most=60.0)
-    waited = _Wait(retry_policy, lambda: 1e9)(_Attempt(number, Response(ResponseKind.RETRY, 429, retry_after=floor)))  # type: ignore[arg-type]
+    waited = backoff(retry_policy)(_Attempt(number, Response(ResponseKind.RETRY, 429, retry_after=floor)))  # type: ignore[arg-type]
     assert floor <= waited <= max(floor, min(60.0, 0.5 * 2.0 ** (number - 1)))
 
 
 def test_waits_are_spread_over_the_whole_range() -> None:
     """Full jitter: waits of one attempt reach both ends of their range."""
-    wait = _Wait(RetryPolicy(first=1.0, most=8.0), lambda: 1e9)
+    wait = backoff(RetryPolicy(first=1.0, most=8.0))
     waits = [wait(_Attempt(10, RETRY)) for _ in range(300)]  # type: ignore[arg-type]
     assert min(waits) < 1.0
     assert max(waits) > 7.0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pipeline.batcher import ENVELOPE_ROOM, Envelope, batch_ranges, even_ranges, pack, seal_batch, unpack
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.size import RequestSize, cut, halve
+from pipeline.delivery.size import KeyedBatch, RequestSize, cut, halve
 from pipeline.ledger import BatchKey
 from pipeline.options import Limits
 from pipeline.plan.freshness import open_plan
@@ -40,6 +40,7 @@ from tests.support.deliveries import (
 
 TOO_LARGE = Response(ResponseKind.TOO_LARGE, 413)
 ENVELOPE = Envelope(KEY)
+BATCH = seal_batch([b"{}"], 0, ENVELOPE)
 
 
 def learned(directory: Path) -> int | None:
@@ -90,9 +91,9 @@ def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
 def test_a_larger_request_that_settles_raises_what_was_learned() -> None:
     """What was begun before is sent as it stands: where it settles, that size is proved, below what was refused."""
     size = RequestSize(None)
-    halves = [(BatchKey("events", 0, 0, 4), None), (BatchKey("events", 0, 5, 9), None)]
-    size.refused(1_000, halves)  # type: ignore[arg-type]
-    assert [size.settled(place, 500) for place, _ in halves] == [None, 500]
+    halves = [KeyedBatch(BatchKey("events", 0, 0, 4), BATCH), KeyedBatch(BatchKey("events", 0, 5, 9), BATCH)]
+    size.refused(1_000, halves)
+    assert [size.settled(half.key, 500) for half in halves] == [None, 500]
     assert [size.settled(BatchKey("events", 1, 0, 0), bytes_) for bytes_ in (400, 700, 600, 1_000, 1_200)] == [
         None, 700, None, None, None,
     ]  # fmt: skip
@@ -205,9 +206,9 @@ def test_the_first_of_two_halves_is_no_proof() -> None:
     whole = BatchKey("events", 0, 0, 9)
     halves = halve(whole, seal_batch([b'{"a":%d}' % n for n in range(10)], 0, ENVELOPE), ENVELOPE)
     size.refused(1000, halves)
-    assert size.settled(halves[0][0], halves[0][1].bytes) is None
-    size.ended(halves[1][0])
-    assert size.settled(halves[1][0], halves[1][1].bytes) is None
+    assert size.settled(halves[0].key, halves[0].batch.bytes) is None
+    size.ended(halves[1].key)
+    assert size.settled(halves[1].key, halves[1].batch.bytes) is None
     assert size.learned_bytes is None
 
 
@@ -216,10 +217,10 @@ def test_the_largest_request_that_settled_is_the_size() -> None:
     for before, expected in ((900, 900), (1_200, 500)):
         size = RequestSize(None)
         size.settled(BatchKey("events", 9, 0, 0), before)
-        halves = [(BatchKey("events", 0, 0, 4), None), (BatchKey("events", 0, 5, 9), None)]
-        size.refused(1_000, halves)  # type: ignore[arg-type]
-        assert size.settled(halves[0][0], 480) is None
-        assert size.settled(halves[1][0], 500) == expected
+        halves = [KeyedBatch(BatchKey("events", 0, 0, 4), BATCH), KeyedBatch(BatchKey("events", 0, 5, 9), BATCH)]
+        size.refused(1_000, halves)
+        assert size.settled(halves[0].key, 480) is None
+        assert size.settled(halves[1].key, 500) == expected
 
 
 @settings(deadline=None)
@@ -232,11 +233,11 @@ def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int],
     most = min(most, batch.bytes - 1)
     pieces = cut(place, batch, most, ENVELOPE)
     assert len(pieces) > 1
-    assert [event for _, piece in pieces for event in unpack(piece.body)] == events
-    assert [place.first for place, _ in pieces][1:] == [place.last + 1 for place, _ in pieces][:-1]
-    assert (pieces[0][0].first, pieces[-1][0].last) == (place.first, place.last)
-    assert all(piece.bytes <= most or piece.events == 1 for _, piece in pieces)
-    assert all((piece.first, piece.last) == (own.first, own.last) for own, piece in pieces)
+    assert [event for piece in pieces for event in unpack(piece.batch.body)] == events
+    assert [piece.key.first for piece in pieces][1:] == [piece.key.last + 1 for piece in pieces][:-1]
+    assert (pieces[0].key.first, pieces[-1].key.last) == (place.first, place.last)
+    assert all(batch.bytes <= most or batch.events == 1 for _, batch, _ in pieces)
+    assert all((batch.first, batch.last) == (key.first, key.last) for key, batch, _ in pieces)
 
 
 @pytest.mark.parametrize("limit", [1_000, 2_500, 6_000])

@@ -45,7 +45,7 @@ def simulate(pacing: RateController, service: Service, seconds: float, *, events
         if wait <= 0:
             pacing.leave(now, events)
             number += 1
-            latency, response = service(now, pacing.flying)
+            latency, response = service(now, pacing.in_flight)
             heapq.heappush(flying, (now + latency, number, now, response))
             continue
         now = min(now + wait, flying[0][0] if flying else math.inf)
@@ -130,7 +130,7 @@ def test_of_requests_in_flight_together_the_first_failure_counts() -> None:
     simulate(pacing, lambda now, flying: (0.01, OK), 1)
     while pacing.wait(1.5) <= 0:
         pacing.leave(1.5, 1)
-    while pacing.flying:
+    while pacing.in_flight:
         pacing.answer(2.0, 1.5, DOWN)
     assert pacing.limit == 5
 
