@@ -1,6 +1,6 @@
-"""Compressed streams: known by their first bytes, never by a name, and taken off without holding them whole.
+"""Compressed streams: recognised by their first bytes, never by a name, and decompressed piece by piece.
 
-Names lie: Amplitude's `.json.gz` can be a zip, S3 may hand a `.gz` back already decompressed
+Names can be wrong: Amplitude's `.json.gz` can be a zip, S3 may return a `.gz` already decompressed
 (docs/know/exports.md#containers, #amplitude). Adding a codec is one row in `CODECS`.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.errors import UnreadableExport
@@ -43,22 +44,22 @@ def _gzip(stored: IO[bytes]) -> IO[bytes]:
 def _bzip2(stored: IO[bytes]) -> IO[bytes]:
     import bz2
 
-    return io.BufferedReader(_Streams(stored, "bzip2", bz2.BZ2Decompressor), BUFFER_BYTES)
+    return stream_of(_streams(stored, "bzip2", bz2.BZ2Decompressor))
 
 
 def _xz(stored: IO[bytes]) -> IO[bytes]:
     import lzma
 
-    # Not FORMAT_AUTO: that one reads almost anything after the first stream as the older .lzma.
+    # FORMAT_AUTO reads almost anything after the first stream as the older .lzma.
     start = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ)
-    return io.BufferedReader(_Streams(stored, "xz", start, padding=4), BUFFER_BYTES)
+    return stream_of(_streams(stored, "xz", start, padding=4))
 
 
 def _zstd(stored: IO[bytes]) -> IO[bytes]:
     import zstandard
 
     start = zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj
-    return io.BufferedReader(_Streams(stored, "zstd", start), BUFFER_BYTES)
+    return stream_of(_streams(stored, "zstd", start))
 
 
 _BZIP2_MAGIC = tuple(b"BZh%d" % n + tail for n in range(1, 10) for tail in (b"1AY&SY", b"\x17rE8P\x90"))
@@ -87,149 +88,128 @@ class Damaged(ValueError):
     """What is stored is not what its container allows at that place."""
 
 
-class _Streams(io.RawIOBase):
-    """Compressed streams (frames) one after the other, accounted for to the last stored byte.
+_BITE = 8 * 1024
+"""Compressed bytes for one call: to zstd 4 bytes may mean 128 KiB of output, which it returns all at once."""
+_MAGIC_ROOM = 16
+"""No magic is longer."""
+
+
+def _streams(stored: IO[bytes], name: str, start: Callable[[], Any], padding: int = 0) -> Iterator[bytes]:
+    """The content of compressed streams (frames) that follow each other, in pieces; every stored byte is accounted for.
 
     Why not the libraries' own readers: zstandard's takes the end of a truncated file for the end of its content; those
-    of bz2 and lzma drop what follows the first stream unless it begins a whole one, xz padding and damage alike.
-    `start` gives a decompressor for the next stream. Zeros between and after streams are allowed in multiples of
-    `padding` (xz file format 1.2.1, section 2.2). Input goes in by small bites, because to zstd a bite of 4 bytes
-    may mean 128 KiB of output, and it gives all of that at once.
+    of bz2 and lzma drop what follows the first stream unless it is a whole one, xz padding and damage alike.
+    `start` returns a decompressor for the next stream. Zeros between and after streams are allowed in multiples of
+    `padding` (xz file format 1.2.1, section 2.2). Raises Damaged or EOFError.
     """
-
-    BITE = 8 * 1024
-    HEAD = 16
-    """No magic is longer."""
-
-    def __init__(self, stored: IO[bytes], name: str, start: Callable[[], Any], padding: int = 0) -> None:
-        self._stored = stored
-        self._name = name
-        self._start = start
-        self._padding = padding
-        self._stream: Any = None
-        self._first = True
-        self._taken = 0
-        self._input = b""
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: WriteableBuffer) -> int:
-        view = memoryview(target).cast("B")
-        while not self._ready:
-            if self._stream is None and not self._begin():
-                return 0
-            self._more()
-        taken = min(len(view), len(self._ready))
-        view[:taken] = self._ready[:taken]
-        self._ready = self._ready[taken:]
-        return taken
-
-    def _bite(self) -> bytes:
-        piece = self._stored.read(self.BITE)
-        self._taken += len(piece)
-        return piece
-
-    def _begin(self) -> bool:
-        """Go to the next stream; False where the file ends. Raises Damaged for anything else."""
+    unread = b""
+    count = 0
+    first = True
+    while True:
         zeros = 0
         while True:
-            if self._padding and not self._first:
-                kept = self._input.lstrip(b"\x00")
-                zeros += len(self._input) - len(kept)
-                self._input = kept
-            if len(self._input) >= self.HEAD or not (piece := self._bite()):
+            if padding and not first:
+                content = unread.lstrip(b"\x00")
+                zeros += len(unread) - len(content)
+                unread = content
+            if len(unread) >= _MAGIC_ROOM or not (piece := stored.read(_BITE)):
                 break
-            self._input += piece
-        here = self._taken - len(self._input)
-        if zeros and zeros % self._padding:
-            raise Damaged(f"{pluralize(zeros, 'zero byte')} before byte {here:,} cannot be padding of {self._name}")
-        if not self._input:
-            return False
-        if codec_of(self._input) != self._name:
-            if any(magic.startswith(self._input) for magic in _BY_NAME[self._name].magic):
-                raise EOFError(f"the {self._name} stream at byte {here:,} has no end")
-            raise Damaged(f"what is stored from byte {here:,} on is no {self._name} stream")
-        self._stream = self._start()
-        self._first = False
-        return True
-
-    def _more(self) -> None:
-        stream = self._stream
-        in_pieces = hasattr(stream, "needs_input")  # bz2 and lzma keep input until its output was asked for
-        bite = b""
-        if not in_pieces or stream.needs_input:
-            bite = self._input or self._bite()
-            self._input = b""
-            if not bite:
-                raise EOFError(f"the last {self._name} stream has no end")
-        self._ready = memoryview(stream.decompress(bite, BUFFER_BYTES) if in_pieces else stream.decompress(bite))
-        if stream.eof:
-            self._input = stream.unused_data
-            self._stream = None
+            count += len(piece)
+            unread += piece
+        offset = count - len(unread)
+        if zeros and zeros % padding:
+            raise Damaged(f"{pluralize(zeros, 'zero byte')} before byte {offset:,} cannot be padding of {name}")
+        if not unread:
+            return
+        if codec_of(unread) != name:
+            if any(magic.startswith(unread) for magic in _BY_NAME[name].magic):
+                raise EOFError(f"the {name} stream at byte {offset:,} has no end")
+            raise Damaged(f"what is stored from byte {offset:,} on is no {name} stream")
+        first = False
+        decompressor = start()
+        buffers_input = hasattr(decompressor, "needs_input")  # bz2 and lzma, until their output was read
+        while not decompressor.eof:
+            piece = b""
+            if not buffers_input or decompressor.needs_input:
+                if not unread:
+                    unread = stored.read(_BITE)
+                    count += len(unread)
+                if not unread:
+                    raise EOFError(f"the last {name} stream has no end")
+                piece, unread = unread, b""
+            yield decompressor.decompress(piece, BUFFER_BYTES) if buffers_input else decompressor.decompress(piece)
+        unread = decompressor.unused_data
 
 
-class Rewound(io.RawIOBase):
-    """A stream that gives `head` again before the rest, so that what was looked at is still there to read."""
+class _Pieces(io.RawIOBase):
+    """The raw stream of `stream_of`."""
 
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self._head = memoryview(head)
-        self._rest = rest
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._unread = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: WriteableBuffer) -> int:
+        while not self._unread:
+            if (piece := next(self._pieces, None)) is None:
+                return 0
+            self._unread = memoryview(piece)
         view = memoryview(target).cast("B")
-        if not self._head:
-            return _fill(self._rest, view)
-        taken = min(len(view), len(self._head))
-        view[:taken] = self._head[:taken]
-        self._head = self._head[taken:]
-        return taken
+        count = min(len(view), len(self._unread))
+        view[:count] = self._unread[:count]
+        self._unread = self._unread[count:]
+        return count
+
+
+def stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
+    """A stream of these bytes. An error of the iterator is raised by the read that reaches it."""
+    return io.BufferedReader(_Pieces(pieces), BUFFER_BYTES)
+
+
+def rewound(head: bytes, stream: IO[bytes]) -> io.BufferedReader:
+    """A stream from its beginning, after its `head` was read."""
+    return stream_of(chain((head,), iter(partial(stream.read, BUFFER_BYTES), b"")))
 
 
 class Checked(io.RawIOBase):
-    """A stream whose damage is told as the export's: which file, after how many bytes, and what to do.
-
-    Raises UnreadableExport from any read that meets a truncated or damaged container.
-    """
+    """A stream whose reads raise UnreadableExport for a truncated or damaged container: which file, after how many
+    bytes, and what to do."""
 
     def __init__(self, stream: IO[bytes], path: str) -> None:
         self._stream = stream
         self._path = path
-        self._given = 0
+        self._count = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: WriteableBuffer) -> int:
+        view = memoryview(target).cast("B")
         try:
-            count = _fill(self._stream, memoryview(target).cast("B"))
+            piece = self._stream.read(len(view))
         except UnreadableExport:
             raise
         except Exception as error:
-            raise broken(error, self._path, self._given) from error
-        self._given += count
+            raise broken(error, self._path, self._count) from error
+        count = len(piece)
+        view[:count] = piece
+        self._count += count
         return count
-
-
-def _fill(stream: IO[bytes], view: memoryview) -> int:
-    piece = stream.read(len(view))
-    count = len(piece)
-    view[:count] = piece
-    return count
 
 
 _DAMAGE = (OSError, zlib.error, ValueError, RuntimeError, NotImplementedError)
 _CODEC_MODULES = {"zipfile", "tarfile", "zstd", "zstandard", "_lzma", "lzma", "isal", "igzip_lib"}
 
 
-def broken(error: Exception, path: str, given: int) -> UnreadableExport:
-    """The UnreadableExport for what a decompressor, an archive or the disk said after `given` bytes."""
+def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
+    """The UnreadableExport for an error of a decompressor, an archive or the disk after `count` decompressed bytes.
+
+    Raises the error itself where it is none of these.
+    """
     if isinstance(error, EOFError) or "truncated" in str(error) or "unexpected end of data" in str(error):
-        what = f"{path} is cut short: its container ends in the middle, {given:,} decompressed bytes in"
+        what = f"{path} is cut short: its container ends in the middle, {count:,} decompressed bytes in"
     elif "not a zip file" in str(error):
         what = f"{path} is cut short: a zip keeps its directory at its end, and there is none"
     elif isinstance(error, PermissionError):
@@ -238,7 +218,7 @@ def broken(error: Exception, path: str, given: int) -> UnreadableExport:
         hint = "check the path; --source-root finds parts that moved"
         return UnreadableExport(f"{path} is not there", path=path, hint=hint)
     elif isinstance(error, _DAMAGE) or type(error).__module__.split(".")[0] in _CODEC_MODULES:
-        what = f"{path} is damaged, {given:,} decompressed bytes in: {error}"
+        what = f"{path} is damaged, {count:,} decompressed bytes in: {error}"
     else:
         raise error
     return UnreadableExport(what, path=path, hint=FETCH_AGAIN)

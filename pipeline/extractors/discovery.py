@@ -1,4 +1,4 @@
-"""Find the parts of an export: files, folders, globs, archives, standard input. Tell what is left out."""
+"""Finds the parts of an export: files, folders, globs, archives, standard input; reports what is left out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,20 +18,22 @@ from pipeline.extractors.containers import broken
 from pipeline.extractors.formats import format_of
 from pipeline.extractors.header import NO_HEADER, SETTING
 from pipeline.extractors.plan_detection import is_plan
-from pipeline.extractors.sniffing import Found, NoRows, sniff
+from pipeline.extractors.sniffing import Content, NoRows, sniff
 from pipeline.extractors.stream import digest_of
 from pipeline.models import Dialect, Notice, Part, Source
 
-MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
-"""Names of what writers leave beside an export: never rows of their own."""
-SMALL_MARKERS = re.compile(r".*_complete|.*\.crc")
-SMALL_BYTES = 64 * 1024
-"""Names that an export could also have: a marker when no larger than this, else looked at like any file."""
+_MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
+"""Files and folders that exporting programs write beside the rows."""
+_POSSIBLE_MARKERS = re.compile(r".*_complete|.*\.crc")
+_MARKER_BYTES = 64 * 1024
+"""Names that an export could also have: they are markers up to this size."""
+_File = tuple[str, bool]
+"""(absolute path, whether the command line names it and not its folder)."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """What was found so far. `header` is what people say of the headers of delimited files: yes, no or nothing."""
+    """The results so far: parts, their sizes, notices. `header` is the setting of this name: yes, no or ""."""
 
     header: str = ""
     parts: list[Part] = field(default_factory=list)
@@ -42,41 +45,48 @@ class _Search:
         self.notes.append(Notice(code, where, detail))
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    file: str
-    named: bool
-
-
 def open_source(paths: Sequence[str], *, spool: Path | None = None, header: str = "") -> Source:
-    """See `pipeline.extractors.open_source`."""
+    """The parts of an export, from files, folders, globs, archives, and `-` for standard input.
+
+    Each file is recognised by its content. Folders are read in natural order (`2024-1-1_9` before
+    `2024-1-1_10`); members of an archive are parts of their own. A file that is left out has a Notice
+    (`ignored_file`, `empty_file`, `same_file`), and so has a guess that a person may want to check
+    (`dialect`, `encoding`, `duplicate_column`, `outside_name`). Standard input is saved as `spool`/stdin, because a
+    plan must be able to read its source again.
+
+    `header` is yes or no where the operator declares whether delimited files start with their columns' names. Otherwise
+    a first row of values is reported by a Notice (`no_header`) and read as a row, its columns `column_1`, `column_2`
+    and so on.
+
+    Raises UsageError where no path is named or nothing is there, UnreadableExport for a missing, damaged or foreign
+    file.
+    """
     if not paths:
         raise UsageError("no export was named", hint="name files, folders or globs, or - for standard input")
     search = _Search(header)
-    found: list[_File] = []
+    files: list[_File] = []
     roots: list[str] = []
     for path in paths:
-        root, files = _expand(path, spool, search)
+        root, expanded = _expand(path, spool, search)
         roots.append(root)
-        found.extend(files)
-    if not found and not search.notes:
+        files.extend(expanded)
+    if not files and not search.notes:
         raise UsageError(f"nothing was found in {', '.join(paths)}", hint="name the export's own folder")
     root = os.path.commonpath(roots)
-    for item in sorted(found, key=lambda item: natural(_shown(item.file, root))):
-        _look(item, _shown(item.file, root), search)
+    for file, named in sorted(files, key=lambda entry: natural(_shown(entry[0], root))):
+        _add_file(file, _shown(file, root), search, named=named)
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
-        seen = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
-        what = f"nothing to read was found in {', '.join(paths)} ({seen})"
-        raise UsageError(what, hint="name the export itself")
-    kept = _without_copies(search)
-    parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(kept))
-    return Source(parts, tuple(search.notes), tuple(size for _, size in kept))
+        reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
+        raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
+    distinct = _without_copies(search)
+    parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
+    return Source(parts, tuple(search.notes), tuple(size for _, size in distinct))
 
 
 def natural(path: str) -> tuple[tuple[int, int, str], ...]:
-    """A sorting key in which numbers count as numbers: `2024-1-1_9` stands before `2024-1-1_10`."""
+    """A sorting key in which numbers count as numbers: `2024-1-1_9` comes before `2024-1-1_10`."""
     pieces = re.split(r"([0-9]+)", path)
-    keys = ((1, int(piece), "") if at % 2 else (0, 0, piece) for at, piece in enumerate(pieces))
+    keys = ((1, int(piece), "") if number % 2 else (0, 0, piece) for number, piece in enumerate(pieces))
     return (*keys, (2, 0, path))
 
 
@@ -87,13 +97,13 @@ def _expand(path: str, spool: Path | None, search: _Search) -> tuple[str, list[_
     """(the folder that shown paths are relative to, the files) of one argument."""
     if path == "-":
         file = _spooled(spool)
-        return os.path.dirname(file), [_File(file, named=True)]
+        return os.path.dirname(file), [(file, True)]
     if os.path.isdir(path):
         if is_plan(Path(path)):
             raise UsageError(f"{_printable(path)} is a plan of backcast, not an export", hint="name the export itself")
         return os.path.abspath(path), list(_walk(path, search))
     if os.path.lexists(path):
-        return os.path.dirname(os.path.abspath(path)), [_File(os.path.abspath(path), named=True)]
+        return os.path.dirname(os.path.abspath(path)), [(os.path.abspath(path), True)]
     if "://" in path:
         raise UsageError(f"{path} is an address, not a path", hint="fetch it into a folder, and name that")
     if glob.has_magic(path):
@@ -106,7 +116,7 @@ def _expand(path: str, spool: Path | None, search: _Search) -> tuple[str, list[_
             if os.path.isdir(match):
                 files.extend(_walk(match, search))
             elif not _is_marker(match, search):
-                files.append(_File(os.path.abspath(match), named=False))
+                files.append((os.path.abspath(match), False))
         return os.path.commonpath(folders), files
     raise UnreadableExport(f"{path} does not exist", path=path, hint="check the path, or fetch it first")
 
@@ -114,7 +124,7 @@ def _expand(path: str, spool: Path | None, search: _Search) -> tuple[str, list[_
 def _spooled(spool: Path | None) -> str:
     """Standard input as a file, because a plan reads its source again when it is applied."""
     if spool is None:
-        raise UsageError("standard input has no place to be kept", hint="name a file, or a folder with -o")
+        raise UsageError("there is no folder to save standard input in", hint="name a file, or a folder with -o")
     if sys.stdin.isatty():
         raise UsageError("standard input is a terminal", hint="pipe the export in: cat FILE | backcast … -")
     spool.mkdir(parents=True, exist_ok=True)
@@ -129,30 +139,30 @@ def _spooled(spool: Path | None) -> str:
 
 def _walk(folder: str, search: _Search) -> Iterator[_File]:
     """The files under a folder, links followed, no folder twice."""
-    seen: set[str] = set()
+    visited: set[str] = set()
 
     def fail(error: OSError) -> None:
-        raise broken(error, error.filename or folder, 0)
+        raise broken(error, error.filename or folder)
 
-    for here, folders, files in os.walk(os.path.abspath(folder), followlinks=True, onerror=fail):
-        real = os.path.realpath(here)
-        if real in seen:
+    for parent, folders, files in os.walk(os.path.abspath(folder), followlinks=True, onerror=fail):
+        real = os.path.realpath(parent)
+        if real in visited:
             folders.clear()
             continue
-        seen.add(real)
-        folders[:] = [name for name in folders if not _is_marker(os.path.join(here, name), search)]
+        visited.add(real)
+        folders[:] = [name for name in folders if not _is_marker(os.path.join(parent, name), search)]
         for name in files:
-            file = os.path.join(here, name)
+            file = os.path.join(parent, name)
             if not _is_marker(file, search):
-                yield _File(file, named=False)
+                yield file, False
 
 
 def _is_marker(file: str, search: _Search) -> bool:
-    """Whether a file (or folder) met while looking around is left out by its name; told by a Notice."""
+    """Whether a file or folder inside a named folder is ignored for its name, which a Notice reports."""
     name = os.path.basename(file)
     if name == "_delta_log" and os.path.isdir(file):
         raise UnreadableExport(
-            f"{os.path.dirname(file)} is a Delta table, whose files also hold rows that were deleted",
+            f"{os.path.dirname(file)} is a Delta table, whose files also contain deleted rows",
             path=file,
             hint="write the table as plain Parquet first, and name that",
         )
@@ -169,7 +179,7 @@ def _is_marker(file: str, search: _Search) -> bool:
 
 
 def _is_marker_name(name: str, size: int) -> bool:
-    return bool(MARKERS.fullmatch(name) or (SMALL_MARKERS.fullmatch(name) and size <= SMALL_BYTES))
+    return bool(_MARKERS.fullmatch(name) or (_POSSIBLE_MARKERS.fullmatch(name) and size <= _MARKER_BYTES))
 
 
 def _shown(file: str, root: str) -> str:
@@ -177,99 +187,97 @@ def _shown(file: str, root: str) -> str:
 
 
 def _printable(path: str) -> str:
-    """A path as text that any report can hold: bytes of a name that are no UTF-8 appear as escapes."""
+    """A path as text for any report: bytes of a name that are not UTF-8 appear as escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 # -- from a file to parts ----------------------------------------------------------------------------------
 
 
-def _look(item: _File, shown: str, search: _Search) -> None:
-    real = os.path.realpath(item.file)
+def _add_file(file: str, shown: str, search: _Search, *, named: bool) -> None:
+    real = os.path.realpath(file)
     if real in search.files:
         search.note("same_file", shown, "given twice; read once")
         return
     search.files.add(real)
     try:
-        status = os.stat(item.file)
-        if not os.path.isfile(item.file):
-            if not item.named:
+        status = os.stat(file)
+        if not os.path.isfile(file):
+            if not named:
                 search.note("ignored_file", shown, "neither a file nor a folder")
                 return
             raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in, and name it -")
-        with open(item.file, "rb") as stream:
-            found = sniff(stream, shown, header=search.header)
+        with open(file, "rb") as stream:
+            content = sniff(stream, shown, header=search.header)
     except OSError as error:
-        raise broken(error, shown, 0) from error
-    template = Part(0, shown, item.file, "", (), "", Dialect(), status.st_size, status.st_mtime_ns)
-    if isinstance(found, Found) and found.archive:
-        _look_inside(template, (*found.codecs, found.archive), search)
+        raise broken(error, shown) from error
+    template = Part(0, shown, file, "", (), "", Dialect(), status.st_size, status.st_mtime_ns)
+    if isinstance(content, Content) and content.archive:
+        _add_members(template, (*content.codecs, content.archive), search)
     else:
-        _take(found, template, status.st_size, search, named=item.named)
+        _add(content, template, status.st_size, search, named=named)
 
 
-def _look_inside(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
-    """The members of an archive as parts; in natural order, but a compressed tar's in the tar's own."""
-    taken = _Search(search.header)
-    office = False
-    count = 0
+def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
+    """The members of an archive as parts: in natural order, those of a compressed tar in the tar's own order."""
+    inside = _Search(search.header)
+    empty = True
     for member in archives.members(template.file, template.path, codecs):
-        count += 1
-        office = office or member.name == "[Content_Types].xml"
+        empty = False
+        if member.name == "[Content_Types].xml":
+            raise UnreadableExport(
+                f"{template.path} is an Excel or other Office document",
+                path=template.path,
+                hint="save the sheet as CSV first",
+            )
         shown = f"{template.path}!{_printable(member.name)}"
         steps = member.name.split("/")
-        if any(_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
-            taken.note("ignored_file", shown, "a hidden file or a marker that writers leave beside an export")
+        if any(_is_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
+            inside.note("ignored_file", shown, "a hidden file or a marker that writers leave beside an export")
             continue
-        if office:
-            break
         if member.stream is None:
-            taken.note("ignored_file", shown, "a link, not a file")
+            inside.note("ignored_file", shown, "a link, not a file")
             continue
         if ".." in steps:
-            taken.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
-        found = sniff(member.stream, shown, inside=codecs[-1], header=search.header)
+            inside.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
+        content = sniff(member.stream, shown, inside=codecs[-1], header=search.header)
         part = replace(template, path=shown, member=member.name, codecs=codecs)
-        _take(found, part, member.size, taken, named=False)
-    if office:
-        raise UnreadableExport(
-            f"{template.path} is an Excel or other Office document",
-            path=template.path,
-            hint="save the sheet as CSV first",
-        )
-    if not count:
+        _add(content, part, member.size, inside, named=False)
+    if empty:
         search.note("empty_file", template.path, f"a {codecs[-1]} archive without a file")
-    order = list(range(len(taken.parts)))
+    sized = list(zip(inside.parts, inside.sizes, strict=True))
     if len(codecs) == 1:
-        order.sort(key=lambda place: natural(taken.parts[place].path))
-    search.parts.extend(taken.parts[place] for place in order)
-    search.sizes.extend(taken.sizes[place] for place in order)
-    search.notes.extend(taken.notes)
+        sized.sort(key=lambda entry: natural(entry[0].path))
+    search.parts += [part for part, _ in sized]
+    search.sizes += [size for _, size in sized]
+    search.notes += inside.notes
 
 
-def _hidden(name: str, size: int) -> bool:
+def _is_hidden(name: str, size: int) -> bool:
     return name.startswith(".") or _is_marker_name(name, size)
 
 
-def _take(found: Found | NoRows, part: Part, size: int, search: _Search, *, named: bool) -> None:
-    """One stream that was looked at: a part, or a Notice why it is none."""
-    if isinstance(found, NoRows):
-        if found.empty or found.why == "nothing but blank lines":
-            search.note("empty_file", part.path, found.why or "not a single byte")
+def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, named: bool) -> None:
+    """Adds one stream as a part, or a Notice why it has no rows."""
+    if isinstance(content, NoRows):
+        if content.empty or content.why == "nothing but blank lines":
+            search.note("empty_file", part.path, content.why or "not a single byte")
         elif named:
-            raise UnreadableExport(f"{part.path} is {found.why}", path=part.path, hint="name the export itself")
+            raise UnreadableExport(f"{part.path} is {content.why}", path=part.path, hint="name the export itself")
         else:
-            search.note("ignored_file", part.path, found.why)
+            search.note("ignored_file", part.path, content.why)
         return
-    part = replace(part, codecs=(*part.codecs, *found.codecs), format=found.format, dialect=found.recognized.dialect)
-    for code, detail in format_of(part).notices(part, found.recognized):
+    recognized = content.recognized
+    part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=recognized.dialect)
+    for code, detail in format_of(part).notices(part, recognized):
         search.note(code, part.path, detail)
     search.parts.append(part)
     search.sizes.append(size)
 
 
 def refuse_unnamed(source: Source) -> None:
-    """See `pipeline.extractors.refuse_unnamed`."""
+    """Raises UnreadableExport where a file seems to have no header and the operator has not declared it: columns that
+    a mapping names would be missing, or a row would be lost because it was taken for names."""
     unnamed = [note for note in source.notes if note.code == NO_HEADER]
     if unnamed:
         first = unnamed[0]
@@ -285,17 +293,15 @@ def refuse_unnamed(source: Source) -> None:
 def _without_copies(search: _Search) -> list[tuple[Part, int]]:
     """The parts and their sizes, without those whose stored bytes equal an earlier part's: only equal sizes are
     compared."""
-    by_size: dict[int, int] = {}
-    for size in search.sizes:
-        by_size[size] = by_size.get(size, 0) + 1
-    kept: list[tuple[Part, int]] = []
-    first: dict[str, str] = {}
+    parts_of_size = Counter(search.sizes)
+    distinct: list[tuple[Part, int]] = []
+    paths: dict[str, str] = {}
     for part, size in zip(search.parts, search.sizes, strict=True):
-        if by_size[size] > 1:
+        if parts_of_size[size] > 1:
             part = replace(part, digest=digest_of(part))
-            if part.digest in first:
-                search.note("same_file", part.path, f"the same bytes as {first[part.digest]}; read once")
+            if part.digest in paths:
+                search.note("same_file", part.path, f"the same bytes as {paths[part.digest]}; read once")
                 continue
-            first[part.digest] = part.path
-        kept.append((part, size))
-    return kept
+            paths[part.digest] = part.path
+        distinct.append((part, size))
+    return distinct

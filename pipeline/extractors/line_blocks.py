@@ -45,7 +45,7 @@ def _file(part: Part) -> io.BufferedReader:
     try:
         return open(part.file, "rb")
     except OSError as error:
-        raise broken(error, part.path, 0) from error
+        raise broken(error, part.path) from error
 
 
 def _ahead(stream: io.BufferedReader, start: int, count: int, plain: bool) -> tuple[bytes, int]:

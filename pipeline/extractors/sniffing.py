@@ -1,7 +1,7 @@
-"""Recognises a stream by its first bytes: its codecs, then its format, or why it is no part of an export.
+"""Recognises a stream by its first bytes: its codecs, then its format, or why it is not part of an export.
 
-Three results: rows (`Found`), nothing that rows could be in (`NoRows`: a picture, a text; a Notice when it
-lies in a folder), or something that may hold rows but cannot be read (UnreadableExport, with what to do).
+Three results: rows (`Content`), nothing that could contain rows (`NoRows`: a picture, a text; a Notice when it
+is in a folder), or something that may contain rows but cannot be read (UnreadableExport, with a hint).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import IO, NamedTuple
 
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, Rewound, codec_of, decompressed
+from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, codec_of, decompressed, rewound
 from pipeline.extractors.dialect import BOMS
 from pipeline.extractors.format import Recognized, Sample
 from pipeline.extractors.formats import binary_format, text_format
@@ -21,14 +21,14 @@ from pipeline.models import Dialect
 
 HEAD_BYTES = 64 * 1024
 TABLE_HEAD_BYTES = 1024 * 1024
-"""A table is looked at for longer, because its first letter beyond ASCII decides on its encoding."""
+"""More of a table is read, because its first letter beyond ASCII decides its encoding."""
 LONG_HEAD_BYTES = 4 * 1024 * 1024
 
 _ROWS_HINT = "convert it to JSON lines, CSV or Parquet first"
 
 
-class Found(NamedTuple):
-    """Rows of a format (by its name), and the codecs around them, outermost first.
+class Content(NamedTuple):
+    """Rows of a format (by its name), and their codecs, outermost first.
 
     `archive` is "zip" or "tar", instead of a format, when the members have to be sniffed.
     """
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 
 class NoRows(NamedTuple):
-    """Nothing to read: `why` says what it is. `empty` when there is not a single byte."""
+    """Nothing to read: `why` describes it. `empty` when there is not a single byte."""
 
     why: str
     empty: bool = False
@@ -76,11 +76,11 @@ _NO_ROWS = (
 )
 
 
-def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -> Found | NoRows:
-    """Look at the start of a stored stream. `inside` names the archive it is a member of; `header` is yes or no where
-    people say whether delimited text begins with one.
+def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -> Content | NoRows:
+    """The content of a stored stream, by its start. `inside` names the archive it is a member of; `header` is yes or no
+    where the operator declares whether delimited text has one.
 
-    Raises UnreadableExport for damage, for a file compressed twice, and for what could hold rows but
+    Raises UnreadableExport for damage, for a file compressed twice, and for what could contain rows but
     cannot be read here.
     """
     codecs: list[str] = []
@@ -98,8 +98,7 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -
                     path=path,
                     hint=f"take one layer off first ({_TAKE_OFF[codecs[0]]})",
                 )
-            rest = stack.enter_context(io.BufferedReader(Rewound(head, checked), BUFFER_BYTES))
-            inner = stack.enter_context(decompressed(rest, codec))
+            inner = stack.enter_context(decompressed(stack.enter_context(rewound(head, checked)), codec))
             checked = stack.enter_context(io.BufferedReader(Checked(inner, path), BUFFER_BYTES))
         archive = _archive_of(head, path)
         if archive:
@@ -110,7 +109,7 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -
                     path=path,
                     hint="unpack the outer one first",
                 )
-            return Found(tuple(codecs), "", Recognized(Dialect()), archive)
+            return Content(tuple(codecs), "", Recognized(Dialect()), archive)
         if len(head) == HEAD_BYTES and not (head.startswith(b"{") or binary_format(head)):
             head += checked.read(TABLE_HEAD_BYTES)
         if len(head) >= HEAD_BYTES and b"\n" not in head:
@@ -120,8 +119,8 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -
 
 
 _CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|zip|tar|tgz)$", re.IGNORECASE)
-"""Names of what holds rows. Content decides what a file is; but one so named is not passed over for a read-me, because
-damage to its first bytes makes it look like one."""
+"""Names of files with rows. The content decides what a file is; but a file of such a name is never ignored as a
+read-me, because damage to its first bytes makes it look like one."""
 _TAKE_OFF = {"gzip": "gunzip", "zstd": "zstd -d", "bzip2": "bunzip2", "xz": "unxz"}
 
 
@@ -141,9 +140,9 @@ def _archive_of(head: bytes, path: str) -> str:
     return ""
 
 
-def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], header: str) -> Found | NoRows:
+def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], header: str) -> Content | NoRows:
     if binary := binary_format(head):
-        return Found(codecs, binary, Recognized(Dialect()))
+        return Content(codecs, binary, Recognized(Dialect()))
     for foreign in _FOREIGN:
         if head.startswith(foreign.magic):
             raise UnreadableExport(f"{path} is {foreign.name}", path=path, hint=foreign.hint)
@@ -157,7 +156,7 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], heade
         raise UnreadableExport(f"{path} begins with nothing but zero bytes", path=path, hint=FETCH_AGAIN)
     if not mark and _is_bare_utf16(head):
         encoding = "utf-16-le" if head[1] == 0 else "utf-16-be"
-    text = head[len(mark) :] if encoding == "utf-8" else _utf8(head, encoding, path)
+    text = head[len(mark) :] if encoding == "utf-8" else _utf8(head, encoding)
     start = text.lstrip(b" \t\r\n")
     if not start and not whole:
         raise UnreadableExport(
@@ -169,7 +168,7 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], heade
         raise UnreadableExport(
             f"{path} is an HTML or XML page, often the error page of a failed download",
             path=path,
-            hint="look into it, fetch the export again, and move the page out of the folder",
+            hint="read it, fetch the export again, and move the page out of the folder",
         )
     recognized = text_format(Sample(path, text, whole, encoding, bool(mark), header))
     if recognized is None:
@@ -178,21 +177,20 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], heade
             raise UnreadableExport(
                 f"{path} is named like an export, but is {why}",
                 path=path,
-                hint=f"look into it: {FETCH_AGAIN}, or move it out of the folder",
+                hint=f"{FETCH_AGAIN}, or move it out of the folder",
             )
         return NoRows(why)
-    return Found(codecs, *recognized)
+    return Content(codecs, *recognized)
 
 
-def _utf8(head: bytes, encoding: str, path: str) -> bytes:
+def _utf8(head: bytes, encoding: str) -> bytes:
     text = head.decode(encoding, "replace").removeprefix("\ufeff")
     return text.rstrip("\ufffd").encode("utf-8", "surrogatepass")
 
 
 def _is_bare_utf16(head: bytes) -> bool:
-    """Whether every other byte is zero over a good stretch: UTF-16 of a western language without its mark."""
-    sample = head[:200]
-    pairs = len(sample) // 2
-    if pairs < 4:
-        return False
-    return any(sample[at::2].count(0) >= 0.9 * pairs and sample[1 - at :: 2].count(0) == 0 for at in (0, 1))
+    """Whether every other byte is zero in the first 200: UTF-16 of a western language without its mark."""
+    even, odd = head[:200:2], head[1:200:2]
+    return len(odd) >= 4 and any(
+        zeros.count(0) >= 0.9 * len(odd) and letters.count(0) == 0 for zeros, letters in ((even, odd), (odd, even))
+    )

@@ -1,4 +1,4 @@
-"""The bytes of a part: its archive opened, its codecs taken off, UTF-16 turned into UTF-8; and its digest."""
+"""The bytes of a part: out of its archive, decompressed, UTF-16 as UTF-8; and the part's digest."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, broken, decompressed
+from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, broken, decompressed, stream_of
 from pipeline.models import Block, Part
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 MAX_RECORD_BYTES = 64 * 1024 * 1024
-"""No record is longer: a line or a quoted cell that never ends must not be gathered in memory."""
+"""No record is longer: a line or a quoted cell that never ends must not fill the memory."""
 
 ARCHIVES = ("zip", "tar")
 WIDE = ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
@@ -41,7 +38,7 @@ def opened(part: Part) -> Iterator[io.BufferedReader]:
         for codec in inner_codecs(part.codecs):
             stream = stack.enter_context(decompressed(stream, codec))
         if part.dialect.encoding in WIDE:
-            stream = io.BufferedReader(_Narrowed(stream, part.dialect.encoding), BUFFER_BYTES)
+            stream = stream_of(_as_utf8(stream, part.dialect.encoding))
         yield stack.enter_context(io.BufferedReader(Checked(stream, part.path), BUFFER_BYTES))
 
 
@@ -64,7 +61,7 @@ def stored(part: Part) -> Iterator[IO[bytes]]:
         try:
             file = stack.enter_context(open(part.file, "rb", buffering=BUFFER_BYTES))
         except OSError as error:
-            raise broken(error, part.path, 0) from error
+            raise broken(error, part.path) from error
         yield file
 
 
@@ -75,34 +72,34 @@ def read_range(part: Part, offset: int, length: int) -> bytes:
         content = stream.read(length)
     if len(content) < length:
         raise UnreadableExport(
-            f"{part.path} has become shorter since it was found: it ends before byte {offset + length:,}",
+            f"{part.path} has become shorter since it was first read: it ends before byte {offset + length:,}",
             path=part.path,
             hint="wait until the export is complete, then plan again",
         )
     return content
 
 
-def digest_of(part: Part, given_up: Callable[[], bool] = lambda: False) -> str:
-    """sha256 of the part's stored bytes as lower-case hex; of the member's own bytes, in an archive.
+def digest_of(part: Part, cancelled: Callable[[], bool] = lambda: False) -> str:
+    """sha256 of the part's stored bytes as lower-case hex; of a member's bytes as its archive stores them.
 
-    `given_up` is asked for every piece whether anybody still waits; where nobody does, "" is soon given.
+    `cancelled` is called for every piece of 256 KiB; once it returns True, so does this function with "".
     """
     digest = hashlib.sha256()
     piece = memoryview(bytearray(BUFFER_BYTES))
     with stored(part) as stream, Checked(stream, part.path) as checked:
         while length := checked.readinto(piece):
-            if given_up():
+            if cancelled():
                 return ""
             digest.update(piece[:length])
     return digest.hexdigest()
 
 
 def refuse_changed(part: Part) -> None:
-    """Raises UnreadableExport where the part's file is not of the size and the time that it was found with."""
+    """Raises UnreadableExport where the size or the time of the part's file is not that of when the plan began."""
     try:
         status = os.stat(part.file)
     except OSError as error:
-        raise broken(error, part.path, 0) from error
+        raise broken(error, part.path) from error
     if (status.st_size, status.st_mtime_ns) != (part.bytes, part.mtime_ns):
         raise UnreadableExport(
             f"{part.path} changed while it was read: {part.bytes:,} bytes then, {status.st_size:,} now",
@@ -113,52 +110,37 @@ def refuse_changed(part: Part) -> None:
 
 def too_long(part: Part, offset: int) -> UnreadableExport:
     """The error for a record that never ends."""
-    what = "line" if part.format == "jsonl" else "row (or a quote that is never closed)"
+    unit = "line" if part.format == "jsonl" else "row (or a quote that is never closed)"
     return UnreadableExport(
-        f"{part.path} has a {what} of more than {MAX_RECORD_BYTES >> 20} MiB at byte {offset:,}",
+        f"{part.path} has a {unit} of more than {MAX_RECORD_BYTES >> 20} MiB at byte {offset:,}",
         path=part.path,
-        hint=f"mend the file at that byte, or {FETCH_AGAIN}",
+        hint=f"correct the file at that byte, or {FETCH_AGAIN}",
     )
 
 
 def content_of(part: Part, block: Block) -> bytes:
-    """The bytes of a block, which a plain file's block does not carry with it. Raises UnreadableExport."""
+    """The bytes of a block, read from the file where the block has none. Raises UnreadableExport."""
     if block.content is not None:
         return block.content if isinstance(block.content, bytes) else bytes(block.content)
     assert is_plain(part)
     return read_range(part, block.offset, block.length)
 
 
-class _Narrowed(io.RawIOBase):
+def _as_utf8(stored: IO[bytes], encoding: str) -> Iterator[bytes]:
     """UTF-16 or UTF-32 text as UTF-8, without its byte order mark.
 
     A lone surrogate becomes the three bytes that UTF-8 forbids, so that its row alone is rejected.
     """
-
-    def __init__(self, wide: IO[bytes], encoding: str) -> None:
-        self._wide = wide
-        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-        self._ready = memoryview(b"")
-        self._first = True
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: WriteableBuffer) -> int:
-        view = memoryview(target).cast("B")
-        ended = False
-        while not self._ready and not ended:
-            piece = self._wide.read(BUFFER_BYTES)
-            ended = not piece
-            try:
-                text = self._decoder.decode(piece, ended)
-            except UnicodeDecodeError as error:
-                raise EOFError(str(error)) from error
-            if text and self._first:
-                text = text.removeprefix("\ufeff")
-                self._first = False
-            self._ready = memoryview(text.encode("utf-8", "surrogatepass"))
-        taken = min(len(view), len(self._ready))
-        view[:taken] = self._ready[:taken]
-        self._ready = self._ready[taken:]
-        return taken
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    mark = "\ufeff"
+    ended = False
+    while not ended:
+        piece = stored.read(BUFFER_BYTES)
+        ended = not piece
+        try:
+            text = decoder.decode(piece, ended)
+        except UnicodeDecodeError as error:
+            raise EOFError(str(error)) from error
+        if text:
+            yield text.removeprefix(mark).encode("utf-8", "surrogatepass")
+            mark = ""
