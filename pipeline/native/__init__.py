@@ -1,18 +1,19 @@
-"""The part of the hot loop that is written in C, where a compiler was at hand when backcast was installed.
+"""The part of the hot loop that is written in C, for installations with a compiler.
 
-It does nothing that Python does not: it holds the members of a row without an object for each, and hands every
-unusual row back to Python (`Lines` says which). Where it is missing, or BACKCAST_NATIVE is 0, the same events are
-made in Python, at half the speed. tests/native/test_native.py holds one against the other.
+It returns to Python every row that is not plain (`Lines` defines which). Without it, or where BACKCAST_NATIVE is 0,
+Python code produces the same events at half the speed; tests/native/test_native.py compares the two.
 
-    Lines(data, opens, observe)     iterates over JSON lines: Members of a usual one, the bytes of any other
+    Lines(data, opens, observe)     iterates over JSON lines: Members of a plain one, the bytes of any other
     Members                         like the dict[str, Raw] of a row; also `text` and `number` of a member
-    Renames, Columns                what becomes of properties by their names alone
+    Renames, Columns                changes of properties by their names alone
     Writer                          an event's text, from Members
     fill, uuids5                    the times and uuids of many events
     IdAccumulator, PairAccumulator, PropertyAccumulator
                                     the aggregates of pipeline.identity.accumulators
-    Observer                        what a plan keeps of an event
+    Observer                        what a plan records of an event
     Tally                           how many rows have each name
+
+`_native.pyi` has the arguments, results and errors of each; `native.h` the rules of references and all limits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-/* Accumulators of ids, of pairs of ids and of properties: the same as in `pipeline.identity.accumulators`. */
+/* Accumulators of ids, of pairs of ids and of properties: the same as in `pipeline.identity.accumulators`.
+ *
+ * Each is a hash table from two texts to an entry, with linear probing; entries are in the order of their addition. */
 
 #include "accumulators.h"
 #include <structmember.h>
@@ -9,17 +11,17 @@
 #define ADDED 1
 #define IS_USER 2
 
-/* --- a table of entries with two texts each ------------------------------------------------------------ */
+/* --- the table ----------------------------------------------------------------------------------------- */
 
 int
-same_text(PyObject *one, PyObject *other)
+same_text(PyObject *text, PyObject *other)
 {
-    if (one == other)
+    if (text == other)
         return 1;
-    if (PyUnicode_GET_LENGTH(one) != PyUnicode_GET_LENGTH(other) || PyUnicode_KIND(one) != PyUnicode_KIND(other))
+    if (PyUnicode_GET_LENGTH(text) != PyUnicode_GET_LENGTH(other) || PyUnicode_KIND(text) != PyUnicode_KIND(other))
         return 0;
-    size_t size = (size_t)PyUnicode_GET_LENGTH(one) * (size_t)PyUnicode_KIND(one);
-    return memcmp(PyUnicode_DATA(one), PyUnicode_DATA(other), size) == 0;
+    size_t size = (size_t)PyUnicode_GET_LENGTH(text) * (size_t)PyUnicode_KIND(text);
+    return memcmp(PyUnicode_DATA(text), PyUnicode_DATA(other), size) == 0;
 }
 
 static int
@@ -47,77 +49,79 @@ grow(Accumulator *self)
 }
 
 static uint64_t
-hash_of(PyObject *one, PyObject *other)
+hash_of(PyObject *text, PyObject *other)
 {
-    uint64_t hash = ((uint64_t)PyObject_Hash(one) * UINT64_C(0x9E3779B97F4A7C15)) ^ (uint64_t)PyObject_Hash(other);
+    uint64_t hash = ((uint64_t)PyObject_Hash(text) * UINT64_C(0x9E3779B97F4A7C15)) ^ (uint64_t)PyObject_Hash(other);
     return hash ^ (hash >> 29);
 }
 
 static int
-are_texts(PyObject *one, PyObject *other)
+are_texts(PyObject *text, PyObject *other)
 {
-    if (PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other))
+    if (PyUnicode_CheckExact(text) && PyUnicode_CheckExact(other))
         return 1;
     PyErr_SetString(PyExc_TypeError, "two str were expected");
     return 0;
 }
 
-/* The entry of two texts; a new one has no kind. NULL with an exception. */
-static Entry *
-entry_of(Accumulator *self, PyObject *one, PyObject *other)
+/* The slot of two texts, or the empty slot where they belong. There has to be room. */
+static int32_t *
+slot_of(const Accumulator *self, uint64_t hash, PyObject *text, PyObject *other)
 {
-    if (!are_texts(one, other))
+    uint64_t at = hash & self->mask;
+    for (; self->slots[at]; at = (at + 1) & self->mask) {
+        const Entry *entry = &self->entries[self->slots[at] - 1];
+        if (entry->hash == hash && same_text(entry->text, text) && same_text(entry->other, other))
+            break;
+    }
+    return &self->slots[at];
+}
+
+/* The entry that `guess` numbers, where it is that of these two str; NULL otherwise, without an exception. A right
+ * guess saves an access to distant memory. */
+static Entry *
+guessed_entry(const Accumulator *self, int32_t guess, PyObject *text, PyObject *other)
+{
+    Entry *entry = guess > 0 && guess <= self->used ? &self->entries[guess - 1] : NULL;
+    return entry != NULL && same_text(entry->text, text) && same_text(entry->other, other) ? entry : NULL;
+}
+
+/* The entry of two texts, NULL without an exception where there is none. */
+static Entry *
+find_entry(const Accumulator *self, int32_t guess, PyObject *text, PyObject *other)
+{
+    Entry *entry = guessed_entry(self, guess, text, other);
+    if (entry != NULL || self->room == 0)
+        return entry;
+    int32_t number = *slot_of(self, hash_of(text, other), text, other);
+    return number ? &self->entries[number - 1] : NULL;
+}
+
+/* The entry of two texts, added without a kind where it is new. NULL with an exception. */
+static Entry *
+entry_of(Accumulator *self, int32_t guess, PyObject *text, PyObject *other)
+{
+    if (!are_texts(text, other))
         return NULL;
+    Entry *entry = guessed_entry(self, guess, text, other);
+    if (entry != NULL)
+        return entry;
     if (self->used == self->room && grow(self) < 0)
         return (Entry *)PyErr_NoMemory();
-    uint64_t hash = hash_of(one, other), at = hash & self->mask;
-    for (; self->slots[at]; at = (at + 1) & self->mask) {
-        Entry *entry = &self->entries[self->slots[at] - 1];
-        if (entry->hash == hash && same_text(entry->one, one) && same_text(entry->other, other))
-            return entry;
-    }
-    Entry *entry = &self->entries[self->used++];
-    self->slots[at] = (int32_t)self->used;
-    *entry = (Entry){.one = Py_NewRef(one), .other = Py_NewRef(other), .hash = hash};
+    uint64_t hash = hash_of(text, other);
+    int32_t *slot = slot_of(self, hash, text, other);
+    if (*slot)
+        return &self->entries[*slot - 1];
+    entry = &self->entries[self->used++];
+    *slot = (int32_t)self->used;
+    *entry = (Entry){.text = Py_NewRef(text), .other = Py_NewRef(other), .hash = hash};
     return entry;
 }
 
-/* `entry_of`, which first tries the entry that `guess` numbers: a right guess saves an access to distant memory. */
-static Entry *
-entry_near(Accumulator *self, int32_t guess, PyObject *one, PyObject *other)
-{
-    if (guess > 0 && guess <= self->used && PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other)) {
-        Entry *entry = &self->entries[guess - 1];
-        if (same_text(entry->one, one) && same_text(entry->other, other))
-            return entry;
-    }
-    return entry_of(self, one, other);
-}
-
-/* The entry of two texts, NULL where there is none. */
-static const Entry *
-entry_there(const Accumulator *self, int32_t guess, PyObject *one, PyObject *other)
-{
-    if (guess > 0 && guess <= self->used) {
-        const Entry *entry = &self->entries[guess - 1];
-        if (same_text(entry->one, one) && same_text(entry->other, other))
-            return entry;
-    }
-    if (self->room == 0)
-        return NULL;
-    uint64_t hash = hash_of(one, other), at = hash & self->mask;
-    for (; self->slots[at]; at = (at + 1) & self->mask) {
-        const Entry *entry = &self->entries[self->slots[at] - 1];
-        if (entry->hash == hash && same_text(entry->one, one) && same_text(entry->other, other))
-            return entry;
-    }
-    return NULL;
-}
-
 static int
-number_of(PyObject *given, int64_t *number)
+number_of(PyObject *object, int64_t *number)
 {
-    *number = PyLong_AsLongLong(given);
+    *number = PyLong_AsLongLong(object);
     return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
@@ -137,21 +141,18 @@ listed(const Accumulator *self, PyObject *tuple_of(const Entry *))
 
 /* The two texts, the kind, the numbers, and the value where there is one. */
 static PyObject *
-tuple_of(const Entry *one)
+tuple_of(const Entry *entry)
 {
-    const int64_t *of = one->numbers;
-    if (one->value == NULL)
-        return Py_BuildValue("(OOLLLLL)", one->one, one->other, (long long)one->kind, (long long)of[0],
+    const int64_t *of = entry->numbers;
+    if (entry->value == NULL)
+        return Py_BuildValue("(OOLLLLL)", entry->text, entry->other, (long long)entry->kind, (long long)of[0],
                              (long long)of[1], (long long)of[2], (long long)of[3]);
-    PyObject *value = Py_NewRef(one->value);
-    PyObject *tuple = Py_BuildValue("(OOLLLLO)", one->one, one->other, (long long)one->kind, (long long)of[0],
-                                    (long long)of[1], (long long)of[2], value);
-    Py_DECREF(value);
-    return tuple;
+    return Py_BuildValue("(OOLLLLN)", entry->text, entry->other, (long long)entry->kind, (long long)of[0],
+                         (long long)of[1], (long long)of[2], Py_NewRef(entry->value));
 }
 
 static PyObject *
-rows(Accumulator *self, PyObject *Py_UNUSED(nothing))
+rows(Accumulator *self, PyObject *Py_UNUSED(ignored))
 {
     return listed(self, tuple_of);
 }
@@ -163,11 +164,11 @@ length(Accumulator *self)
 }
 
 static PyObject *
-construct(PyTypeObject *type, PyObject *given, PyObject *words)
+construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
     PyObject *json_of = NULL;
-    static char *known[] = {"json_of", NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, words, "|O", known, &json_of))
+    static char *keywords[] = {"json_of", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "|O", keywords, &json_of))
         return NULL;
     Accumulator *self = (Accumulator *)type->tp_alloc(type, 0);
     if (self != NULL)
@@ -179,7 +180,7 @@ static void
 dealloc(Accumulator *self)
 {
     for (Py_ssize_t n = 0; n < self->used; n++) {
-        Py_CLEAR(self->entries[n].one);
+        Py_CLEAR(self->entries[n].text);
         Py_CLEAR(self->entries[n].other);
         Py_CLEAR(self->entries[n].value);
     }
@@ -191,21 +192,21 @@ dealloc(Accumulator *self)
 
 /* --- ids --------------------------------------------------------------------------------------------------- */
 
-static PyObject *nothing; /* "" */
+static PyObject *empty_text; /* "" */
 
 int
 accumulators_init(void)
 {
-    return (nothing = PyUnicode_New(0, 0)) == NULL ? -1 : 0;
+    return (empty_text = PyUnicode_New(0, 0)) == NULL ? -1 : 0;
 }
 
 uint64_t
 id_slot_hash(PyObject *id)
 {
-    return hash_of(id, nothing);
+    return hash_of(id, empty_text);
 }
 
-#define FETCH(place) __builtin_prefetch((const char *)(place))
+#define FETCH(address) __builtin_prefetch((const char *)(address))
 
 void
 prefetch_id(const Accumulator *ids, uint64_t hash, int step, const Accumulator *pairs, const Accumulator *properties)
@@ -227,8 +228,8 @@ prefetch_id(const Accumulator *ids, uint64_t hash, int step, const Accumulator *
         FETCH(&entry->updated);
     }
     else if (step == 2) {
-        FETCH(entry->one);
-        FETCH((const char *)entry->one + 64);
+        FETCH(entry->text);
+        FETCH((const char *)entry->text + 64);
         if (paired) {
             FETCH(&pairs->entries[entry->paired - 1]);
             FETCH(&pairs->entries[entry->paired - 1].updated);
@@ -239,71 +240,69 @@ prefetch_id(const Accumulator *ids, uint64_t hash, int step, const Accumulator *
         }
     }
     else if (paired) {
-        FETCH(pairs->entries[entry->paired - 1].one);
-        FETCH((const char *)pairs->entries[entry->paired - 1].one + 64);
+        FETCH(pairs->entries[entry->paired - 1].text);
+        FETCH((const char *)pairs->entries[entry->paired - 1].text + 64);
     }
 }
 
-/* Numbers are first, events, place; the kind is ADDED, and IS_USER where the id is a user's. */
+/* Numbers are the first time, events, the lowest position; the kind is ADDED, and IS_USER where the id is a user's. */
 Entry *
-accumulate_id(Accumulator *self, PyObject *id, int64_t time, int user, int64_t place)
+accumulate_id(Accumulator *self, PyObject *id, int64_t time, int user, int64_t position)
 {
-    Entry *entry = entry_of(self, id, nothing);
+    Entry *entry = entry_of(self, 0, id, empty_text);
     if (entry == NULL)
         return NULL;
     int64_t *of = entry->numbers;
     if (entry->kind == 0) {
         self->bytes += PyUnicode_GET_LENGTH(id);
-        of[0] = time, of[2] = place;
+        of[0] = time, of[2] = position;
     }
     if (time < of[0])
         of[0] = time;
-    if (place < of[2])
-        of[2] = place;
+    if (position < of[2])
+        of[2] = position;
     of[1]++;
     entry->kind |= user ? ADDED | IS_USER : ADDED;
     return entry;
 }
 
-/* add_id(id, time, user, place) */
+/* add_id(id, time, user, position) */
 static PyObject *
-add_id(Accumulator *self, PyObject *const *given, Py_ssize_t count)
+add_id(Accumulator *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    int64_t time, place;
-    if (count != 4) {
-        PyErr_SetString(PyExc_TypeError, "four arguments were expected");
-        return NULL;
-    }
-    int user = PyObject_IsTrue(given[2]);
-    if (user < 0 || number_of(given[1], &time) < 0 || number_of(given[3], &place) < 0 ||
-        accumulate_id(self, given[0], time, user, place) == NULL)
+    int64_t time, position;
+    if (count != 4)
+        return PyErr_Format(PyExc_TypeError, "four arguments were expected");
+    int user = PyObject_IsTrue(arguments[2]);
+    if (user < 0 || number_of(arguments[1], &time) < 0 || number_of(arguments[3], &position) < 0 ||
+        accumulate_id(self, arguments[0], time, user, position) == NULL)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* The id, first, events, place, whether it is a user's. */
+/* The id, its numbers, and whether it is a user's. */
 static PyObject *
-id_of(const Entry *one)
+id_of(const Entry *entry)
 {
-    const int64_t *of = one->numbers;
-    return Py_BuildValue("(OLLLO)", one->one, (long long)of[0], (long long)of[1], (long long)of[2],
-                         one->kind & IS_USER ? Py_True : Py_False);
+    const int64_t *of = entry->numbers;
+    return Py_BuildValue("(OLLLO)", entry->text, (long long)of[0], (long long)of[1], (long long)of[2],
+                         entry->kind & IS_USER ? Py_True : Py_False);
 }
 
 static PyObject *
-id_rows(Accumulator *self, PyObject *Py_UNUSED(none))
+id_rows(Accumulator *self, PyObject *Py_UNUSED(ignored))
 {
     return listed(self, id_of);
 }
 
 /* --- pairs ----------------------------------------------------------------------------------------------- */
 
-/* Numbers are first, last, events, place. */
+/* Numbers are the first and last time, events, the position of the first. */
 int
-accumulate_pair(Accumulator *self, int32_t *guess, PyObject *anonymous, PyObject *user, int64_t kind, int64_t first, int64_t last,
-          int64_t place)
+accumulate_pair(Accumulator *self, int32_t *guess, PyObject *anonymous, PyObject *user, int64_t kind, int64_t first,
+                int64_t last, int64_t position)
 {
-    Entry *pair = entry_near(self, guess == NULL ? 0 : *guess, anonymous, user);
+    Entry *pair = entry_of(self, guess == NULL ? 0 : *guess, anonymous, user);
     if (pair == NULL)
         return -1;
     if (guess != NULL)
@@ -311,10 +310,10 @@ accumulate_pair(Accumulator *self, int32_t *guess, PyObject *anonymous, PyObject
     int64_t *of = pair->numbers;
     if (pair->kind == 0) {
         self->bytes += PyUnicode_GET_LENGTH(anonymous) + PyUnicode_GET_LENGTH(user);
-        of[0] = first, of[1] = last, of[3] = place;
+        of[0] = first, of[1] = last, of[3] = position;
     }
-    else if (first < of[0] || (first == of[0] && place < of[3]))
-        of[0] = first, of[3] = place;
+    else if (first < of[0] || (first == of[0] && position < of[3]))
+        of[0] = first, of[3] = position;
     if (last > of[1])
         of[1] = last;
     of[2]++;
@@ -322,27 +321,23 @@ accumulate_pair(Accumulator *self, int32_t *guess, PyObject *anonymous, PyObject
     return 0;
 }
 
-/* add_pair(anonymous, user, kind, time or None, place) */
+/* add_pair(anonymous, user, kind, time or None, position) */
 static PyObject *
-add_pair(Accumulator *self, PyObject *const *given, Py_ssize_t count)
+add_pair(Accumulator *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    int64_t kind, place, first = NEVER, last = -NEVER;
-    if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "five arguments were expected");
+    int64_t kind, position, first = NEVER, last = -NEVER;
+    if (count != 5)
+        return PyErr_Format(PyExc_TypeError, "five arguments were expected");
+    if (number_of(arguments[2], &kind) < 0 || number_of(arguments[4], &position) < 0)
         return NULL;
-    }
-    if (number_of(given[2], &kind) < 0 || number_of(given[4], &place) < 0)
-        return NULL;
-    if (kind <= 0 || kind > INT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "a kind is a bit of 31");
-        return NULL;
-    }
-    if (given[3] != Py_None) {
-        if (number_of(given[3], &first) < 0)
+    if (kind <= 0 || kind > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "a kind is one of 31 bits");
+    if (arguments[3] != Py_None) {
+        if (number_of(arguments[3], &first) < 0)
             return NULL;
         last = first;
     }
-    if (accumulate_pair(self, NULL, given[0], given[1], kind, first, last, place) < 0)
+    if (accumulate_pair(self, NULL, arguments[0], arguments[1], kind, first, last, position) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -351,70 +346,68 @@ add_pair(Accumulator *self, PyObject *const *given, Py_ssize_t count)
 
 /* A value as JSON; NULL with an exception. */
 static PyObject *
-json_of(const Accumulator *self, PyObject *value)
+encoded(const Accumulator *self, PyObject *value)
 {
-    if (self->json_of == NULL) {
-        PyErr_SetString(PyExc_TypeError, "this accumulator has no values");
-        return NULL;
-    }
+    if (self->json_of == NULL)
+        return PyErr_Format(PyExc_TypeError, "this accumulator has no values");
     PyObject *json = PyObject_CallOneArg(self->json_of, value);
     if (json == NULL || PyBytes_CheckExact(json))
         return json;
     Py_DECREF(json);
-    PyErr_SetString(PyExc_TypeError, "bytes were expected");
-    return NULL;
+    return PyErr_Format(PyExc_TypeError, "bytes were expected");
 }
 
-/* Whether one JSON is greater (1) or less (-1) than another. */
+/* Whether a JSON text is greater (1) or less (-1) than another, or equal (0). */
 static int
-against(PyObject *one, PyObject *other)
+compare_json(PyObject *text, PyObject *other)
 {
-    Py_ssize_t length = PyBytes_GET_SIZE(one), others = PyBytes_GET_SIZE(other);
-    int order = memcmp(PyBytes_AS_STRING(one), PyBytes_AS_STRING(other), (size_t)(length < others ? length : others));
+    Py_ssize_t length = PyBytes_GET_SIZE(text), others = PyBytes_GET_SIZE(other);
+    int order = memcmp(PyBytes_AS_STRING(text), PyBytes_AS_STRING(other), (size_t)(length < others ? length : others));
     return order ? (order > 0) - (order < 0) : (length > others) - (length < others);
 }
 
-/* How an update compares with the one that is kept: it loses (0), wins (1), or its value decides (2). */
+/* How an update compares with the stored one: it loses (0), wins (1), or its value decides (2). */
 static int
-rank(const Entry *entry, int kind, int64_t at, int64_t got)
+rank(const Entry *entry, int kind, int64_t at, int64_t received)
 {
     if (entry == NULL || kind > entry->kind)
         return 1;
     if (kind < entry->kind)
         return 0;
     const int64_t *of = entry->numbers;
-    if (at == of[0] && got == of[1])
+    if (at == of[0] && received == of[1])
         return 2;
-    int later = at > of[0] || (at == of[0] && got > of[1]);
+    int later = at > of[0] || (at == of[0] && received > of[1]);
     return later == (kind == SET);
 }
 
-/* Numbers are time, received, latest. */
+/* Numbers are the time and receive time of the stored value, and the latest time of any. */
 static int
-update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at, int64_t got)
+update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at,
+       int64_t received)
 {
     if (!are_texts(owner, name))
         return -1;
-    const Entry *known = entry_there(self, *guess, owner, name);
-    int32_t guessed = known == NULL ? 0 : (int32_t)(known - self->entries) + 1;
+    Entry *existing = find_entry(self, *guess, owner, name);
+    int32_t number = existing == NULL ? 0 : (int32_t)(existing - self->entries) + 1;
     PyObject *json = NULL;
-    if (rank(known, kind, at, got)) {
-        /* Turning a value into JSON runs Python code, which may add updates: everything is looked up again. */
-        if ((json = json_of(self, value)) == NULL)
+    if (rank(existing, kind, at, received)) {
+        /* Turning a value into JSON runs Python code, which may add updates: the entry is looked up again. */
+        if ((json = encoded(self, value)) == NULL)
             return -1;
-        if (known != NULL)
-            known = entry_there(self, guessed, owner, name);
+        if (existing != NULL)
+            existing = find_entry(self, number, owner, name);
     }
-    Entry *entry = known == NULL ? entry_of(self, owner, name) : &self->entries[known - self->entries];
+    Entry *entry = existing == NULL ? entry_of(self, 0, owner, name) : existing;
     if (entry == NULL) {
         Py_XDECREF(json);
         return -1;
     }
     *guess = (int32_t)(entry - self->entries) + 1;
     int64_t *of = entry->numbers;
-    int wins = json == NULL ? 0 : rank(entry->kind == 0 ? NULL : entry, kind, at, got);
+    int wins = json == NULL ? 0 : rank(entry->kind == 0 ? NULL : entry, kind, at, received);
     if (wins == 2)
-        wins = against(json, entry->value) == (kind == SET ? 1 : -1);
+        wins = compare_json(json, entry->value) == (kind == SET ? 1 : -1);
     if (entry->kind == 0 || at > of[2])
         of[2] = at;
     if (!wins) {
@@ -423,7 +416,7 @@ update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *n
     }
     PyObject *before = entry->value;
     self->bytes += PyBytes_GET_SIZE(json) - (before == NULL ? 0 : PyBytes_GET_SIZE(before));
-    of[0] = at, of[1] = got;
+    of[0] = at, of[1] = received;
     entry->kind = kind;
     entry->value = json;
     Py_XDECREF(before);
@@ -431,21 +424,23 @@ update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *n
 }
 
 int
-accumulate_properties(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *given, int64_t at, int64_t got)
+accumulate_properties(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *mapping, int64_t at,
+                      int64_t received)
 {
-    PyObject *values = PyDict_CheckExact(given) ? Py_NewRef(given) : PyObject_CallOneArg((PyObject *)&PyDict_Type, given);
+    PyObject *values = PyDict_CheckExact(mapping) ? Py_NewRef(mapping)
+                                                  : PyObject_CallOneArg((PyObject *)&PyDict_Type, mapping);
     PyObject *name, *value;
-    Py_ssize_t place = 0;
+    Py_ssize_t position = 0;
     int failed = values == NULL;
-    int32_t near = guess == NULL ? 0 : *guess, first = 0;
-    while (!failed && PyDict_Next(values, &place, &name, &value)) {
+    int32_t next_guess = guess == NULL ? 0 : *guess, first = 0;
+    while (!failed && PyDict_Next(values, &position, &name, &value)) {
         Py_INCREF(name); /* turning a value into JSON may remove it from the dict */
         Py_INCREF(value);
-        failed = update(self, &near, kind, owner, name, value, at, got) < 0;
+        failed = update(self, &next_guess, kind, owner, name, value, at, received) < 0;
         Py_DECREF(name);
         Py_DECREF(value);
-        first = first ? first : near;
-        near++; /* the entries of one owner are mostly neighbours */
+        first = first ? first : next_guess;
+        next_guess++; /* the entries of one owner are mostly neighbours */
     }
     if (guess != NULL && first)
         *guess = first;
@@ -453,31 +448,29 @@ accumulate_properties(Accumulator *self, int32_t *guess, int kind, PyObject *own
     return failed ? -1 : 0;
 }
 
-/* set(owner, values, at, got), and set_once */
+/* set(owner, values, time, received), and set_once */
 static PyObject *
-update_all(Accumulator *self, int kind, PyObject *const *given, Py_ssize_t count)
+update_all(Accumulator *self, int kind, PyObject *const *arguments, Py_ssize_t count)
 {
-    int64_t at, got;
-    if (count != 4) {
-        PyErr_SetString(PyExc_TypeError, "four arguments were expected");
-        return NULL;
-    }
-    if (number_of(given[2], &at) < 0 || number_of(given[3], &got) < 0 ||
-        accumulate_properties(self, NULL, kind, given[0], given[1], at, got) < 0)
+    int64_t at, received;
+    if (count != 4)
+        return PyErr_Format(PyExc_TypeError, "four arguments were expected");
+    if (number_of(arguments[2], &at) < 0 || number_of(arguments[3], &received) < 0 ||
+        accumulate_properties(self, NULL, kind, arguments[0], arguments[1], at, received) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *
-set(Accumulator *self, PyObject *const *given, Py_ssize_t count)
+set(Accumulator *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    return update_all(self, SET, given, count);
+    return update_all(self, SET, arguments, count);
 }
 
 static PyObject *
-set_once(Accumulator *self, PyObject *const *given, Py_ssize_t count)
+set_once(Accumulator *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    return update_all(self, SET_ONCE, given, count);
+    return update_all(self, SET_ONCE, arguments, count);
 }
 
 /* --- the types --------------------------------------------------------------------------------------------- */
@@ -506,17 +499,17 @@ static PyMemberDef counts[] = {
 };
 static PySequenceMethods sizes = {.sq_length = (lenfunc)length};
 
-#define ACCUMULATOR_TYPE(name, its_methods)                                                                                   \
-    PyTypeObject name##_Type = {                                                                                       \
-        PyVarObject_HEAD_INIT(NULL, 0)                                                                                 \
-        .tp_name = "pipeline.native._native." #name,                                                                   \
-        .tp_basicsize = sizeof(Accumulator),                                                                                  \
-        .tp_flags = Py_TPFLAGS_DEFAULT,                                                                                \
-        .tp_new = construct,                                                                                           \
-        .tp_dealloc = (destructor)dealloc,                                                                             \
-        .tp_methods = its_methods,                                                                                     \
-        .tp_members = counts,                                                                                          \
-        .tp_as_sequence = &sizes,                                                                                      \
+#define ACCUMULATOR_TYPE(name, its_methods) \
+    PyTypeObject name##_Type = { \
+        PyVarObject_HEAD_INIT(NULL, 0) \
+        .tp_name = "pipeline.native._native." #name, \
+        .tp_basicsize = sizeof(Accumulator), \
+        .tp_flags = Py_TPFLAGS_DEFAULT, \
+        .tp_new = construct, \
+        .tp_dealloc = (destructor)dealloc, \
+        .tp_methods = its_methods, \
+        .tp_members = counts, \
+        .tp_as_sequence = &sizes, \
     }
 
 ACCUMULATOR_TYPE(IdAccumulator, id_methods);

@@ -1,4 +1,4 @@
-/* Writes the time and uuid of each event of a run into the room left for them, as `pipeline.encoder.buffer` does. */
+/* Writes the time and uuid of each event of a run into the room before its end, as `pipeline.encoder.buffer` does. */
 
 #include "native.h"
 
@@ -36,17 +36,17 @@ put_date(char *to, int64_t days)
     *to = 'T';
 }
 
-/* `pipeline.timestamps.format_utc`; gives its length. `date` is the text of day `known`, kept from call to call. */
+/* `pipeline.timestamps.format_utc`; returns its length. `date` caches the text of the day `dated` between calls. */
 static Py_ssize_t
-put_time(char to[27], int64_t us, int64_t *known, char date[11])
+put_time(char to[27], int64_t us, int64_t *dated, char date[11])
 {
-    int64_t day = us / DAY, rest = us % DAY;
-    if (day != *known) {
+    int64_t day = us / DAY, of_day = us % DAY;
+    if (day != *dated) {
         put_date(date, day);
-        *known = day;
+        *dated = day;
     }
     memcpy(to, date, 11);
-    unsigned seconds = (unsigned)(rest / 1000000), fraction = (unsigned)(rest % 1000000);
+    unsigned seconds = (unsigned)(of_day / 1000000), fraction = (unsigned)(of_day % 1000000);
     char *end = put_number(to + 11, seconds / 3600, 2);
     *end++ = ':';
     end = put_number(end, seconds / 60 % 60, 2);
@@ -80,24 +80,23 @@ fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
         !PyList_CheckExact(arguments[2]) || !PyBytes_CheckExact(arguments[3]) ||
         PyList_GET_SIZE(arguments[1]) != PyList_GET_SIZE(arguments[2]) ||
         PyList_GET_SIZE(arguments[1]) * UUID != PyBytes_GET_SIZE(arguments[3])) {
-        PyErr_SetString(PyExc_TypeError, "text, ends, times and uuids were expected");
-        return NULL;
+        return PyErr_Format(PyExc_TypeError, "text, ends, times and uuids were expected");
     }
     char *text = PyByteArray_AS_STRING(arguments[0]);
     const unsigned char *raw = (const unsigned char *)PyBytes_AS_STRING(arguments[3]);
-    int64_t known = -1;
+    int64_t dated = -1;
     char date[11], time[27];
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(arguments[1]); i++) {
-        PyObject *place = PyList_GET_ITEM(arguments[1], i), *time_of = PyList_GET_ITEM(arguments[2], i);
-        if (!PyLong_Check(place) || !PyLong_Check(time_of)) /* of anything else Python would make a number */
+        PyObject *end_of = PyList_GET_ITEM(arguments[1], i), *time_of = PyList_GET_ITEM(arguments[2], i);
+        if (!PyLong_Check(end_of) || !PyLong_Check(time_of)) /* Python would convert anything else */
             return PyErr_Format(PyExc_TypeError, "ends and times are whole numbers");
-        Py_ssize_t end = PyLong_AsSsize_t(place);
+        Py_ssize_t end = PyLong_AsSsize_t(end_of);
         int64_t us = PyLong_AsLongLong(time_of);
         if (PyErr_Occurred())
             return NULL;
         if (us < 0 || us >= LAST)
             return PyErr_Format(PyExc_ValueError, "a time between 1970 and 9999 was expected");
-        Py_ssize_t length = put_time(time, us, &known, date);
+        Py_ssize_t length = put_time(time, us, &dated, date);
         Py_ssize_t room = length + AFTER + DIGITS + END;
         if (end < room || end > PyByteArray_GET_SIZE(arguments[0]))
             return PyErr_Format(PyExc_ValueError, "no room before %zd", end);
@@ -114,39 +113,38 @@ uuids5(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count
 {
     if (count != 2 || !PyBytes_CheckExact(arguments[0]) || PyBytes_GET_SIZE(arguments[0]) != NAMESPACE ||
         !PyList_CheckExact(arguments[1])) {
-        PyErr_SetString(PyExc_TypeError, "a namespace and a list of keys were expected");
-        return NULL;
+        return PyErr_Format(PyExc_TypeError, "a namespace and a list of keys were expected");
     }
     const unsigned char *space = (const unsigned char *)PyBytes_AS_STRING(arguments[0]);
     Py_ssize_t keys = PyList_GET_SIZE(arguments[1]);
-    PyObject *all = PyBytes_FromStringAndSize(NULL, keys * UUID);
-    if (all == NULL)
+    PyObject *uuids = PyBytes_FromStringAndSize(NULL, keys * UUID);
+    if (uuids == NULL)
         return NULL;
-    unsigned char *to = (unsigned char *)PyBytes_AS_STRING(all);
+    unsigned char *to = (unsigned char *)PyBytes_AS_STRING(uuids);
     for (Py_ssize_t i = 0; i < keys; i++, to += UUID) {
-        if (keys != PyList_GET_SIZE(arguments[1])) { /* a codec that was put in another's place may have changed it */
-            Py_DECREF(all);
+        if (keys != PyList_GET_SIZE(arguments[1])) { /* by a codec written in Python */
+            Py_DECREF(uuids);
             return PyErr_Format(PyExc_RuntimeError, "the keys changed while they were read");
         }
-        PyObject *key = PyList_GET_ITEM(arguments[1], i), *odd = NULL;
+        PyObject *key = PyList_GET_ITEM(arguments[1], i), *encoded = NULL;
         Py_ssize_t length;
         const char *text = PyUnicode_AsUTF8AndSize(key, &length);
-        if (text == NULL) { /* half of a surrogate pair, as `identity.Hasher` spells it */
+        if (text == NULL) { /* half of a surrogate pair, as `pipeline.uuids.Hasher` encodes it */
             PyErr_Clear();
-            odd = PyUnicode_AsEncodedString(key, "utf-8", "surrogatepass");
-            if (odd == NULL) {
-                Py_DECREF(all);
+            encoded = PyUnicode_AsEncodedString(key, "utf-8", "surrogatepass");
+            if (encoded == NULL) {
+                Py_DECREF(uuids);
                 return NULL;
             }
-            text = PyBytes_AS_STRING(odd);
-            length = PyBytes_GET_SIZE(odd);
+            text = PyBytes_AS_STRING(encoded);
+            length = PyBytes_GET_SIZE(encoded);
         }
         unsigned char digest[20];
         sha1_of(space, NAMESPACE, (const unsigned char *)text, (size_t)length, digest);
-        Py_XDECREF(odd);
+        Py_XDECREF(encoded);
         memcpy(to, digest, UUID);
         to[6] = (to[6] & 0x0F) | 0x50;
         to[8] = (to[8] & 0x3F) | 0x80;
     }
-    return all;
+    return uuids;
 }

@@ -1,13 +1,13 @@
-/* Reads JSON lines: each usual line as its Members, each unusual one as its bytes, for Python to judge.
+/* Reads JSON lines: each plain line as its Members, every other line as its bytes, which Python then reads.
  *
- * A line is usual when it is one JSON object in valid UTF-8, strictly spelled, with no name twice, no half of a
- * surrogate pair, no deep nesting and no number of many digits: nothing that Python would reject or warn about. So what is
- * read here needs no second look, but for integers beyond 2^53: when observing, such a line comes with its Members. */
+ * A line is plain when it is one JSON object in valid UTF-8, strictly spelled, with no name twice, no half of a
+ * surrogate pair, no deep nesting and no number of many digits: nothing that Python would reject or warn about. The
+ * exception are integers beyond 2^53: when observing, such a line is returned beside its Members. */
 
 #include "native.h"
 
-#define MOST_DEPTH 64
-#define MOST_OPENED 4
+#define MAX_DEPTH 64
+#define MAX_OPENED 4
 #define EXPONENT_DIGITS 3 /* with an exponent of so many digits a number may be beyond the range of a double, */
 #define MANY_DIGITS 200   /* or with so many digits before it: pipeline/json_limits.py decides */
 #define SAFE_INTEGER 9007199254740992u
@@ -20,18 +20,19 @@ typedef struct {
     const char *end;
     int observe;
     Py_ssize_t opened_count;
-    Name *opened[MOST_OPENED];
-    uint64_t objects;             /* read so far: stamps names to find those that stand twice */
-    Spelling *before[2][PREDICTED_NAMES]; /* the names of the object before, by level and place: nearly always they are the same */
+    Name *opened[MAX_OPENED];
+    uint64_t objects; /* read so far: the stamp of an object's names, which finds duplicate names */
+    /* The names of the previous object, by level and position: rows of one export mostly have the same. */
+    Spelling *previous[2][PREDICTED_NAMES];
 } Lines;
 
 typedef struct {
     const char *at;
     const char *end;
-    int unsafe; /* an integer beyond 2^53 was passed */
+    int unsafe; /* there was an integer beyond 2^53 */
 } Cursor;
 
-/* --- what a value is made of: each moves the cursor behind it; 0 when it is unusual ---------------------- */
+/* --- the syntax of values: each function moves the cursor behind it; 0 when it is not plain -------------- */
 
 static inline void
 skip_space(Cursor *cursor)
@@ -43,18 +44,18 @@ skip_space(Cursor *cursor)
 static int
 hex4(const char *at)
 {
-    int found = 0;
+    int unit = 0;
     for (int i = 0; i < 4; i++) {
         char digit = at[i];
-        found = found * 16;
+        unit = unit * 16;
         if (digit >= '0' && digit <= '9')
-            found += digit - '0';
+            unit += digit - '0';
         else if ((digit | 32) >= 'a' && (digit | 32) <= 'f')
-            found += (digit | 32) - 'a' + 10;
+            unit += (digit | 32) - 'a' + 10;
         else
             return -1;
     }
-    return found;
+    return unit;
 }
 
 static int
@@ -84,7 +85,7 @@ static int
 skip_wide(Cursor *cursor) /* one character of UTF-8 beyond ASCII */
 {
     const unsigned char *at = (const unsigned char *)cursor->at;
-    Py_ssize_t left = cursor->end - cursor->at;
+    Py_ssize_t length = cursor->end - cursor->at;
     unsigned char low = 0x80, high = 0xBF;
     int more;
     if (at[0] >= 0xC2 && at[0] <= 0xDF)
@@ -105,7 +106,7 @@ skip_wide(Cursor *cursor) /* one character of UTF-8 beyond ASCII */
     }
     else
         return 0;
-    if (left <= more || at[1] < low || at[1] > high)
+    if (length <= more || at[1] < low || at[1] > high)
         return 0;
     for (int i = 2; i <= more; i++)
         if ((at[i] & 0xC0) != 0x80)
@@ -122,18 +123,18 @@ skip_string(Cursor *cursor) /* at the quote */
 {
     cursor->at++;
     for (;;) {
-        /* Eight bytes at a time as long as none is a quote, a backslash, a control character or beyond ASCII. */
+        /* Eight bytes at a time while none is a quote, a backslash, a control character or beyond ASCII. */
         while (cursor->end - cursor->at >= 8) {
             uint64_t eight;
             memcpy(&eight, cursor->at, 8);
-            uint64_t odd = ZERO_BYTES(eight ^ EACH('"')) | ZERO_BYTES(eight ^ EACH('\\')) |
+            uint64_t special = ZERO_BYTES(eight ^ EACH('"')) | ZERO_BYTES(eight ^ EACH('\\')) |
                            ((eight - EACH(0x20)) & ~eight & EACH(0x80)) | (eight & EACH(0x80));
-            if (odd)
+            if (special)
                 break;
             cursor->at += 8;
         }
-        while (cursor->at < cursor->end && *cursor->at != '"' && *cursor->at != '\\' && (unsigned char)*cursor->at >= 0x20 &&
-               (unsigned char)*cursor->at < 0x80)
+        while (cursor->at < cursor->end && *cursor->at != '"' && *cursor->at != '\\' &&
+               (unsigned char)*cursor->at >= 0x20 && (unsigned char)*cursor->at < 0x80)
             cursor->at++;
         if (cursor->at >= cursor->end)
             return 0;
@@ -141,7 +142,7 @@ skip_string(Cursor *cursor) /* at the quote */
             cursor->at++;
             return 1;
         }
-        if (*cursor->at == '\\' ? !skip_escape(cursor) : !skip_wide(cursor)) /* a control character is no wide one */
+        if (*cursor->at == '\\' ? !skip_escape(cursor) : !skip_wide(cursor)) /* a control character is not wide */
             return 0;
     }
 }
@@ -181,10 +182,10 @@ skip_number(Cursor *cursor)
             return 0;
     }
     if (whole && count >= 16) {
-        uint64_t found = 0;
+        uint64_t number = 0;
         for (Py_ssize_t i = 0; i < 16; i++)
-            found = found * 10 + (uint64_t)(digits[i] - '0');
-        if (count > 16 || found > SAFE_INTEGER)
+            number = number * 10 + (uint64_t)(digits[i] - '0');
+        if (count > 16 || number > SAFE_INTEGER)
             cursor->unsafe = 1;
     }
     return 1;
@@ -199,7 +200,39 @@ skip_word(Cursor *cursor, const char *word, Py_ssize_t length)
     return 1;
 }
 
-/* One value; `depth` is how deep it stands, 1 for a member of the row itself. */
+static inline int
+skip_byte(Cursor *cursor, char byte)
+{
+    if (cursor->at >= cursor->end || *cursor->at != byte)
+        return 0;
+    cursor->at++;
+    return 1;
+}
+
+static int
+skip_colon(Cursor *cursor) /* with the space around it */
+{
+    skip_space(cursor);
+    if (!skip_byte(cursor, ':'))
+        return 0;
+    skip_space(cursor);
+    return 1;
+}
+
+/* After an item: 1 behind a comma, 0 behind the closing bracket, -1 for anything else. */
+static int
+skip_comma(Cursor *cursor, char close)
+{
+    skip_space(cursor);
+    if (skip_byte(cursor, close))
+        return 0;
+    if (!skip_byte(cursor, ','))
+        return -1;
+    skip_space(cursor);
+    return 1;
+}
+
+/* One value; `depth` is 1 for a member of the row itself. */
 static int
 skip_value(Cursor *cursor, int depth)
 {
@@ -221,61 +254,46 @@ skip_value(Cursor *cursor, int depth)
         return skip_number(cursor);
     }
     char close = *cursor->at == '{' ? '}' : ']';
-    if (depth >= MOST_DEPTH)
+    if (depth >= MAX_DEPTH)
         return 0;
     cursor->at++;
     skip_space(cursor);
-    if (cursor->at < cursor->end && *cursor->at == close) {
-        cursor->at++;
+    if (skip_byte(cursor, close))
         return 1;
-    }
     for (;;) {
-        if (close == '}') {
-            if (cursor->at >= cursor->end || *cursor->at != '"' || !skip_string(cursor))
-                return 0;
-            skip_space(cursor);
-            if (cursor->at >= cursor->end || *cursor->at != ':')
-                return 0;
-            cursor->at++;
-            skip_space(cursor);
-        }
+        if (close == '}' &&
+            (cursor->at >= cursor->end || *cursor->at != '"' || !skip_string(cursor) || !skip_colon(cursor)))
+            return 0;
         if (!skip_value(cursor, depth + 1))
             return 0;
-        skip_space(cursor);
-        if (cursor->at >= cursor->end)
-            return 0;
-        if (*cursor->at == close) {
-            cursor->at++;
-            return 1;
-        }
-        if (*cursor->at != ',')
-            return 0;
-        cursor->at++;
-        skip_space(cursor);
+        int next = skip_comma(cursor, close);
+        if (next <= 0)
+            return next == 0;
     }
 }
 
-/* --- objects whose members are told apart ---------------------------------------------------------------- */
+/* --- objects read as Members ----------------------------------------------------------------------------- */
 
-/* The name at the cursor's quote; NULL when it is unusual, with an exception when memory lacks. */
+/* The name at the cursor's quote; NULL when it is not plain, with an exception without memory. */
 static Spelling *
-read_name(Lines *self, Cursor *cursor, int level, Py_ssize_t place)
+read_name(Lines *self, Cursor *cursor, int level, Py_ssize_t position)
 {
-    if (place < PREDICTED_NAMES) {
-        Spelling *likely = self->before[level][place];
-        if (likely != NULL && cursor->end - cursor->at > (Py_ssize_t)likely->length + 1 &&
-            cursor->at[likely->length + 1] == '"' && memcmp(cursor->at + 1, likely->bytes, likely->length) == 0) {
-            cursor->at += likely->length + 2;
-            return likely;
+    if (position < PREDICTED_NAMES) {
+        Spelling *predicted = self->previous[level][position];
+        if (predicted != NULL && cursor->end - cursor->at > (Py_ssize_t)predicted->length + 1 &&
+            cursor->at[predicted->length + 1] == '"' &&
+            memcmp(cursor->at + 1, predicted->bytes, predicted->length) == 0) {
+            cursor->at += predicted->length + 2;
+            return predicted;
         }
     }
     const char *from = cursor->at + 1;
     if (!skip_string(cursor))
         return NULL;
-    Spelling *found = spelling_of(from, cursor->at - 1 - from);
-    if (found != NULL && place < PREDICTED_NAMES)
-        self->before[level][place] = found;
-    return found;
+    Spelling *spelling = spelling_of(from, cursor->at - 1 - from);
+    if (spelling != NULL && position < PREDICTED_NAMES)
+        self->previous[level][position] = spelling;
+    return spelling;
 }
 
 static int
@@ -287,76 +305,56 @@ is_opened(const Lines *self, const Name *name)
     return 0;
 }
 
-/* Fill `into` with the object at the cursor. 1; 0 when it is unusual; -1 with an exception. Level 0 is the row. */
+/* Fill `into` with the object at the cursor. 1; 0 when it is not plain; -1 with an exception. Level 0 is the row. */
 static int
 read_object(Lines *self, Cursor *cursor, Members *into, int level)
 {
     uint64_t stamp = ++self->objects;
     cursor->at++;
     skip_space(cursor);
-    if (cursor->at < cursor->end && *cursor->at == '}') {
-        cursor->at++;
+    if (skip_byte(cursor, '}'))
         return 1;
-    }
-    for (Py_ssize_t place = 0;; place++) {
+    for (Py_ssize_t position = 0;; position++) {
         if (cursor->at >= cursor->end || *cursor->at != '"')
             return 0;
-        Spelling *spelling = read_name(self, cursor, level, place);
+        Spelling *spelling = read_name(self, cursor, level, position);
         if (spelling == NULL)
             return PyErr_Occurred() ? -1 : 0;
         Name *name = spelling->name;
-        if (name->seen[level] == stamp)
+        if (name->stamps[level] == stamp)
             return 0;
-        name->seen[level] = stamp;
-        skip_space(cursor);
-        if (cursor->at >= cursor->end || *cursor->at != ':')
+        name->stamps[level] = stamp;
+        if (!skip_colon(cursor))
             return 0;
-        cursor->at++;
-        skip_space(cursor);
-        Member *one = members_add(into);
-        if (one == NULL)
+        Member *member = members_add(into);
+        if (member == NULL)
             return -1;
-        *one = (Member){name, NULL, cursor->at, 0};
+        *member = (Member){name, NULL, cursor->at, 0};
         if (level == 0 && cursor->at < cursor->end && *cursor->at == '{' && is_opened(self, name)) {
             Members *inner = members_new(self->data);
             if (inner == NULL)
                 return -1;
-            one->value = (PyObject *)inner;
-            one->at = NULL;
-            int usual = read_object(self, cursor, inner, 1);
-            if (usual != 1)
-                return usual;
+            member->value = (PyObject *)inner;
+            member->at = NULL;
+            int plain = read_object(self, cursor, inner, 1);
+            if (plain != 1)
+                return plain;
         }
         else {
             if (!skip_value(cursor, level + 1))
                 return 0;
-            one->length = cursor->at - one->at;
+            member->length = cursor->at - member->at;
         }
-        skip_space(cursor);
-        if (cursor->at >= cursor->end)
-            return 0;
-        if (*cursor->at == '}') {
-            cursor->at++;
-            return 1;
-        }
-        if (*cursor->at != ',')
-            return 0;
-        cursor->at++;
-        skip_space(cursor);
+        int next = skip_comma(cursor, '}');
+        if (next <= 0)
+            return next == 0;
     }
 }
 
 /* --- the iterator ---------------------------------------------------------------------------------------- */
 
-/* (the line, its Members): the caller warns about its integers. */
 static PyObject *
-beside_line(Members *row, const char *line, const char *end)
-{
-    return Py_BuildValue("(y#N)", line, (Py_ssize_t)(end - line), (PyObject *)row);
-}
-
-static PyObject *
-next(Lines *self)
+next_line(Lines *self)
 {
     if (self->at >= self->end)
         return NULL;
@@ -370,27 +368,32 @@ next(Lines *self)
         Members *row = members_new(self->data);
         if (row == NULL)
             return NULL;
-        int usual = read_object(self, &cursor, row, 0);
+        int plain = read_object(self, &cursor, row, 0);
         skip_space(&cursor);
-        if (usual == 1 && cursor.at == end)
-            return self->observe && cursor.unsafe ? beside_line(row, line, end) : (PyObject *)row;
+        if (plain == 1 && cursor.at == end) {
+            if (!self->observe || !cursor.unsafe)
+                return (PyObject *)row;
+            /* The caller warns about the integers of the line. */
+            return Py_BuildValue("(y#N)", line, (Py_ssize_t)(end - line), (PyObject *)row);
+        }
         Py_DECREF(row);
-        if (usual < 0)
+        if (plain < 0)
             return NULL;
     }
     return PyBytes_FromStringAndSize(line, self->at - line);
 }
 
 static PyObject *
-construct(PyTypeObject *type, PyObject *given, PyObject *named)
+construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
     PyObject *data, *opens;
     int observe;
-    static char *words[] = {"data", "opens", "observe", NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, named, "O!O!p", words, &PyBytes_Type, &data, &PyTuple_Type, &opens, &observe))
+    static char *keywords[] = {"data", "opens", "observe", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!O!p", keywords, &PyBytes_Type, &data, &PyTuple_Type, &opens,
+                                     &observe))
         return NULL;
-    if (PyTuple_GET_SIZE(opens) > MOST_OPENED)
-        return PyErr_Format(PyExc_ValueError, "at most %d members can be opened", MOST_OPENED);
+    if (PyTuple_GET_SIZE(opens) > MAX_OPENED)
+        return PyErr_Format(PyExc_ValueError, "at most %d members can be opened", MAX_OPENED);
     Lines *self = (Lines *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -405,7 +408,7 @@ construct(PyTypeObject *type, PyObject *given, PyObject *named)
     self->at = PyBytes_AS_STRING(data);
     self->end = self->at + PyBytes_GET_SIZE(data);
     self->observe = observe;
-    static uint64_t objects; /* stamps are never used twice, whoever reads */
+    static uint64_t objects; /* no two readers share a stamp */
     self->objects = objects += (uint64_t)1 << 40;
     return (PyObject *)self;
 }
@@ -425,5 +428,5 @@ PyTypeObject Lines_Type = {
     .tp_new = construct,
     .tp_dealloc = (destructor)dealloc,
     .tp_iter = PyObject_SelfIter,
-    .tp_iternext = (iternextfunc)next,
+    .tp_iternext = (iternextfunc)next_line,
 };

@@ -1,18 +1,18 @@
-/* The members of one JSON object: to Python like a dict[str, Raw] in the row's order, without an object for each. */
+/* The members of one JSON object: to Python a dict[str, Raw] in the row's order, without a Python object for each. */
 
 #include "native.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#define KEPT 1 /* none is kept, so that a use after free shows */
-#define MOST_KEPT 0
+#define POOL 1 /* empty, so that the sanitizer reports a use after free */
+#define POOL_LIMIT 0
 #else
-#define KEPT 16 /* objects that are kept for the next row, with their room */
-#define MOST_KEPT KEPT
+#define POOL 16 /* freed objects for the next rows, with their room */
+#define POOL_LIMIT POOL
 #endif
 
 static PyObject *raw_type, *encode, *decode_text;
-static Members *kept[KEPT];
-static int kept_count;
+static Members *pool[POOL];
+static int pooled;
 
 int
 members_init(PyObject *raw_type_, PyObject *encode_, PyObject *decode_text_)
@@ -23,14 +23,14 @@ members_init(PyObject *raw_type_, PyObject *encode_, PyObject *decode_text_)
     return 0;
 }
 
-/* --- the life of one ----------------------------------------------------------------------------------- */
+/* --- creation and changes ----------------------------------------------------------------------------------- */
 
 Members *
 members_new(PyObject *owner)
 {
     Members *self;
-    if (kept_count) {
-        self = kept[--kept_count];
+    if (pooled) {
+        self = pool[--pooled];
         (void)PyObject_Init((PyObject *)self, &Members_Type);
     }
     else {
@@ -48,12 +48,12 @@ members_new(PyObject *owner)
 static void
 members_dealloc(Members *self)
 {
-    for (Member *one = self->members, *end = one + self->used; one < end; one++)
-        Py_CLEAR(one->value);
+    for (Member *member = self->members, *end = member + self->used; member < end; member++)
+        Py_CLEAR(member->value);
     self->used = self->live = 0;
     Py_CLEAR(self->owner);
-    if (kept_count < MOST_KEPT && self->room <= 256) {
-        kept[kept_count++] = self;
+    if (pooled < POOL_LIMIT && self->room <= 256) {
+        pool[pooled++] = self;
         return;
     }
     PyMem_Free(self->members);
@@ -75,10 +75,10 @@ members_add(Members *self)
     return &self->members[self->used++];
 }
 
-/* Members within Members would be let go of without end, and may hold each other; a row has but one opened object, and
- * it is made here. */
+/* Sets an exception for Members as a value: nested without end they would overflow the stack when they are freed, and
+ * they could refer to each other. Only lines.c nests them, one level deep. */
 static int
-is_no_value(PyObject *value)
+refuse_members(PyObject *value)
 {
     if (value == NULL || !Members_Check(value))
         return 0;
@@ -87,33 +87,33 @@ is_no_value(PyObject *value)
 }
 
 int
-members_share(Members *self, const Members *row, const Member *held, Name *name)
+members_share(Members *self, const Members *row, const Member *source, Name *name)
 {
-    Member shared = {name, held->value, held->at, held->length}; /* it may lie in what grows below */
+    Member shared = {name, source->value, source->at, source->length}; /* `source` may move when `self` grows */
     if (self->owner == NULL)
         self->owner = Py_XNewRef(row->owner);
     if (self->owner != row->owner) {
         PyErr_SetString(PyExc_ValueError, "the members are of two rows");
         return -1;
     }
-    if (is_no_value(shared.value) || (shared.value == NULL && shared.at == NULL))
+    if (refuse_members(shared.value) || (shared.value == NULL && shared.at == NULL))
         return PyErr_Occurred() ? -1 : 0;
     Py_XINCREF(shared.value);
-    Member *one = members_add(self);
-    if (one == NULL) {
+    Member *member = members_add(self);
+    if (member == NULL) {
         Py_XDECREF(shared.value);
         return -1;
     }
-    *one = shared;
+    *member = shared;
     return 0;
 }
 
-/* What a value's own end does comes last: it may change the members. */
+/* The value is released last: that may run Python, which may change the members. */
 static void
-take_out(Members *self, Member *one)
+remove_member(Members *self, Member *member)
 {
-    PyObject *value = one->value;
-    *one = (Member){NULL, NULL, NULL, 0};
+    PyObject *value = member->value;
+    *member = (Member){NULL, NULL, NULL, 0};
     self->live--;
     Py_XDECREF(value);
 }
@@ -121,23 +121,23 @@ take_out(Members *self, Member *one)
 Member *
 members_find_name(Members *self, const Name *name)
 {
-    for (Member *one = self->members, *end = one + self->used; one < end; one++)
-        if (one->name == name)
-            return one;
+    for (Member *member = self->members, *end = member + self->used; member < end; member++)
+        if (member->name == name)
+            return member;
     return NULL;
 }
 
 Member *
 members_find(Members *self, PyObject *name)
 {
-    for (Member *one = self->members, *end = one + self->used; one < end; one++)
-        if (one->name != NULL && one->name->text == name)
-            return one;
+    for (Member *member = self->members, *end = member + self->used; member < end; member++)
+        if (member->name != NULL && member->name->text == name)
+            return member;
     /* All names are interned: another interned text is another name. */
     if (!PyUnicode_CheckExact(name) || PyUnicode_CHECK_INTERNED(name))
         return NULL;
-    const Name *known = names_known(name);
-    return known == NULL ? NULL : members_find_name(self, known);
+    const Name *own_name = names_find(name);
+    return own_name == NULL ? NULL : members_find_name(self, own_name);
 }
 
 PyObject *
@@ -154,11 +154,11 @@ member_value(const Member *member)
 }
 
 static int
-put(Member *one, PyObject *value)
+put(Member *member, PyObject *value)
 {
     const char *at = NULL;
     Py_ssize_t length = 0;
-    if (is_no_value(value))
+    if (refuse_members(value))
         return -1;
     if ((PyObject *)Py_TYPE(value) == raw_type) {
         Py_buffer view;
@@ -166,44 +166,44 @@ put(Member *one, PyObject *value)
             return -1;
         at = view.buf;
         length = view.len;
-        PyBuffer_Release(&view); /* a Raw never changes, and the member keeps it */
+        PyBuffer_Release(&view); /* a Raw never changes, and the member has a reference to it */
     }
-    PyObject *before = one->value;
-    *one = (Member){one->name, Py_NewRef(value), at, length};
-    Py_XDECREF(before); /* last: it may change the members */
+    PyObject *previous = member->value;
+    *member = (Member){member->name, Py_NewRef(value), at, length};
+    Py_XDECREF(previous); /* last: it may change the members */
     return 0;
 }
 
 int
 members_set(Members *self, PyObject *name, PyObject *value)
 {
-    Member *one = members_find(self, name);
-    if (one != NULL)
-        return put(one, value);
-    Name *known = name_of(name);
-    if (known == NULL || (one = members_add(self)) == NULL)
+    Member *member = members_find(self, name);
+    if (member != NULL)
+        return put(member, value);
+    Name *own_name = name_of(name);
+    if (own_name == NULL || (member = members_add(self)) == NULL)
         return -1;
-    *one = (Member){known, NULL, NULL, 0};
-    if (put(one, value) == 0)
+    *member = (Member){own_name, NULL, NULL, 0};
+    if (put(member, value) == 0)
         return 0;
-    take_out(self, one);
+    remove_member(self, member);
     return -1;
 }
 
 int
-members_encode(Members *self, Py_ssize_t place)
+members_encode(Members *self, Py_ssize_t index)
 {
-    PyObject *value = Py_NewRef(self->members[place].value);
+    PyObject *value = Py_NewRef(self->members[index].value);
     PyObject *json = PyObject_CallOneArg(encode, value);
     PyObject *raw = json == NULL ? NULL : PyObject_CallOneArg(raw_type, json);
     Py_XDECREF(json);
     int done = raw == NULL ? -1 : 0;
-    if (done == 0 && (place >= self->used || self->members[place].value != value)) {
+    if (done == 0 && (index >= self->used || self->members[index].value != value)) {
         PyErr_SetString(PyExc_RuntimeError, "the members changed while they were encoded");
         done = -1;
     }
     if (done == 0)
-        done = put(&self->members[place], raw);
+        done = put(&self->members[index], raw);
     Py_XDECREF(raw);
     Py_DECREF(value);
     return done;
@@ -214,34 +214,34 @@ members_encode(Members *self, Py_ssize_t place)
 static PyObject *
 wrong_count(const char *function)
 {
-    return PyErr_Format(PyExc_TypeError, "%s got a wrong number of arguments", function);
+    return PyErr_Format(PyExc_TypeError, "wrong arguments for %s", function);
 }
 
 static PyObject *
-get(Members *self, PyObject *const *given, Py_ssize_t count)
+get(Members *self, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != 1 && count != 2)
         return wrong_count("get");
-    Member *one = members_find(self, given[0]);
-    if (one == NULL)
-        return Py_NewRef(count == 2 ? given[1] : Py_None);
-    return member_value(one);
+    Member *member = members_find(self, arguments[0]);
+    if (member == NULL)
+        return Py_NewRef(count == 2 ? arguments[1] : Py_None);
+    return member_value(member);
 }
 
 static PyObject *
-pop(Members *self, PyObject *const *given, Py_ssize_t count)
+pop(Members *self, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != 1 && count != 2)
         return wrong_count("pop");
-    Member *one = members_find(self, given[0]);
-    if (one == NULL) {
+    Member *member = members_find(self, arguments[0]);
+    if (member == NULL) {
         if (count == 2)
-            return Py_NewRef(given[1]);
-        PyErr_SetObject(PyExc_KeyError, given[0]);
+            return Py_NewRef(arguments[1]);
+        PyErr_SetObject(PyExc_KeyError, arguments[0]);
         return NULL;
     }
-    Member out = *one;
-    *one = (Member){NULL, NULL, NULL, 0};
+    Member out = *member;
+    *member = (Member){NULL, NULL, NULL, 0};
     self->live--;
     if (out.value != NULL)
         return out.value;
@@ -249,16 +249,16 @@ pop(Members *self, PyObject *const *given, Py_ssize_t count)
 }
 
 static PyObject *
-setdefault(Members *self, PyObject *const *given, Py_ssize_t count)
+setdefault(Members *self, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != 2)
         return wrong_count("setdefault");
-    Member *one = members_find(self, given[0]);
-    if (one != NULL)
-        return member_value(one);
-    if (members_set(self, given[0], given[1]) < 0)
+    Member *member = members_find(self, arguments[0]);
+    if (member != NULL)
+        return member_value(member);
+    if (members_set(self, arguments[0], arguments[1]) < 0)
         return NULL;
-    return Py_NewRef(given[1]);
+    return Py_NewRef(arguments[1]);
 }
 
 enum part { KEYS, VALUES, ITEMS };
@@ -325,9 +325,9 @@ contains(Members *self, PyObject *name)
 static PyObject *
 subscript(Members *self, PyObject *name)
 {
-    Member *one = members_find(self, name);
-    if (one != NULL)
-        return member_value(one);
+    Member *member = members_find(self, name);
+    if (member != NULL)
+        return member_value(member);
     PyErr_SetObject(PyExc_KeyError, name);
     return NULL;
 }
@@ -337,86 +337,85 @@ assign(Members *self, PyObject *name, PyObject *value)
 {
     if (value != NULL)
         return members_set(self, name, value);
-    Member *one = members_find(self, name);
-    if (one == NULL) {
+    Member *member = members_find(self, name);
+    if (member == NULL) {
         PyErr_SetObject(PyExc_KeyError, name);
         return -1;
     }
-    take_out(self, one);
+    remove_member(self, member);
     return 0;
 }
 
-/* --- what a dict does not have ------------------------------------------------------------------------- */
+/* --- beyond a dict ------------------------------------------------------------------------- */
 
 /* The value as text: `pipeline.values.text` of it. */
 static PyObject *
 text(Members *self, PyObject *name)
 {
-    Member *one = members_find(self, name);
-    if (one == NULL || member_is_null(one))
+    Member *member = members_find(self, name);
+    if (member == NULL || member_is_null(member))
         Py_RETURN_NONE;
-    if (one->at == NULL || one->length == 0 || (*one->at == '"' && one->length < 2)) {
-        PyErr_SetString(PyExc_TypeError, "a value of the row was expected");
-        return NULL;
-    }
-    if (*one->at != '"')
-        return PyUnicode_DecodeUTF8(one->at, one->length, NULL);
-    if (memchr(one->at, '\\', (size_t)one->length) == NULL)
-        return PyUnicode_DecodeUTF8(one->at + 1, one->length - 2, NULL);
-    PyObject *json = PyBytes_FromStringAndSize(one->at, one->length);
+    if (member->at == NULL || member->length == 0 || (*member->at == '"' && member->length < 2))
+        return PyErr_Format(PyExc_TypeError, "a value of the row was expected");
+    if (*member->at != '"')
+        return PyUnicode_DecodeUTF8(member->at, member->length, NULL);
+    if (memchr(member->at, '\\', (size_t)member->length) == NULL)
+        return PyUnicode_DecodeUTF8(member->at + 1, member->length - 2, NULL);
+    PyObject *json = PyBytes_FromStringAndSize(member->at, member->length);
     if (json == NULL)
         return NULL;
-    PyObject *found = PyObject_CallOneArg(decode_text, json);
+    PyObject *characters = PyObject_CallOneArg(decode_text, json);
     Py_DECREF(json);
-    return found;
+    return characters;
 }
 
 /* The value; None where it is missing or JSON null. */
 static PyObject *
-given(Members *self, PyObject *name)
+not_null(Members *self, PyObject *name)
 {
-    Member *one = members_find(self, name);
-    if (one == NULL || member_is_null(one))
+    Member *member = members_find(self, name);
+    if (member == NULL || member_is_null(member))
         Py_RETURN_NONE;
-    return member_value(one);
+    return member_value(member);
 }
 
-/* A whole number as an int, where its digits are those that the int has; anything else as `get` gives it. */
+/* A whole number as an int, where its digits are those of the int; anything else as `get` returns it. */
 static PyObject *
 number(Members *self, PyObject *name)
 {
-    Member *one = members_find(self, name);
-    if (one == NULL)
+    Member *member = members_find(self, name);
+    if (member == NULL)
         Py_RETURN_NONE;
-    const char *at = one->at, *end = at + one->length;
+    const char *at = member->at, *end = at + member->length;
     int negative = at != NULL && at < end && *at == '-';
     at += negative;
-    if (one->at == NULL || at == end || end - at > 18 || (*at == '0' && (negative || end - at > 1)))
-        return member_value(one);
-    long long found = 0;
+    if (member->at == NULL || at == end || end - at > 18 || (*at == '0' && (negative || end - at > 1)))
+        return member_value(member);
+    long long whole = 0;
     for (; at < end; at++) {
         if (*at < '0' || *at > '9')
-            return member_value(one);
-        found = found * 10 + (*at - '0');
+            return member_value(member);
+        whole = whole * 10 + (*at - '0');
     }
-    return PyLong_FromLongLong(negative ? -found : found);
+    return PyLong_FromLongLong(negative ? -whole : whole);
 }
 
-/* copy(name, row, column): put what the row has in a column under `name`. False where the name is taken; a column
- * that is missing or null is no value. */
+/* copy(name, row, column): add the value of a row's column under `name`, unless it is missing or null. False where the
+ * name exists. */
 static PyObject *
-copy(Members *self, PyObject *const *given, Py_ssize_t count)
+copy(Members *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 3 || !Members_Check(given[1]))
+    if (count != 3 || !Members_Check(arguments[1]))
         return wrong_count("copy");
-    Members *row = (Members *)given[1];
-    Member *held = members_find(row, given[2]);
-    if (held == NULL || member_is_null(held))
+    Members *row = (Members *)arguments[1];
+    Member *source = members_find(row, arguments[2]);
+    if (source == NULL || member_is_null(source))
         Py_RETURN_TRUE;
-    if (members_find(self, given[0]) != NULL)
+    if (members_find(self, arguments[0]) != NULL)
         Py_RETURN_FALSE;
-    Name *name = name_of(given[0]);
-    if (name == NULL || (held = members_find(row, given[2])) == NULL || members_share(self, row, held, name) < 0)
+    Name *name = name_of(arguments[0]);
+    if (name == NULL || (source = members_find(row, arguments[2])) == NULL ||
+        members_share(self, row, source, name) < 0)
         return NULL;
     Py_RETURN_TRUE;
 }
@@ -453,7 +452,7 @@ static PyMethodDef methods[] = {
     {"items", FAST(items), METH_NOARGS, NULL},
     {"text", FAST(text), METH_O, NULL},
     {"number", FAST(number), METH_O, NULL},
-    {"given", FAST(given), METH_O, NULL},
+    {"given", FAST(not_null), METH_O, NULL},
     {"copy", FAST(copy), METH_FASTCALL, NULL},
     {"as_dict", FAST(as_dict), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -1,25 +1,26 @@
-/* The module: its types, and what it borrows from msgspec. */
+/* The module: its types, and what it uses of msgspec. */
 
 #include "native.h"
 
+/* `json.TYPE(ARGUMENT).METHOD`; `argument` may be NULL. */
 static PyObject *
-made(PyObject *json, const char *type, PyObject *of, const char *method)
+method_of(PyObject *json, const char *type, PyObject *argument, const char *method)
 {
-    PyObject *one = PyObject_CallMethod(json, type, of == NULL ? NULL : "O", of);
-    PyObject *bound = one == NULL ? NULL : PyObject_GetAttrString(one, method);
-    Py_XDECREF(one);
+    PyObject *object = PyObject_CallMethod(json, type, argument == NULL ? NULL : "O", argument);
+    PyObject *bound = object == NULL ? NULL : PyObject_GetAttrString(object, method);
+    Py_XDECREF(object);
     return bound;
 }
 
-/* Take from msgspec what values are made, encoded and decoded by: once, when the module is loaded. */
+/* Give the files msgspec's Raw, encoder and decoder of texts: once, when the module is loaded. */
 static int
-borrow(void)
+init_files(void)
 {
     PyObject *msgspec = PyImport_ImportModule("msgspec");
     PyObject *json = msgspec == NULL ? NULL : PyObject_GetAttrString(msgspec, "json");
     PyObject *raw = json == NULL ? NULL : PyObject_GetAttrString(msgspec, "Raw");
-    PyObject *encode = raw == NULL ? NULL : made(json, "Encoder", NULL, "encode");
-    PyObject *decode_text = encode == NULL ? NULL : made(json, "Decoder", (PyObject *)&PyUnicode_Type, "decode");
+    PyObject *encode = raw == NULL ? NULL : method_of(json, "Encoder", NULL, "encode");
+    PyObject *decode_text = encode == NULL ? NULL : method_of(json, "Decoder", (PyObject *)&PyUnicode_Type, "decode");
     int done = decode_text == NULL || names_init(encode, decode_text) < 0 ||
                        members_init(raw, encode, decode_text) < 0 || accumulators_init() < 0 || observer_init() < 0
                    ? -1
@@ -48,9 +49,11 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit__native(void)
 {
-    PyTypeObject *const types[] = {&Members_Type, &Lines_Type, &Renames_Type, &Columns_Type,
-                                   &Writer_Type, &IdAccumulator_Type, &PairAccumulator_Type, &PropertyAccumulator_Type, &Observer_Type, &Tally_Type};
-    PyObject *module = borrow() < 0 ? NULL : PyModule_Create(&definition);
+    PyTypeObject *const types[] = {
+        &Members_Type,       &Lines_Type,           &Renames_Type,             &Columns_Type,  &Writer_Type,
+        &IdAccumulator_Type, &PairAccumulator_Type, &PropertyAccumulator_Type, &Observer_Type, &Tally_Type,
+    };
+    PyObject *module = init_files() < 0 ? NULL : PyModule_Create(&definition);
     for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(types[0]); i++)
         if (PyModule_AddType(module, types[i]) < 0)
             Py_CLEAR(module);

@@ -1,9 +1,9 @@
-/* The names of members: each known once, by its JSON text in a row and by its characters. */
+/* The table of members' names, by their JSON text in a row and by their characters. */
 
 #include "native.h"
 
 #define SLOTS (1 << 15)
-#define MOST_SPELLINGS (1 << 14) /* a source that makes up names may not fill the memory with them */
+#define MOST_SPELLINGS (1 << 14) /* so that an export with a new name in every row does not fill the memory */
 #define LONGEST 1000
 
 static PyObject *encode, *decode_text;
@@ -29,8 +29,7 @@ written(PyObject *text)
         return NULL;
     if (!PyBytes_CheckExact(json)) {
         Py_DECREF(json);
-        PyErr_SetString(PyExc_TypeError, "the encoder gave no bytes");
-        return NULL;
+        return PyErr_Format(PyExc_TypeError, "the encoder did not return bytes");
     }
     Py_ssize_t length = PyBytes_GET_SIZE(json);
     PyObject *whole = PyBytes_FromStringAndSize(NULL, length + 2);
@@ -45,9 +44,9 @@ written(PyObject *text)
 }
 
 Name *
-names_known(PyObject *text)
+names_find(PyObject *text)
 {
-    if (!PyUnicode_CheckExact(text)) /* what is compared by Python of its own is no name */
+    if (!PyUnicode_CheckExact(text)) /* a subclass may compare itself in Python */
         return NULL;
     PyObject *number = PyDict_GetItemWithError(numbers, text);
     if (number != NULL)
@@ -59,13 +58,11 @@ names_known(PyObject *text)
 Name *
 name_of(PyObject *text)
 {
-    Name *name = names_known(text);
+    Name *name = names_find(text);
     if (name != NULL)
         return name;
-    if (!PyUnicode_CheckExact(text)) {
-        PyErr_SetString(PyExc_TypeError, "a name is a str");
-        return NULL;
-    }
+    if (!PyUnicode_CheckExact(text))
+        return (Name *)PyErr_Format(PyExc_TypeError, "a name is a str");
     if (count == room) {
         Py_ssize_t more = room ? room * 2 : 256;
         Name **larger = PyMem_Realloc(names, (size_t)more * sizeof(Name *));
@@ -96,18 +93,16 @@ name_of(PyObject *text)
 PyObject *
 names_only(PyObject *set)
 {
-    PyObject *all = PyFrozenSet_CheckExact(set) ? PyObject_GetIter(set) : NULL, *one;
-    int only = all != NULL;
-    while (only && (one = PyIter_Next(all)) != NULL) {
-        only = PyUnicode_CheckExact(one);
-        Py_DECREF(one);
+    PyObject *iterator = PyFrozenSet_CheckExact(set) ? PyObject_GetIter(set) : NULL, *name;
+    int only = iterator != NULL;
+    while (only && (name = PyIter_Next(iterator)) != NULL) {
+        only = PyUnicode_CheckExact(name);
+        Py_DECREF(name);
     }
-    Py_XDECREF(all);
+    Py_XDECREF(iterator);
     if (only && !PyErr_Occurred())
         return Py_NewRef(set);
-    if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_TypeError, "a frozenset of names was expected");
-    return NULL;
+    return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a frozenset of names was expected");
 }
 
 static uint32_t
@@ -120,9 +115,9 @@ hash_of(const char *bytes, Py_ssize_t length)
         hash = (hash ^ eight) * 0x9E3779B97F4A7C15u;
         hash ^= hash >> 29;
     }
-    uint64_t rest = 0;
-    memcpy(&rest, bytes, (size_t)length);
-    hash = (hash ^ rest) * 0x9E3779B97F4A7C15u;
+    uint64_t tail = 0;
+    memcpy(&tail, bytes, (size_t)length);
+    hash = (hash ^ tail) * 0x9E3779B97F4A7C15u;
     return (uint32_t)(hash >> 32);
 }
 
@@ -166,11 +161,11 @@ spelling_of(const char *bytes, Py_ssize_t length)
     Name *name = read_name(bytes, length);
     if (name == NULL)
         return NULL;
-    char *kept = PyMem_Malloc((size_t)length + 1);
-    if (kept == NULL)
+    char *copy = PyMem_Malloc((size_t)length + 1);
+    if (copy == NULL)
         return (Spelling *)PyErr_NoMemory();
-    memcpy(kept, bytes, (size_t)length);
-    *slot = (Spelling){hash, (uint32_t)length, kept, name};
+    memcpy(copy, bytes, (size_t)length);
+    *slot = (Spelling){hash, (uint32_t)length, copy, name};
     spellings++;
     return slot;
 }
@@ -180,12 +175,12 @@ answer_of(Answers *answers, const Name *name)
 {
     if (name->number >= answers->room) {
         Py_ssize_t more = name->number + 256;
-        uint32_t *larger = PyMem_Realloc(answers->known, (size_t)more * sizeof(uint32_t));
+        uint32_t *larger = PyMem_Realloc(answers->answers, (size_t)more * sizeof(uint32_t));
         if (larger == NULL)
             return (uint32_t *)PyErr_NoMemory();
         memset(larger + answers->room, 0, (size_t)(more - answers->room) * sizeof(uint32_t));
-        answers->known = larger;
+        answers->answers = larger;
         answers->room = more;
     }
-    return &answers->known[name->number];
+    return &answers->answers[name->number];
 }

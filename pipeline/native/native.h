@@ -2,14 +2,14 @@
  *
  * Rules for every entry:
  *   - The GIL is held throughout. The tables of names and spellings are static and live as long as the process.
- *   - A PyObject * parameter is borrowed; what is kept gets its own reference. A returned PyObject * is a new reference unless the
- *     comment says that it is borrowed.
- *   - A function that fails returns NULL or -1 with an exception set, unless its comment says otherwise.
- *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object that `owner` keeps alive.
+ *   - A PyObject * parameter is borrowed; one that is stored gets its own reference. A returned PyObject * is a new
+ *     reference unless the comment states that it is borrowed.
+ *   - A function that fails returns NULL or -1 with an exception set, unless its comment states otherwise.
+ *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object `owner`.
  *
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
- * them (names.c); 2^30 renames or columns (renames.c); times from 1970 to 9999 (filling.c). What goes beyond one is left
- * to Python (Lines, spellings), never cut. */
+ * them (names.c); 2^30 renames or columns (renames.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an
+ * accumulator (accumulators.c). Lines and spellings beyond a limit are read by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -22,12 +22,12 @@
 
 /* --- names (names.c) ----------------------------------------------------------------------------------- */
 
-/* A member's name. There is one for each different text, never freed, so names are equal when their pointers are. */
+/* A member's name. Each text has one Name, never freed, so names are equal when their pointers are. */
 typedef struct {
     PyObject *text;    /* str, interned; owned by the table */
     PyObject *written; /* bytes: a comma, the name as JSON, a colon; owned by the table */
     Py_ssize_t number; /* counted from 0, for Answers */
-    uint64_t seen[2];  /* the number of the last object with this name, by level (row, opened): finds duplicate keys */
+    uint64_t stamps[2]; /* the stamp of the last object with this name, by level (row, opened): finds duplicate keys */
 } Name;
 
 /* A name as spelled in a row: the bytes between its quotes, escapes and all. Owned by the table. */
@@ -42,21 +42,21 @@ int names_init(PyObject *encode, PyObject *decode_text); /* called once, when th
 /* The name of a str, added to the table where it is new. Fails for anything but a str, and without memory. */
 Name *name_of(PyObject *text);
 /* The name of a str; NULL without an exception where the table has none. */
-Name *names_known(PyObject *text);
+Name *names_find(PyObject *text);
 /* A frozenset of str, checked, so that membership tests run no Python code. Fails for anything else. */
 PyObject *names_only(PyObject *set);
 /* The spelling of some bytes of a row, added where it is new. NULL without an exception where it is too long, cannot
  * be decoded, or the table is full; NULL with one without memory. */
 Spelling *spelling_of(const char *bytes, Py_ssize_t length);
 
-/* What a caller found out about each name, so that it asks once for each; 0 is "not asked yet". `known` is allocated by
- * answer_of and freed by the caller (PyMem_Free). */
+/* A number for each name that a caller computes once; 0 is "not yet". `answers` is allocated by answer_of and freed by
+ * the caller (PyMem_Free). */
 typedef struct {
-    uint32_t *known;
+    uint32_t *answers;
     Py_ssize_t room;
 } Answers;
 
-/* The place of a name's answer, valid until the next call. Fails without memory. */
+/* Where a name's answer is stored, valid until the next call. Fails without memory. */
 uint32_t *answer_of(Answers *answers, const Name *name);
 
 /* --- members (members.c) ------------------------------------------------------------------------------- */
@@ -83,16 +83,16 @@ extern PyTypeObject Members_Type;
 #define Members_Check(object) (Py_TYPE(object) == &Members_Type)
 
 int members_init(PyObject *raw_type, PyObject *encode, PyObject *decode_text);
-/* An empty object; `owner` is kept. */
+/* An empty object; it takes a reference to `owner`, which may be NULL. */
 Members *members_new(PyObject *owner);
-/* A place at the end, which the caller fills; valid until the next addition. */
+/* A member at the end, uninitialised, which the caller fills at once; valid until the next addition. */
 Member *members_add(Members *self);
-/* Add a member of another object of the same row under another name; its text has the same owner. */
-int members_share(Members *self, const Members *row, const Member *held, Name *name);
+/* Add a member of another object of the same row under another name; fails where the owners of their texts differ. */
+int members_share(Members *self, const Members *row, const Member *source, Name *name);
 /* The member of a name, valid until the next addition; NULL without an exception where there is none. */
 Member *members_find(Members *self, PyObject *name);
 Member *members_find_name(Members *self, const Name *name);
-/* A member's value as Python gets it: what Python put there, or a msgspec.Raw of its text. */
+/* A member's value for Python: what Python put there, or a msgspec.Raw of its text. */
 PyObject *member_value(const Member *member);
 /* Whether it is JSON null. */
 static inline int
@@ -100,12 +100,12 @@ member_is_null(const Member *member)
 {
     return member->at != NULL && member->length > 0 && *member->at == 'n';
 }
-/* Give the member at a place the JSON text of its value, as msgspec encodes it. */
-int members_encode(Members *self, Py_ssize_t place);
-/* Set the value of a name, in place or at the end; `value` is kept. */
+/* Give the member at an index the JSON text of its value, as msgspec encodes it. Runs Python. */
+int members_encode(Members *self, Py_ssize_t index);
+/* Set the value of a name, where it is or at the end. */
 int members_set(Members *self, PyObject *name, PyObject *value);
 
-/* --- the rest ------------------------------------------------------------------------------------------ */
+/* --- uuids and types ----------------------------------------------------------------------------------------- */
 
 /* The SHA-1 of `prefix` and `text` together, into `digest`; the prefix has to be shorter than 64 bytes. (sha1.c) */
 void sha1_of(const unsigned char *prefix, size_t prefix_length, const unsigned char *text, size_t length,
@@ -117,14 +117,15 @@ PyObject *fill(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 /* uuids5(namespace, keys): 16 bytes for each of a list of str. (filling.c) */
 PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
-/* The types; what each takes and returns is in _native.pyi. */
+/* The types; _native.pyi has their arguments, results and errors. */
 extern PyTypeObject Lines_Type;    /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
-extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type; /* accumulators.c */
-extern PyTypeObject Observer_Type;                         /* observer.c */
-extern PyTypeObject Tally_Type;                            /* tally.c */
+/* accumulators.c */
+extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type;
+extern PyTypeObject Observer_Type; /* observer.c */
+extern PyTypeObject Tally_Type;    /* tally.c */
 int accumulators_init(void);
 int observer_init(void);
 

@@ -1,4 +1,4 @@
-/* What a plan keeps of an event that is plainly good, as `pipeline.transform.observer` keeps it. */
+/* Records what a plan needs of a valid event, as `pipeline.transform.observer` does. */
 
 #include "accumulators.h"
 #include "native.h"
@@ -8,7 +8,7 @@
 #define GROUPS 2
 #define NOTE 4
 
-/* Columns of whole numbers; the last two have an entry where a row has both a receive time and a reading of the wall clock. */
+/* Columns of int64, in µs; the last two have an entry where a row has a receive time and a wall time. */
 enum { TIMES, RECEIVED, WALLS, WALLS_RECEIVED, COLUMNS };
 
 typedef struct {
@@ -16,7 +16,7 @@ typedef struct {
     Py_ssize_t used, room;
 } Column;
 
-/* An event whose id and note wait to be aggregated, while the memory for that is fetched. */
+/* An event whose id and note are aggregated later, while the memory for that is prefetched. */
 typedef struct {
     PyObject *id, *note, *received;
     int64_t row, time;
@@ -27,11 +27,12 @@ typedef struct {
     PyObject_HEAD
     PyObject *names;
     Column columns[COLUMNS];
-    Accumulator *ids;        /* NULL: nothing that rows state beside their events is aggregated */
+    Accumulator *ids;        /* NULL: neither ids nor notes are aggregated */
     Accumulator *pairs;      /* NULL: the caller aggregates notes */
-    Accumulator *properties; /* NULL: nobody wants properties of persons */
-    int64_t place, absent;
-    Waiting waiting[PREFETCH_STEPS]; /* the oldest is aggregated when the next comes; `next` is its place */
+    Accumulator *properties; /* NULL: properties of persons are not aggregated */
+    int64_t first_row; /* the position of the block's row 0 */
+    int64_t absent;    /* for a missing receive time */
+    Waiting waiting[PREFETCH_STEPS]; /* a ring; the oldest, at `next`, is aggregated when another event comes */
     int next;
     vectorcallfunc call;
 } Observer;
@@ -46,51 +47,52 @@ observer_init(void)
     return name_set == NULL || name_groups == NULL ? -1 : 0;
 }
 
-/* --- attributes of UnvalidatedEvent and Note, by where they lie in the object --------------------------------------------- */
+/* --- attributes of UnvalidatedEvent and Note, by their offsets in the object --- */
 
 enum { EVENT, RECEIVED_AT, WALL, NOTED };
 enum { ANONYMOUS, USER, SETS, SETS_ONCE };
-#define MOST_SLOTS 4
+#define SLOTS 4
 
 typedef struct {
-    PyTypeObject *type; /* the last one that was asked */
-    const char *names[MOST_SLOTS];
-    PyObject *texts[MOST_SLOTS];
-    Py_ssize_t offsets[MOST_SLOTS]; /* 0: not a slot */
+    PyTypeObject *type; /* whose offsets these are; owned */
+    const char *names[SLOTS];
+    PyObject *texts[SLOTS];
+    Py_ssize_t offsets[SLOTS]; /* 0: not a slot */
 } Slots;
 
 static Slots of_draft = {.names = {"event", "received", "wall", "note"}};
 static Slots of_note = {.names = {"anonymous", "user", "set", "set_once"}};
 
+/* Read the offsets of a type. */
 static int
-learn(Slots *slots, PyTypeObject *type)
+load_slots(Slots *slots, PyTypeObject *type)
 {
-    Py_ssize_t offsets[MOST_SLOTS]; /* a type may look up its attributes by Python that comes here, too */
-    for (int n = 0; n < MOST_SLOTS; n++) {
+    Py_ssize_t offsets[SLOTS]; /* stored at the end: looking up an attribute may run Python that calls this */
+    for (int n = 0; n < SLOTS; n++) {
         if (slots->texts[n] == NULL && (slots->texts[n] = PyUnicode_InternFromString(slots->names[n])) == NULL)
             return -1;
-        PyObject *found = PyObject_GetAttr((PyObject *)type, slots->texts[n]);
-        if (found == NULL)
+        PyObject *attribute = PyObject_GetAttr((PyObject *)type, slots->texts[n]);
+        if (attribute == NULL)
             PyErr_Clear();
-        const PyMemberDescrObject *member = (const PyMemberDescrObject *)found;
-        offsets[n] = found != NULL && Py_IS_TYPE(found, &PyMemberDescr_Type) &&
-                             member->d_member->type == T_OBJECT_EX && PyType_IsSubtype(type, PyDescr_TYPE(found))
+        const PyMemberDescrObject *member = (const PyMemberDescrObject *)attribute;
+        offsets[n] = attribute != NULL && Py_IS_TYPE(attribute, &PyMemberDescr_Type) &&
+                             member->d_member->type == T_OBJECT_EX && PyType_IsSubtype(type, PyDescr_TYPE(attribute))
                          ? member->d_member->offset
                          : 0;
-        Py_XDECREF(found);
+        Py_XDECREF(attribute);
     }
     memcpy(slots->offsets, offsets, sizeof(offsets));
-    PyTypeObject *before = slots->type;
+    PyTypeObject *previous = slots->type;
     slots->type = (PyTypeObject *)Py_NewRef(type);
-    Py_XDECREF(before);
+    Py_XDECREF(previous);
     return 0;
 }
 
-/* A new reference to what an object has there; NULL with an exception. */
+/* An attribute, by its number; NULL with an exception. */
 static PyObject *
 slot(Slots *slots, PyObject *of, int number)
 {
-    if (!Py_IS_TYPE(of, slots->type) && learn(slots, Py_TYPE(of)) < 0)
+    if (!Py_IS_TYPE(of, slots->type) && load_slots(slots, Py_TYPE(of)) < 0)
         return NULL;
     if (slots->offsets[number]) {
         PyObject *value = *(PyObject **)((char *)of + slots->offsets[number]);
@@ -100,7 +102,7 @@ slot(Slots *slots, PyObject *of, int number)
     return PyObject_GetAttr(of, slots->texts[number]);
 }
 
-/* --- what is kept ------------------------------------------------------------------------------------------------ */
+/* --- recording --- */
 
 static int
 column_add(Column *column, int64_t number)
@@ -120,20 +122,20 @@ column_add(Column *column, int64_t number)
 }
 
 static int
-keep(Observer *self, PyObject *event, int64_t time, PyObject *received, PyObject *wall)
+record(Observer *self, PyObject *event, int64_t time, PyObject *received, PyObject *wall)
 {
-    int64_t got = 0, clock = 0;
-    if (received != Py_None && (got = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred())
+    int64_t received_at = 0, wall_time = 0;
+    if (received != Py_None && (received_at = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred())
         return -1;
-    if (wall != Py_None && (clock = PyLong_AsLongLong(wall)) == -1 && PyErr_Occurred())
+    if (wall != Py_None && (wall_time = PyLong_AsLongLong(wall)) == -1 && PyErr_Occurred())
         return -1;
     Column *columns = self->columns;
     if (PyList_Append(self->names, event) < 0 || column_add(&columns[TIMES], time) < 0 ||
-        column_add(&columns[RECEIVED], got) < 0)
+        column_add(&columns[RECEIVED], received_at) < 0)
         return -1;
-    if (wall == Py_None || got == 0)
+    if (wall == Py_None || received_at == 0)
         return 0;
-    return column_add(&columns[WALLS], clock) < 0 || column_add(&columns[WALLS_RECEIVED], got) < 0 ? -1 : 0;
+    return column_add(&columns[WALLS], wall_time) < 0 || column_add(&columns[WALLS_RECEIVED], received_at) < 0 ? -1 : 0;
 }
 
 static int
@@ -145,74 +147,77 @@ has(PyObject *properties, PyObject *name)
 }
 
 static int
-hear_properties(Observer *self, int32_t *guess, int kind, PyObject *note, int which, PyObject *owner, int64_t at,
-                int64_t got)
+aggregate_properties(Observer *self, int32_t *guess, int kind, PyObject *note, int number, PyObject *owner, int64_t at,
+                     int64_t received)
 {
-    PyObject *values = slot(&of_note, note, which);
-    int failed =
-        values == NULL || (values != Py_None && accumulate_properties(self->properties, guess, kind, owner, values, at, got) < 0);
+    PyObject *values = slot(&of_note, note, number);
+    int failed = values == NULL ||
+                 (values != Py_None &&
+                  accumulate_properties(self->properties, guess, kind, owner, values, at, received) < 0);
     Py_XDECREF(values);
     return failed ? -1 : 0;
 }
 
-/* Texts of the accumulator of ids are handed on, so that what is found by them is known by its address. Python that is run here
- * may let the accumulator grow: its entry is looked up by its number each time. */
+/* Pairs and properties get the accumulator's own text of an id, so that they can be compared by address. Python that
+ * runs here may let the accumulator grow: its entry is looked up by its number each time. */
 static int
-aggregate_note(Observer *self, Py_ssize_t number, PyObject *note, PyObject *user, int64_t place, int64_t time,
-          PyObject *received)
+aggregate_note(Observer *self, Py_ssize_t number, PyObject *note, PyObject *user, int64_t position, int64_t time,
+               PyObject *received)
 {
-    PyObject *owner = Py_NewRef(self->ids->entries[number].one), *anonymous = slot(&of_note, note, ANONYMOUS);
+    PyObject *owner = Py_NewRef(self->ids->entries[number].text), *anonymous = slot(&of_note, note, ANONYMOUS);
     int failed = anonymous == NULL;
     if (!failed && anonymous != Py_None && user != Py_None) {
-        PyObject *whose = PyUnicode_CheckExact(user) && same_text(user, owner) ? owner : user;
-        failed = accumulate_pair(self->pairs, &self->ids->entries[number].paired, anonymous, whose, 1, time, time, place) < 0;
+        PyObject *user_text = PyUnicode_CheckExact(user) && same_text(user, owner) ? owner : user;
+        int32_t *guess = &self->ids->entries[number].paired;
+        failed = accumulate_pair(self->pairs, guess, anonymous, user_text, 1, time, time, position) < 0;
     }
     Py_XDECREF(anonymous);
-    int64_t got = self->absent;
+    int64_t received_at = self->absent;
     if (!failed && self->properties != NULL) {
         if (received != Py_None)
-            failed = (got = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred();
+            failed = (received_at = PyLong_AsLongLong(received)) == -1 && PyErr_Occurred();
         int32_t guess = self->ids->entries[number].updated;
-        failed = failed || hear_properties(self, &guess, UPDATE_SET, note, SETS, owner, time, got) < 0 ||
-                 hear_properties(self, &guess, UPDATE_SET_ONCE, note, SETS_ONCE, owner, time, got) < 0;
+        failed = failed ||
+                 aggregate_properties(self, &guess, UPDATE_SET, note, SETS, owner, time, received_at) < 0 ||
+                 aggregate_properties(self, &guess, UPDATE_SET_ONCE, note, SETS_ONCE, owner, time, received_at) < 0;
         self->ids->entries[number].updated = guess;
     }
     Py_DECREF(owner);
     return failed ? -1 : 0;
 }
 
-/* Hear the one that waits in a place, if any does. */
+/* Aggregate the event at an index of the ring, if there is one. */
 static int
-aggregate(Observer *self, int place)
+aggregate(Observer *self, int index)
 {
-    Waiting one = self->waiting[place];
-    if (one.id == NULL)
+    Waiting event = self->waiting[index];
+    if (event.id == NULL)
         return 0;
-    self->waiting[place].id = NULL;
-    PyObject *user = one.note == Py_None ? Py_NewRef(Py_None) : slot(&of_note, one.note, USER);
+    self->waiting[index].id = NULL;
+    PyObject *user = event.note == Py_None ? Py_NewRef(Py_None) : slot(&of_note, event.note, USER);
     int failed = user == NULL;
     if (!failed) {
-        int users = PyUnicode_CheckExact(user) && PyUnicode_CheckExact(one.id) && same_text(user, one.id);
-        int64_t place;
-        if (__builtin_add_overflow(self->place, one.row, &place)) {
-            PyErr_SetString(PyExc_OverflowError, "a place is of 64 bits");
+        int users = PyUnicode_CheckExact(user) && PyUnicode_CheckExact(event.id) && same_text(user, event.id);
+        int64_t position;
+        if (__builtin_add_overflow(self->first_row, event.row, &position)) {
+            PyErr_SetString(PyExc_OverflowError, "the position of a row has 64 bits");
             failed = 1;
         }
-        const Entry *entry = failed ? NULL : accumulate_id(self->ids, one.id, one.time, users, place);
-        failed = entry == NULL || (one.note != Py_None && self->pairs != NULL &&
-                                  aggregate_note(self, entry - self->ids->entries, one.note, user, place, one.time,
-                                            one.received) < 0);
+        const Entry *entry = failed ? NULL : accumulate_id(self->ids, event.id, event.time, users, position);
+        failed = entry == NULL || (event.note != Py_None && self->pairs != NULL &&
+                                  aggregate_note(self, entry - self->ids->entries, event.note, user, position,
+                                                 event.time, event.received) < 0);
     }
     Py_XDECREF(user);
-    Py_DECREF(one.id);
-    Py_DECREF(one.note);
-    Py_DECREF(one.received);
+    Py_DECREF(event.id);
+    Py_DECREF(event.note);
+    Py_DECREF(event.received);
     return failed ? -1 : 0;
 }
 
-/* Hear the oldest that waits, and let another wait. */
+/* Aggregate the oldest event of the ring, and put another in its slot. */
 static int
-wait_or_hear(Observer *self, PyObject *id, PyObject *note, PyObject *received, int64_t row, int64_t time)
+enqueue(Observer *self, PyObject *id, PyObject *note, PyObject *received, int64_t row, int64_t time)
 {
     if (!PyUnicode_CheckExact(id)) {
         PyErr_SetString(PyExc_TypeError, "an id is a str");
@@ -221,80 +226,74 @@ wait_or_hear(Observer *self, PyObject *id, PyObject *note, PyObject *received, i
     if (aggregate(self, self->next) < 0)
         return -1;
     if (self->waiting[self->next].id != NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "the observer was called by what it called");
+        PyErr_SetString(PyExc_RuntimeError, "the observer was called while it called Python");
         return -1;
     }
     self->waiting[self->next] =
         (Waiting){Py_NewRef(id), Py_NewRef(note), Py_NewRef(received), row, time, id_slot_hash(id)};
-    for (int step = 0, place = self->next; step < PREFETCH_STEPS; step++) {
-        if (self->waiting[place].id != NULL)
-            prefetch_id(self->ids, self->waiting[place].hash, step, self->pairs, self->properties);
-        place = place ? place - 1 : PREFETCH_STEPS - 1;
+    for (int step = 0, index = self->next; step < PREFETCH_STEPS; step++) {
+        if (self->waiting[index].id != NULL)
+            prefetch_id(self->ids, self->waiting[index].hash, step, self->pairs, self->properties);
+        index = index ? index - 1 : PREFETCH_STEPS - 1;
     }
     self->next = (self->next + 1) % PREFETCH_STEPS;
     return 0;
 }
 
-/* observer(row, draft, time, distinct_id, properties): what is left to do, as bits */
+/* observer(row, draft, time, distinct_id, properties): what remains for the caller, as bits */
 static PyObject *
-observe(PyObject *callable, PyObject *const *given, size_t count, PyObject *Py_UNUSED(words))
+observe(PyObject *callable, PyObject *const *arguments, size_t count, PyObject *Py_UNUSED(named))
 {
     Observer *self = (Observer *)callable;
-    if (PyVectorcall_NARGS(count) != 5) {
-        PyErr_SetString(PyExc_TypeError, "five arguments were expected");
-        return NULL;
-    }
-    PyObject *draft = given[1], *id = given[3], *properties = given[4];
-    int64_t row = PyLong_AsLongLong(given[0]);
+    if (PyVectorcall_NARGS(count) != 5)
+        return PyErr_Format(PyExc_TypeError, "five arguments were expected");
+    PyObject *draft = arguments[1], *id = arguments[3], *properties = arguments[4];
+    int64_t row = PyLong_AsLongLong(arguments[0]);
     if (row == -1 && PyErr_Occurred())
         return NULL;
-    int64_t time = PyLong_AsLongLong(given[2]);
+    int64_t time = PyLong_AsLongLong(arguments[2]);
     if (time == -1 && PyErr_Occurred())
         return NULL;
     int overwrites = has(properties, name_set), groups = has(properties, name_groups);
     if (overwrites < 0 || groups < 0)
         return NULL;
-    long left = (overwrites ? OVERWRITES : 0) | (groups ? GROUPS : 0);
+    long remaining = (overwrites ? OVERWRITES : 0) | (groups ? GROUPS : 0);
     PyObject *event = slot(&of_draft, draft, EVENT), *received = NULL, *wall = NULL, *note = NULL;
     int failed = event == NULL || (received = slot(&of_draft, draft, RECEIVED_AT)) == NULL ||
                  (wall = slot(&of_draft, draft, WALL)) == NULL || (note = slot(&of_draft, draft, NOTED)) == NULL ||
-                 keep(self, event, time, received, wall) < 0 ||
-                 (self->ids != NULL && wait_or_hear(self, id, note, received, row, time) < 0);
+                 record(self, event, time, received, wall) < 0 ||
+                 (self->ids != NULL && enqueue(self, id, note, received, row, time) < 0);
     if (note != Py_None && self->pairs == NULL)
-        left |= NOTE;
+        remaining |= NOTE;
     Py_XDECREF(event);
     Py_XDECREF(received);
     Py_XDECREF(wall);
     Py_XDECREF(note);
-    return failed ? NULL : PyLong_FromLong(left);
+    return failed ? NULL : PyLong_FromLong(remaining);
 }
 
 /* add(event, time, received, wall): the same of an event whose id and note are aggregated elsewhere. */
 static PyObject *
-add(Observer *self, PyObject *const *given, Py_ssize_t count)
+add(Observer *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 4) {
-        PyErr_SetString(PyExc_TypeError, "four arguments were expected");
-        return NULL;
-    }
-    int64_t time = PyLong_AsLongLong(given[1]);
-    if ((time == -1 && PyErr_Occurred()) || keep(self, given[0], time, given[2], given[3]) < 0)
+    if (count != 4)
+        return PyErr_Format(PyExc_TypeError, "four arguments were expected");
+    int64_t time = PyLong_AsLongLong(arguments[1]);
+    if ((time == -1 && PyErr_Occurred()) || record(self, arguments[0], time, arguments[2], arguments[3]) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* cut(events, walls): take all after so many out again. */
+/* cut(events, walls): remove all events and wall times after so many. */
 static PyObject *
-cut(Observer *self, PyObject *given)
+cut(Observer *self, PyObject *arguments)
 {
     Py_ssize_t events, walls;
-    if (!PyArg_ParseTuple(given, "nn", &events, &walls))
+    if (!PyArg_ParseTuple(arguments, "nn", &events, &walls))
         return NULL;
     Column *columns = self->columns;
-    if (events < 0 || walls < 0 || events > columns[TIMES].used || walls > columns[WALLS].used) {
-        PyErr_SetString(PyExc_ValueError, "there are not so many");
-        return NULL;
-    }
+    if (events < 0 || walls < 0 || events > columns[TIMES].used || walls > columns[WALLS].used)
+        return PyErr_Format(PyExc_ValueError, "cut to more than there are");
     if (PyList_SetSlice(self->names, events, PY_SSIZE_T_MAX, NULL) < 0)
         return NULL;
     columns[TIMES].used = columns[RECEIVED].used = events;
@@ -302,7 +301,7 @@ cut(Observer *self, PyObject *given)
     Py_RETURN_NONE;
 }
 
-/* columns(): times, received, walls and the receive times beside those, as bytes of int64. All ids are aggregated first. */
+/* columns(): times, received, walls and the receive times of those, as bytes of int64. The ring is emptied first. */
 static PyObject *
 columns(Observer *self, PyObject *Py_UNUSED(none))
 {
@@ -311,8 +310,9 @@ columns(Observer *self, PyObject *Py_UNUSED(none))
             return NULL;
     PyObject *all = PyTuple_New(COLUMNS);
     for (int n = 0; all != NULL && n < COLUMNS; n++) {
-        const Column *one = &self->columns[n];
-        PyObject *bytes = PyBytes_FromStringAndSize((const char *)one->numbers, one->used * (Py_ssize_t)sizeof(int64_t));
+        const Column *column = &self->columns[n];
+        Py_ssize_t size = column->used * (Py_ssize_t)sizeof(int64_t);
+        PyObject *bytes = PyBytes_FromStringAndSize((const char *)column->numbers, size);
         if (bytes == NULL)
             Py_CLEAR(all);
         else
@@ -327,20 +327,24 @@ walls(Observer *self, void *Py_UNUSED(nothing))
     return PyLong_FromSsize_t(self->columns[WALLS].used);
 }
 
+static int
+is_optional(PyObject *object, PyTypeObject *type)
+{
+    return object == Py_None || Py_IS_TYPE(object, type);
+}
+
 static PyObject *
-construct(PyTypeObject *type, PyObject *given, PyObject *words)
+construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
     PyObject *names, *ids, *pairs, *properties;
-    long long place, absent;
-    static char *known[] = {"names", "ids", "pairs", "properties", "place", "absent", NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, words, "O!OOOLL", known, &PyList_Type, &names, &ids, &pairs, &properties,
-                                     &place, &absent))
+    long long first_row, absent;
+    static char *keywords[] = {"names", "ids", "pairs", "properties", "first_row", "absent", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!OOOLL", keywords, &PyList_Type, &names, &ids, &pairs,
+                                     &properties, &first_row, &absent))
         return NULL;
-    if ((ids != Py_None && !Py_IS_TYPE(ids, &IdAccumulator_Type)) || (pairs != Py_None && !Py_IS_TYPE(pairs, &PairAccumulator_Type)) ||
-        (properties != Py_None && !Py_IS_TYPE(properties, &PropertyAccumulator_Type)) || (ids == Py_None && pairs != Py_None)) {
-        PyErr_SetString(PyExc_TypeError, "a list and accumulators of ids, pairs and properties were expected");
-        return NULL;
-    }
+    if (!is_optional(ids, &IdAccumulator_Type) || !is_optional(pairs, &PairAccumulator_Type) ||
+        !is_optional(properties, &PropertyAccumulator_Type) || (ids == Py_None && pairs != Py_None))
+        return PyErr_Format(PyExc_TypeError, "a list and accumulators of ids, pairs and properties were expected");
     Observer *self = (Observer *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -349,7 +353,7 @@ construct(PyTypeObject *type, PyObject *given, PyObject *words)
     self->ids = ids == Py_None ? NULL : (Accumulator *)Py_NewRef(ids);
     self->pairs = pairs == Py_None ? NULL : (Accumulator *)Py_NewRef(pairs);
     self->properties = properties == Py_None ? NULL : (Accumulator *)Py_NewRef(properties);
-    self->place = place;
+    self->first_row = first_row;
     self->absent = absent;
     return (PyObject *)self;
 }

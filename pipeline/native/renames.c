@@ -1,28 +1,28 @@
-/* What becomes of properties by their names alone: left out, renamed, or kept under another beginning. */
+/* Changes of properties by their names alone: Renames drops and renames them, Columns copies columns to them. */
 
 #include "native.h"
 
-#define NONE 1 /* an answer: nothing becomes of this name; n + 2 is the n-th change */
-#define WATCHED 0x80000000u /* beside it: a name that has to be looked at before */
-#define MOST 0x40000000     /* changes, or columns that are remembered: so that an answer holds their number */
-#define AT_ONCE 64
+#define NONE 1              /* an answer: no change; n + 2 is the n-th change */
+#define WATCHED 0x80000000u /* a flag of an answer: `on_watched` is called for this name */
+#define MOST 0x40000000     /* changes or columns: their number fits into an answer */
+#define ON_STACK 64         /* changes of one row that need no allocation */
 
 /* --- renames and drops ----------------------------------------------------------------------------------- */
 
 typedef struct {
     Name *old;
-    Name *new; /* NULL: left out */
-    int first; /* taken out before any other change */
+    Name *new; /* NULL: dropped */
+    int first; /* removed before any other change */
 } Change;
 
 typedef struct {
     PyObject_HEAD
     Change *changes;
     Py_ssize_t count;
-    PyObject *table; /* dict: old name -> number of the change */
-    PyObject *collided; /* called when a row has both names */
-    PyObject *watched;  /* frozenset of names */
-    PyObject *on_watched; /* called before all changes when the row has one of the watched */
+    PyObject *table;      /* dict: old name -> number of the change */
+    PyObject *collided;   /* called when a row has both names */
+    PyObject *watched;    /* frozenset of names */
+    PyObject *on_watched; /* called before all changes when the row has a watched name */
     Answers answers;
     vectorcallfunc call;
 } Renames;
@@ -36,50 +36,49 @@ change_of(Renames *self, const Name *name)
         return 0;
     if (*answer == 0) {
         PyObject *number = PyDict_GetItemWithError(self->table, name->text);
-        uint32_t found = number == NULL ? NONE : (uint32_t)PyLong_AsLong(number) + 2;
+        uint32_t change = number == NULL ? NONE : (uint32_t)PyLong_AsLong(number) + 2;
         int watched = number == NULL && PyErr_Occurred() ? -1 : PySet_Contains(self->watched, name->text);
         if (watched < 0)
             return 0;
-        *answer = found | (watched ? WATCHED : 0);
+        *answer = change | (watched ? WATCHED : 0);
     }
     return *answer;
 }
 
-/* What one call works with. Python that it calls may change the members at will, so nothing is held by a pointer into
- * them, and there is room for as many as were looked at. */
+/* The changes of one call. Python that it calls may change the members, so there are no pointers into them. */
 typedef struct {
-    Py_ssize_t *found; /* the changes for members that are there, in order */
-    Member *taken;     /* what each takes out */
+    Py_ssize_t *numbers; /* the numbers of the changes that apply, ascending */
+    Member *removed;     /* the member that each removes; its value is owned */
     Py_ssize_t count, room;
     int watched;
-    Py_ssize_t found_here[AT_ONCE];
-    Member taken_here[AT_ONCE];
+    Py_ssize_t numbers_on_stack[ON_STACK];
+    Member removed_on_stack[ON_STACK];
 } Changing;
 
 static int
-make_room(Changing *work, Py_ssize_t room)
+reserve(Changing *work, Py_ssize_t room)
 {
     if (room <= work->room)
         return 0;
-    Py_ssize_t *found = PyMem_Malloc((size_t)room * sizeof(Py_ssize_t));
-    Member *taken = PyMem_Malloc((size_t)room * sizeof(Member));
-    if (found == NULL || taken == NULL) {
-        PyMem_Free(found);
-        PyMem_Free(taken);
+    Py_ssize_t *numbers = PyMem_Malloc((size_t)room * sizeof(Py_ssize_t));
+    Member *removed = PyMem_Malloc((size_t)room * sizeof(Member));
+    if (numbers == NULL || removed == NULL) {
+        PyMem_Free(numbers);
+        PyMem_Free(removed);
         PyErr_NoMemory();
         return -1;
     }
-    if (work->found != work->found_here) {
-        PyMem_Free(work->found);
-        PyMem_Free(work->taken);
+    if (work->numbers != work->numbers_on_stack) {
+        PyMem_Free(work->numbers);
+        PyMem_Free(work->removed);
     }
-    work->found = found;
-    work->taken = taken;
+    work->numbers = numbers;
+    work->removed = removed;
     work->room = room;
     return 0;
 }
 
-/* Look which changes there are to make. -1 with an exception. */
+/* Collect the changes that apply. -1 with an exception. */
 static int
 find_changes(Renames *self, const Members *members, Changing *work)
 {
@@ -100,31 +99,31 @@ find_changes(Renames *self, const Members *members, Changing *work)
             PyErr_SetString(PyExc_RuntimeError, "the members changed while they were renamed");
             return -1;
         }
-        Py_ssize_t place = work->count++, number = (Py_ssize_t)answer - 2;
-        for (; place > 0 && work->found[place - 1] > number; place--)
-            work->found[place] = work->found[place - 1];
-        work->found[place] = number;
+        Py_ssize_t index = work->count++, number = (Py_ssize_t)answer - 2;
+        for (; index > 0 && work->numbers[index - 1] > number; index--)
+            work->numbers[index] = work->numbers[index - 1];
+        work->numbers[index] = number;
     }
     return 0;
 }
 
-/* Take a member out, with its value; what has no name was not there. */
+/* Remove and return a member; without a name where there is none. */
 static Member
-take(Members *members, const Name *name)
+remove_named(Members *members, const Name *name)
 {
-    Member *one = members_find_name(members, name), taken = {NULL, NULL, NULL, 0};
-    if (one != NULL) {
-        taken = *one;
-        *one = (Member){NULL, NULL, NULL, 0};
+    Member *member = members_find_name(members, name), removed = {NULL, NULL, NULL, 0};
+    if (member != NULL) {
+        removed = *member;
+        *member = (Member){NULL, NULL, NULL, 0};
         members->live--;
     }
-    return taken;
+    return removed;
 }
 
 static PyObject *
-collide(Renames *self, Members *members, const Change *change, const Member *taken, PyObject *warnings)
+collide(Renames *self, Members *members, const Change *change, const Member *removed, PyObject *warnings)
 {
-    PyObject *value = member_value(taken);
+    PyObject *value = member_value(removed);
     if (value == NULL)
         return NULL;
     PyObject *all[] = {change->old->text, change->new->text, value, (PyObject *)members, warnings};
@@ -134,69 +133,67 @@ collide(Renames *self, Members *members, const Change *change, const Member *tak
 }
 
 static PyObject *
-rename_members(PyObject *callable, PyObject *const *given, size_t flags, PyObject *named)
+rename_members(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
     Renames *self = (Renames *)callable;
-    if (PyVectorcall_NARGS(flags) != 2 || named != NULL || !Members_Check(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "Members and warnings were expected");
-        return NULL;
-    }
-    Members *members = (Members *)given[0];
-    Changing work; /* its arrays are filled as they are needed */
-    work.room = AT_ONCE;
-    work.found = work.found_here;
-    work.taken = work.taken_here;
-    PyObject *warnings = Py_NewRef(given[1]);
-    Py_ssize_t taken = 0;
-    if (make_room(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
+    if (PyVectorcall_NARGS(flags) != 2 || named != NULL || !Members_Check(arguments[0]))
+        return PyErr_Format(PyExc_TypeError, "Members and warnings were expected");
+    Members *members = (Members *)arguments[0];
+    Changing work; /* its arrays stay uninitialised beyond `count` */
+    work.room = ON_STACK;
+    work.numbers = work.numbers_on_stack;
+    work.removed = work.removed_on_stack;
+    PyObject *warnings = Py_NewRef(arguments[1]);
+    Py_ssize_t removed = 0;
+    if (reserve(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
         goto failed;
     if (work.watched) {
         Py_SETREF(warnings, PyObject_CallFunctionObjArgs(self->on_watched, members, warnings, NULL));
-        if (warnings == NULL || make_room(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
+        if (warnings == NULL || reserve(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
             goto failed;
     }
-    for (; taken < work.count; taken++) {
-        const Change *change = &self->changes[work.found[taken]];
-        work.taken[taken] = change->first ? take(members, change->old) : (Member){NULL, NULL, NULL, 0};
+    for (; removed < work.count; removed++) {
+        const Change *change = &self->changes[work.numbers[removed]];
+        work.removed[removed] = change->first ? remove_named(members, change->old) : (Member){NULL, NULL, NULL, 0};
     }
     for (Py_ssize_t i = 0; i < work.count; i++) {
-        const Change *change = &self->changes[work.found[i]];
-        Member *out = &work.taken[i];
+        const Change *change = &self->changes[work.numbers[i]];
+        Member *old = &work.removed[i];
         if (!change->first)
-            *out = take(members, change->old);
-        if (out->name == NULL || change->new == NULL)
+            *old = remove_named(members, change->old);
+        if (old->name == NULL || change->new == NULL)
             continue;
         if (members_find_name(members, change->new) != NULL) {
-            Py_SETREF(warnings, collide(self, members, change, out, warnings));
+            Py_SETREF(warnings, collide(self, members, change, old, warnings));
             if (warnings == NULL)
                 goto failed;
             continue;
         }
-        Member *one = members_add(members);
-        if (one == NULL)
+        Member *member = members_add(members);
+        if (member == NULL)
             goto failed;
-        *one = (Member){change->new, out->value, out->at, out->length};
-        out->value = NULL;
+        *member = (Member){change->new, old->value, old->at, old->length};
+        old->value = NULL;
     }
     goto end;
 failed:
     Py_CLEAR(warnings);
 end:
-    for (Py_ssize_t i = 0; i < taken; i++)
-        Py_XDECREF(work.taken[i].value);
-    if (work.found != work.found_here) {
-        PyMem_Free(work.found);
-        PyMem_Free(work.taken);
+    for (Py_ssize_t i = 0; i < removed; i++)
+        Py_XDECREF(work.removed[i].value);
+    if (work.numbers != work.numbers_on_stack) {
+        PyMem_Free(work.numbers);
+        PyMem_Free(work.removed);
     }
     return warnings;
 }
 
 static PyObject *
-construct_renames(PyTypeObject *type, PyObject *given, PyObject *named)
+construct_renames(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     PyObject *changes, *collided, *watched, *on_watched;
-    static char *words[] = {"changes", "collided", "watched", "on_watched", NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, named, "O!OO!O", words, &PyTuple_Type, &changes, &collided,
+    static char *parameters[] = {"changes", "collided", "watched", "on_watched", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!OO!O", parameters, &PyTuple_Type, &changes, &collided,
                                      &PyFrozenSet_Type, &watched, &on_watched))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(changes);
@@ -214,13 +211,13 @@ construct_renames(PyTypeObject *type, PyObject *given, PyObject *named)
     if (self->watched == NULL || self->table == NULL || self->changes == NULL)
         goto failed;
     for (; self->count < count; self->count++) {
-        PyObject *old, *new, *given_change = PyTuple_GET_ITEM(changes, self->count);
+        PyObject *old, *new, *item = PyTuple_GET_ITEM(changes, self->count);
         int first;
-        if (!PyTuple_Check(given_change)) {
+        if (!PyTuple_Check(item)) {
             PyErr_SetString(PyExc_TypeError, "a change is a tuple: the old name, the new one or None, first");
             goto failed;
         }
-        if (!PyArg_ParseTuple(given_change, "OOp", &old, &new, &first))
+        if (!PyArg_ParseTuple(item, "OOp", &old, &new, &first))
             goto failed;
         Change *change = &self->changes[self->count];
         change->old = name_of(old);
@@ -247,7 +244,7 @@ dealloc_renames(Renames *self)
     Py_CLEAR(self->watched);
     Py_CLEAR(self->on_watched);
     PyMem_Free(self->changes);
-    PyMem_Free(self->answers.known);
+    PyMem_Free(self->answers.answers);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -268,21 +265,21 @@ typedef struct {
     PyObject_HEAD
     PyObject *named; /* frozenset of columns that the mapping names */
     PyObject *prefix;
-    Name **becomes;
+    Name **properties;
     Py_ssize_t count, room;
     Answers answers;
     vectorcallfunc call;
 } Columns;
 
-/* The property that a column becomes, NULL for none; an exception may be set. */
+/* The property of a column, NULL for none or with an exception. */
 static Name *
-becomes(Columns *self, const Name *column)
+property_of(Columns *self, const Name *column)
 {
     uint32_t *answer = answer_of(&self->answers, column);
     if (answer == NULL)
         return NULL;
     if (*answer > NONE)
-        return self->becomes[*answer - 2];
+        return self->properties[*answer - 2];
     if (*answer == NONE)
         return NULL;
     int named = PySet_Contains(self->named, column->text);
@@ -293,40 +290,36 @@ becomes(Columns *self, const Name *column)
         return NULL;
     }
     PyObject *text = PyUnicode_Concat(self->prefix, column->text);
-    Name *found = text == NULL ? NULL : name_of(text);
+    Name *property = text == NULL ? NULL : name_of(text);
     Py_XDECREF(text);
-    if (found == NULL || self->count >= MOST)
-        return found;
+    if (property == NULL || self->count >= MOST)
+        return property;
     if (self->count == self->room) {
         Py_ssize_t more = self->room ? self->room * 2 : 64;
-        Name **larger = PyMem_Realloc(self->becomes, (size_t)more * sizeof(Name *));
+        Name **larger = PyMem_Realloc(self->properties, (size_t)more * sizeof(Name *));
         if (larger == NULL)
             return (Name *)PyErr_NoMemory();
-        self->becomes = larger;
+        self->properties = larger;
         self->room = more;
     }
-    self->becomes[self->count] = found;
+    self->properties[self->count] = property;
     *answer = (uint32_t)(self->count++ + 2);
-    return found;
+    return property;
 }
 
 static PyObject *
-keep_columns(PyObject *callable, PyObject *const *given, size_t flags, PyObject *named)
+copy_columns(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
     Columns *self = (Columns *)callable;
-    if (PyVectorcall_NARGS(flags) != 2 || named != NULL || !Members_Check(given[0]) || !Members_Check(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "the row's and the event's Members were expected");
-        return NULL;
-    }
-    Members *row = (Members *)given[0], *properties = (Members *)given[1];
-    if (row == properties) {
-        PyErr_SetString(PyExc_ValueError, "the row's and the event's Members are the same");
-        return NULL;
-    }
+    if (PyVectorcall_NARGS(flags) != 2 || named != NULL || !Members_Check(arguments[0]) || !Members_Check(arguments[1]))
+        return PyErr_Format(PyExc_TypeError, "the row's and the event's Members were expected");
+    Members *row = (Members *)arguments[0], *properties = (Members *)arguments[1];
+    if (row == properties)
+        return PyErr_Format(PyExc_ValueError, "the row's and the event's Members are the same");
     for (Py_ssize_t i = 0; i < row->used; i++) {
         if (row->members[i].name == NULL || member_is_null(&row->members[i]))
             continue;
-        Name *name = becomes(self, row->members[i].name);
+        Name *name = property_of(self, row->members[i].name);
         if (name == NULL) {
             if (PyErr_Occurred())
                 return NULL;
@@ -341,16 +334,16 @@ keep_columns(PyObject *callable, PyObject *const *given, size_t flags, PyObject 
 }
 
 static PyObject *
-construct_columns(PyTypeObject *type, PyObject *given, PyObject *words)
+construct_columns(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     PyObject *named, *prefix;
-    static char *known[] = {"named", "prefix", NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, words, "O!U", known, &PyFrozenSet_Type, &named, &prefix))
+    static char *parameters[] = {"named", "prefix", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!U", parameters, &PyFrozenSet_Type, &named, &prefix))
         return NULL;
     Columns *self = (Columns *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->call = keep_columns;
+    self->call = copy_columns;
     self->prefix = Py_NewRef(prefix);
     if ((self->named = names_only(named)) == NULL)
         Py_CLEAR(self);
@@ -362,8 +355,8 @@ dealloc_columns(Columns *self)
 {
     Py_CLEAR(self->named);
     Py_CLEAR(self->prefix);
-    PyMem_Free(self->becomes);
-    PyMem_Free(self->answers.known);
+    PyMem_Free(self->properties);
+    PyMem_Free(self->answers.answers);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

@@ -7,7 +7,7 @@
 #define PARITY(b, c, d) ((b) ^ (c) ^ (d))
 #define MAJORITY(b, c, d) (((b) & (c)) | ((d) & ((b) | (c))))
 
-/* The next word of the schedule, of which the last sixteen are kept. */
+/* The next word of the schedule, of which `w` has the last sixteen. */
 #define WORD(t) \
     (w[(t) & 15] = ROTATE(w[((t) + 13) & 15] ^ w[((t) + 8) & 15] ^ w[((t) + 2) & 15] ^ w[(t) & 15], 1))
 #define STEP(function, constant, word)                                               \
@@ -17,7 +17,7 @@
     } while (0)
 
 static void
-take_block(uint32_t state[5], const unsigned char *block)
+add_block(uint32_t state[5], const unsigned char *block)
 {
     uint32_t w[16], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
     for (int t = 0; t < 16; t++)
@@ -43,27 +43,27 @@ sha1_of(const unsigned char *prefix, size_t prefix_length, const unsigned char *
     uint32_t state[5] = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0};
     uint64_t bits = (uint64_t)(prefix_length + length) * 8;
     unsigned char block[64];
-    size_t held = prefix_length; /* of a namespace: less than a block */
+    size_t filled = prefix_length; /* a namespace is shorter than a block */
     memcpy(block, prefix, prefix_length);
-    while (held + length >= 64) {
-        memcpy(block + held, text, 64 - held);
-        text += 64 - held;
-        length -= 64 - held;
-        held = 0;
-        take_block(state, block);
+    while (filled + length >= 64) {
+        memcpy(block + filled, text, 64 - filled);
+        text += 64 - filled;
+        length -= 64 - filled;
+        filled = 0;
+        add_block(state, block);
     }
-    memcpy(block + held, text, length);
-    held += length;
-    block[held++] = 0x80;
-    if (held > 56) {
-        memset(block + held, 0, 64 - held);
-        take_block(state, block);
-        held = 0;
+    memcpy(block + filled, text, length);
+    filled += length;
+    block[filled++] = 0x80;
+    if (filled > 56) {
+        memset(block + filled, 0, 64 - filled);
+        add_block(state, block);
+        filled = 0;
     }
-    memset(block + held, 0, 56 - held);
+    memset(block + filled, 0, 56 - filled);
     for (int i = 0; i < 8; i++)
         block[56 + i] = (unsigned char)(bits >> (56 - 8 * i));
-    take_block(state, block);
+    add_block(state, block);
     for (int i = 0; i < 20; i++)
         digest[i] = (unsigned char)(state[i / 4] >> (24 - 8 * (i % 4)));
 }

@@ -1,4 +1,4 @@
-/* How many rows have each name: at their top, and in the members that were opened with them. */
+/* Counts the rows that have each name, as a member of the row (level 0) or of an opened member (level 1). */
 
 #include "native.h"
 
@@ -20,10 +20,10 @@ static int
 count_members(Tally *self, const Members *members, int level)
 {
     for (Py_ssize_t i = 0; i < members->used; i++) {
-        const Member *one = &members->members[i];
-        if (one->name == NULL)
+        const Member *member = &members->members[i];
+        if (member->name == NULL)
             continue;
-        Py_ssize_t number = one->name->number;
+        Py_ssize_t number = member->name->number;
         if (number >= self->room[level]) {
             Py_ssize_t more = number + 256;
             Count *larger = PyMem_Realloc(self->counts[level], (size_t)more * sizeof(Count));
@@ -35,52 +35,50 @@ count_members(Tally *self, const Members *members, int level)
             self->counts[level] = larger;
             self->room[level] = more;
         }
-        self->counts[level][number].name = one->name;
+        self->counts[level][number].name = member->name;
         self->counts[level][number].rows++;
-        if (level + 1 < LEVELS && one->value != NULL && Members_Check(one->value) &&
-            count_members(self, (const Members *)one->value, level + 1) < 0)
+        if (level + 1 < LEVELS && member->value != NULL && Members_Check(member->value) &&
+            count_members(self, (const Members *)member->value, level + 1) < 0)
             return -1;
     }
     return 0;
 }
 
-/* tally(row): one row more. */
+/* tally(row) */
 static PyObject *
-count_row(PyObject *callable, PyObject *const *given, size_t flags, PyObject *named)
+count_row(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
-    if (PyVectorcall_NARGS(flags) != 1 || named != NULL || !Members_Check(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "Members were expected");
-        return NULL;
-    }
-    if (count_members((Tally *)callable, (const Members *)given[0], 0) < 0)
+    if (PyVectorcall_NARGS(flags) != 1 || named != NULL || !Members_Check(arguments[0]))
+        return PyErr_Format(PyExc_TypeError, "Members were expected");
+    if (count_members((Tally *)callable, (const Members *)arguments[0], 0) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* take(): (level, name, rows) of each name since the last time; level 0 is the row. */
+/* take(): (level, name, rows) of each name, counted since the previous call. */
 static PyObject *
-take(Tally *self, PyObject *Py_UNUSED(none))
+take(Tally *self, PyObject *Py_UNUSED(ignored))
 {
-    PyObject *taken = PyList_New(0);
-    for (int level = 0; taken != NULL && level < LEVELS; level++)
-        for (Py_ssize_t i = 0; taken != NULL && i < self->room[level]; i++) {
-            Count *one = &self->counts[level][i];
-            if (one->rows == 0)
+    PyObject *list = PyList_New(0);
+    for (int level = 0; list != NULL && level < LEVELS; level++)
+        for (Py_ssize_t i = 0; list != NULL && i < self->room[level]; i++) {
+            Count *entry = &self->counts[level][i];
+            if (entry->rows == 0)
                 continue;
-            PyObject *count = Py_BuildValue("(iOL)", level, one->name->text, (long long)one->rows);
-            if (count == NULL || PyList_Append(taken, count) < 0)
-                Py_CLEAR(taken);
+            PyObject *count = Py_BuildValue("(iOL)", level, entry->name->text, (long long)entry->rows);
+            if (count == NULL || PyList_Append(list, count) < 0)
+                Py_CLEAR(list);
             Py_XDECREF(count);
-            one->rows = 0;
+            entry->rows = 0;
         }
-    return taken;
+    return list;
 }
 
 static PyObject *
-construct(PyTypeObject *type, PyObject *given, PyObject *words)
+construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
-    static char *none[] = {NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, words, "", none))
+    static char *keywords[] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "", keywords))
         return NULL;
     Tally *self = (Tally *)type->tp_alloc(type, 0);
     if (self != NULL)

@@ -1,10 +1,10 @@
-/* Writes an event: what `pipeline.encoder.event` writes for properties in a dict, from Members. */
+/* Writes an event from Members, as `pipeline.encoder.event` writes one from a dict. */
 
 #include "native.h"
 
 typedef struct {
     PyObject_HEAD
-    PyObject *reserved; /* frozenset of the names that the slow way has to see */
+    PyObject *reserved; /* frozenset of names: Python writes the events that have one */
     PyObject *tail, *tail_beside_ip;
     Name *ip;
     Answers answers;
@@ -13,7 +13,7 @@ typedef struct {
 
 enum { NO = 1, YES = 2 };
 
-/* Whether the slow way has to see this name; -1 with an exception. */
+/* Whether a name is reserved; -1 with an exception. */
 static int
 is_reserved(Writer *self, const Name *name)
 {
@@ -21,26 +21,26 @@ is_reserved(Writer *self, const Name *name)
     if (answer == NULL)
         return -1;
     if (*answer == 0) {
-        int held = PySet_Contains(self->reserved, name->text);
-        if (held < 0)
+        int contained = PySet_Contains(self->reserved, name->text);
+        if (contained < 0)
             return -1;
-        *answer = held ? YES : NO;
+        *answer = contained ? YES : NO;
     }
     return *answer == YES;
 }
 
-/* What the service takes for "no address": `pipeline.encoder.event.is_falsy`. */
+/* Whether the service reads an address as missing: `pipeline.encoder.event.is_falsy`. */
 static int
-is_falsy(const Member *one)
+is_falsy(const Member *member)
 {
     static const char *const words[] = {"null", "\"\"", "0", "false"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (one->length == (Py_ssize_t)strlen(words[i]) && memcmp(one->at, words[i], (size_t)one->length) == 0)
+        if (member->length == (Py_ssize_t)strlen(words[i]) && memcmp(member->at, words[i], (size_t)member->length) == 0)
             return 1;
     return 0;
 }
 
-/* Whether a text stands in JSON just as it is. */
+/* Whether a text is the same inside a JSON string. */
 static int
 is_plain(const char *at, Py_ssize_t length)
 {
@@ -59,9 +59,8 @@ append(char *to, const char *from, Py_ssize_t length)
 
 #define APPEND_BYTES(to, bytes) append(to, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes))
 
-/* How many bytes the properties take, each behind its name; 0 where the slow way has to see them, -1 with an exception.
- * What is no JSON yet becomes so, which may run Python: then all are measured once more, and nothing of the kind is
- * left. */
+/* The bytes of all properties with their names; 0 where Python has to write the event, -1 with an exception. Values are
+ * encoded as JSON where they are not yet, which may run Python; then all are measured once more. */
 static Py_ssize_t
 measure(Writer *self, Members *properties, PyObject **tail)
 {
@@ -70,29 +69,29 @@ measure(Writer *self, Members *properties, PyObject **tail)
         int again = 0;
         *tail = self->tail;
         for (Py_ssize_t i = 0; i < properties->used; i++) {
-            const Member *one = &properties->members[i];
-            const Name *name = one->name;
+            const Member *member = &properties->members[i];
+            const Name *name = member->name;
             if (name == NULL)
                 continue;
             int reserved = is_reserved(self, name);
             if (reserved)
                 return reserved < 0 ? -1 : 0;
-            if (one->at == NULL) {
-                if (encoded || one->value == NULL) {
+            if (member->at == NULL) {
+                if (encoded || member->value == NULL) {
                     PyErr_SetString(PyExc_RuntimeError, "the members changed while they were written");
                     return -1;
                 }
                 if (members_encode(properties, i) < 0)
                     return -1;
                 again = 1;
-                one = &properties->members[i];
+                member = &properties->members[i];
             }
             if (name == self->ip) {
-                if (is_falsy(one))
+                if (is_falsy(member))
                     return 0;
                 *tail = self->tail_beside_ip;
             }
-            length += PyBytes_GET_SIZE(name->written) + one->length;
+            length += PyBytes_GET_SIZE(name->written) + member->length;
         }
         if (!again)
             return length;
@@ -101,25 +100,24 @@ measure(Writer *self, Members *properties, PyObject **tail)
 
 /* writer(text, head, distinct_id, properties, ending, most) -> bool
  *
- * Adds an event to the bytearray `text`, unless it takes the slow way: one of the reserved names, an empty $ip, an id
- * that has to be escaped, no properties, or more than `most` bytes. */
+ * Appends an event to the bytearray `text`. False, with nothing appended, where Python has to write it: a reserved
+ * name, an empty $ip, an id that has to be escaped, no properties, or `most` bytes and more. */
 static PyObject *
-write_event(PyObject *callable, PyObject *const *given, size_t flags, PyObject *named)
+write_event(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
     Writer *self = (Writer *)callable;
-    if (PyVectorcall_NARGS(flags) != 6 || named != NULL || !PyByteArray_CheckExact(given[0]) ||
-        !PyBytes_CheckExact(given[1]) || !PyUnicode_Check(given[2]) || !Members_Check(given[3]) ||
-        !PyBytes_CheckExact(given[4])) {
-        PyErr_SetString(PyExc_TypeError, "text, head, distinct_id, properties, ending and most were expected");
-        return NULL;
+    if (PyVectorcall_NARGS(flags) != 6 || named != NULL || !PyByteArray_CheckExact(arguments[0]) ||
+        !PyBytes_CheckExact(arguments[1]) || !PyUnicode_Check(arguments[2]) || !Members_Check(arguments[3]) ||
+        !PyBytes_CheckExact(arguments[4])) {
+        return PyErr_Format(PyExc_TypeError, "text, head, distinct_id, properties, ending and most were expected");
     }
-    PyObject *text = given[0], *head = given[1], *ending = given[4], *tail = self->tail;
-    Members *properties = (Members *)given[3];
-    Py_ssize_t most = PyLong_AsSsize_t(given[5]);
+    PyObject *text = arguments[0], *head = arguments[1], *ending = arguments[4], *tail = self->tail;
+    Members *properties = (Members *)arguments[3];
+    Py_ssize_t most = PyLong_AsSsize_t(arguments[5]);
     if (most == -1 && PyErr_Occurred())
         return NULL;
     Py_ssize_t id_length;
-    const char *id = PyUnicode_AsUTF8AndSize(given[2], &id_length);
+    const char *id = PyUnicode_AsUTF8AndSize(arguments[2], &id_length);
     if (id == NULL) {
         PyErr_Clear();
         Py_RETURN_FALSE;
@@ -145,11 +143,11 @@ write_event(PyObject *callable, PyObject *const *given, size_t flags, PyObject *
     *to++ = '"';
     to = append(to, id, id_length);
     *to++ = '"';
-    for (Member *one = properties->members, *end = one + properties->used; one < end; one++) {
-        if (one->name == NULL)
+    for (Member *member = properties->members, *end = member + properties->used; member < end; member++) {
+        if (member->name == NULL)
             continue;
-        to = APPEND_BYTES(to, one->name->written);
-        to = append(to, one->at, one->length);
+        to = APPEND_BYTES(to, member->name->written);
+        to = append(to, member->at, member->length);
     }
     to = APPEND_BYTES(to, tail);
     APPEND_BYTES(to, ending);
@@ -157,11 +155,12 @@ write_event(PyObject *callable, PyObject *const *given, size_t flags, PyObject *
 }
 
 static PyObject *
-construct(PyTypeObject *type, PyObject *given, PyObject *named)
+construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
     PyObject *reserved, *tail, *tail_beside_ip;
-    static char *words[] = {"reserved", "tail", "tail_beside_ip", NULL};
-    if (!PyArg_ParseTupleAndKeywords(given, named, "O!SS", words, &PyFrozenSet_Type, &reserved, &tail, &tail_beside_ip))
+    static char *keywords[] = {"reserved", "tail", "tail_beside_ip", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!SS", keywords, &PyFrozenSet_Type, &reserved, &tail,
+                                     &tail_beside_ip))
         return NULL;
     PyObject *ip = PyUnicode_FromString("$ip");
     Writer *self = ip == NULL ? NULL : (Writer *)type->tp_alloc(type, 0);
@@ -186,7 +185,7 @@ dealloc(Writer *self)
     Py_CLEAR(self->reserved);
     Py_CLEAR(self->tail);
     Py_CLEAR(self->tail_beside_ip);
-    PyMem_Free(self->answers.known);
+    PyMem_Free(self->answers.answers);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

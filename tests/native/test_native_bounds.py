@@ -354,7 +354,7 @@ def test_an_observer_may_be_called_by_what_it_calls() -> None:
             observed(1, UnvalidatedEvent("Seen", "v", 5, {}, note=Reentrant(act)), 5, f"v{len(count)}", {})  # type: ignore[arg-type]
 
     for number in range(40):
-        with suppress(RuntimeError):  # "the observer was called by what it called"
+        with suppress(RuntimeError):  # "the observer was called while it called Python"
             observed(number, UnvalidatedEvent("Seen", "u", 5, {}, note=Reentrant(act)), 5, "u", {})  # type: ignore[arg-type]
     observed.columns()
     assert pairs.rows()
