@@ -86,11 +86,11 @@ class PromotionAggregator:
         self._updates: Any = new_property_accumulator()
 
     def add(self, made: Events, left_out: Collection[tuple[int, int]]) -> None:
-        """Add the events of a block, except those of `left_out`: (row, nth of the row's events)."""
+        """Add the events of a block, except those of `left_out`: (row, position in the row)."""
         updates = self._updates
         times, received = made.times.tolist(), made.received.tolist()
         for number, text in enumerate(made.events):
-            if left_out and (made.row_of[number], made.nth[number]) in left_out:
+            if left_out and (made.row_of[number], made.positions[number]) in left_out:
                 continue
             properties = read_properties(text)
             set_, once = _promoted_by(made.names[number], properties)

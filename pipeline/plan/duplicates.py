@@ -35,13 +35,13 @@ BUCKET_BLOCKS = 64
 """Decisions are written to files of this many blocks, each small enough to sort in memory."""
 
 DECISION = np.dtype(
-    [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("of", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
+    [("block", "<u4"), ("row", "<u4"), ("position", "<u2"), ("row_events", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
 )
 _DUPLICATE, _SUPERSEDED, _ORDINAL, _SETTLED = 0, 1, 2, 3
 CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: "already_settled"}
 
 REMAINING = np.dtype(
-    [("block", "<u4"), ("row", "<u4"), ("nth", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
+    [("block", "<u4"), ("row", "<u4"), ("position", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
 )
 """An event that is sent: its place, its uuid, and the first half of its content digest."""
 
@@ -132,15 +132,15 @@ class Decisions:
         self._flush()
         for path in sorted(self._directory.iterdir()):
             found = np.fromfile(path, self._record)
-            found = found.take(np.lexsort((found["nth"], found["row"], found["block"])))
+            found = found.take(np.lexsort((found["position"], found["row"], found["block"])))
             numbers, starts = np.unique(found["block"], return_index=True)
             yield from zip(numbers.tolist(), np.split(found, starts[1:]), strict=True)
 
 
 def copies_of(found: NDArray[np.void]) -> Iterator[DuplicateDecision]:
     """One block's decisions in the form that `pipeline.transform` applies."""
-    for _, row, nth, _, kind, ordinal in found.tolist():
-        yield DuplicateDecision(row, nth, ordinal, CODES.get(kind, ""))
+    for _, row, position, _, kind, ordinal in found.tolist():
+        yield DuplicateDecision(row, position, ordinal, CODES.get(kind, ""))
 
 
 def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
@@ -149,7 +149,7 @@ def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
     out = found[found["kind"] != _ORDINAL]
     _, starts, lost = np.unique(out["row"], return_index=True, return_counts=True)
     first = out[starts]
-    whole = lost == first["of"]
+    whole = lost == first["row_events"]
     kinds, counts = np.unique(first["kind"][whole], return_counts=True)
     codes = Counter({CODES[kind]: count for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)})
     return codes, int(len(first) - whole.sum())
@@ -234,7 +234,7 @@ def _judge(
     apart = np.zeros(len(copies), bool) if collapse else keyless
     some = np.flatnonzero(apart)
     one = copies[some]
-    some = some[np.lexsort((one["nth"], one["row"], one["block"], group[some]))]
+    some = some[np.lexsort((one["position"], one["row"], one["block"], group[some]))]
     ordinals[some] = np.arange(len(some)) - np.searchsorted(group[some], group[some])
     some = np.flatnonzero(~apart)
     some = some[_ranking(copies[some], group[some])]
@@ -249,7 +249,7 @@ def _judge(
 
 def _ranking(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Group by group, the winner last. Ties go to the first row in the source: they are equal events."""
-    back = [~copies[one] for one in ("nth", "row", "block")]
+    back = [~copies[one] for one in ("position", "row", "block")]
     content = [copies[one] for one in ("content_lo", "content_hi", "time", "received")]
     return np.lexsort((*back, *content, group))
 
@@ -274,7 +274,7 @@ def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, 
 
 def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32]) -> NDArray[np.void]:
     decided = np.empty(len(copies), DECISION)
-    for name in ("block", "row", "nth", "of"):
+    for name in ("block", "row", "position", "row_events"):
         decided[name] = copies[name]
     decided["kind"] = kinds
     decided["ordinal"] = ordinals
@@ -283,7 +283,7 @@ def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: ND
 
 def _remaining(left: NDArray[np.void]) -> NDArray[np.void]:
     found = np.empty(len(left), REMAINING)
-    for name in ("block", "row", "nth", "hi", "lo"):
+    for name in ("block", "row", "position", "hi", "lo"):
         found[name] = left[name]
     found["content"] = left["content_hi"]
     return found
@@ -325,7 +325,11 @@ def _decide_one(
             ordinals += np.arange(ordinal, ordinal + len(chunk), dtype=np.uint32)
             ordinal += len(chunk)
         else:
-            stays = (chunk["block"] == best["block"]) & (chunk["row"] == best["row"]) & (chunk["nth"] == best["nth"])
+            stays = (
+                (chunk["block"] == best["block"])
+                & (chunk["row"] == best["row"])
+                & (chunk["position"] == best["position"])
+            )
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
         clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
         changed = 0 if settled is None else _leave_settled(chunk, kinds, settled)

@@ -151,7 +151,7 @@ class Walk:
         self.warnings.update(stats.warnings)
         self.zone.update(stats.zone)
         self.cells.add(stats.cells)
-        self.references.add(stats.found, stats.good_rows)
+        self.references.add(stats.field_names, stats.good_rows)
         self._people.add_block(task.number, block.part, first_row, stats)
         if stats.identities is not None:
             self._add_identities(stats.identities)

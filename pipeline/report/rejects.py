@@ -170,8 +170,10 @@ def _find_rows(
 
     for task in tasks(plan, directory, config.parts, choose):
         made = transformer.transform_sealed(task)
-        left_out = {(copy.row, copy.nth) for copy in task.duplicates if copy.code}
-        sent = [row for row, nth in zip(made.row_of, made.nth, strict=True) if (row, nth) not in left_out]
+        left_out = {(copy.row, copy.position) for copy in task.duplicates if copy.code}
+        sent = [
+            row for row, position in zip(made.row_of, made.positions, strict=True) if (row, position) not in left_out
+        ]
         rows = read_rows(config.parts[task.block.part], task.block, observe=False)
         deque(rows, maxlen=0)  # offsets are known once the rows were read
         first = first_rows.pop(task.number)

@@ -1,4 +1,4 @@
-"""One block on its way: extractor → mapper → validator → encoder → batcher.
+"""Transforms one block: extractor → mapper → validator → encoder → batcher.
 
 `observe_block` is what a plan does with a block, `make_batches` what an apply does. Both transform the same rows by
 `BlockTransformer.transform`, so plan and apply cannot drift apart (docs/know/promises.md#plan-equals-apply). Everything
@@ -106,23 +106,23 @@ class BlockTransformer:
     def _deduplicate(self, events: Events, task: Task) -> tuple[list[bytes], Counter[str]]:
         if not task.duplicates:
             return events.events, Counter()
-        decisions = {(one.row, one.nth): one for one in task.duplicates}
+        decisions = {(decision.row, decision.position): decision for decision in task.duplicates}
         kept: list[bytes] = []
         skipped: Counter[str] = Counter()
-        for event, row, nth in zip(events.events, events.row_of, events.nth, strict=True):
-            decision = decisions.get((row, nth))
+        for event, row, position in zip(events.events, events.row_of, events.positions, strict=True):
+            decision = decisions.get((row, position))
             if decision is None:
                 kept.append(event)
             elif decision.code:
                 skipped[decision.code] += 1
             else:
-                key = content_key(events.canonical(row), decision.ordinal, nth)
+                key = content_key(events.canonical(row), decision.ordinal, position)
                 kept.append(replace_uuid(event, self.mapper.hasher(key)))
         return kept, skipped
 
 
 def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
-    """What a plan does with a block: everything is counted, and of the events only their key records are kept.
+    """What a plan does with a block: count everything, and retain of the events only their key records.
 
     Ids and updates stay in the transformer's aggregator until it is full (see `take_aggregate`).
     """
@@ -147,7 +147,7 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         count_promoted(events),
         aggregator.take() if aggregator.full else None,
         events.good_rows,
-        events.found,
+        events.field_names,
     )
 
 
@@ -162,7 +162,9 @@ def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[st
     Returns the aggregate of all blocks of this process when it is full, else None (see `take_promoted`).
     """
     events = transformer.transform_sealed(task, observe=True)
-    transformer.promotion.add(events, {(one.row, one.nth) for one in task.duplicates if one.code})
+    transformer.promotion.add(
+        events, {(decision.row, decision.position) for decision in task.duplicates if decision.code}
+    )
     return transformer.promotion.take() if transformer.promotion.full else None
 
 

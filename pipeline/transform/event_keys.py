@@ -1,4 +1,4 @@
-"""Key records: what a plan keeps of each event to find duplicates."""
+"""Key records: what a plan retains of each event to find duplicates."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ KEY = np.dtype(
         ("name", "<u4"),
         ("block", "<u4"),
         ("row", "<u4"),
-        ("nth", "<u2"),
-        ("of", "<u2"),
+        ("position", "<u2"),
+        ("row_events", "<u2"),
     ]
 )
 """One key record, 64 bytes.
 
 `hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `name`: index
 of the event name, with KEYLESS set where the row has no source key.
-`block`: the block's number in the whole source; `row` in its block; `nth` of the row's `of` events.
+`block`: the block's number in the whole source; `row` in its block, `position` in its row, both from 0; the
+row has `row_events` events.
 """
 KEYLESS = np.uint32(1 << 31)
 NAME = np.uint32((1 << 31) - 1)
@@ -51,14 +52,14 @@ def key_records(events: Events, number: int) -> NDArray[np.void]:
     if events.keyless:
         keys["name"][list(events.keyless)] |= KEYLESS
     keys["block"] = number
-    keys["of"] = 1
-    several = any(events.nth)
+    keys["row_events"] = 1
+    several = any(events.positions)
     if events.count == events.rows and not several:
         keys["row"] = np.arange(events.count)
     else:
         keys["row"] = np.fromiter(events.row_of, np.uint32, events.count)
     if several:
-        keys["nth"] = events.nth
+        keys["position"] = events.positions
         _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
-        keys["of"] = counts[inverse]
+        keys["row_events"] = counts[inverse]
     return keys.take(np.argsort(hi))

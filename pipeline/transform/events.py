@@ -53,15 +53,15 @@ class Events:
 
     `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
     comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. Of the other fields some have
-    one entry for each event: `row_of` (from 0), `nth` (of the events of its row), `uuids` (16 bytes each), and, filled
+    one entry for each event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled
     only when observing, `digests` (xxh3-128), `names`, `name_of` (an index of `distinct_names`), `times` and `received`
-    (µs UTC, 0 for none). `keyless` are the places of events without a source key. `canonical(row)` is the canonical
+    (µs UTC, 0 for none). `keyless` are the indices of events without a source key. `canonical(row)` is the canonical
     content of a row.
 
     `rejects` are complete; `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset,
     detail) for each warning. `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the
     code of a skip or reject. `walls` are local clock readings and `walls_received` their receive times (µs), for the
-    check of the time zone. `good_rows` could be read, and `found` counts the names that they have.
+    check of the time zone. `good_rows` could be read, and `field_names` counts the names of their fields.
     """
 
     rows: int = 0
@@ -75,7 +75,7 @@ class Events:
     runs: list[bytes] = field(default_factory=list)
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     row_of: list[int] = field(default_factory=list)
-    nth: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     uuids: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 16), np.uint8))
     keyless: frozenset[int] = frozenset()
 
@@ -90,7 +90,7 @@ class Events:
     cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     walls: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    found: Names = field(default_factory=dict)
+    field_names: Names = field(default_factory=dict)
     canonical: Callable[[int], bytes] = bytes
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ _TAIL_ROOM = 256
 """More than an event's time, uuid and closing brackets take."""
 Members: Any = native.Members if AVAILABLE else None
 OVERWRITES_PERSON = ("overwrites_person", "the event carries $set")
-NO_NOTE = "empty_person_update"
+EMPTY_UPDATE = "empty_person_update"
 
 
 class RowRejected(Exception):
@@ -42,7 +43,7 @@ class RowRejected(Exception):
 
 
 class RowTransformer:
-    """Transforms the rows of one block. `run` is the hottest loop there is, so what could be a call is written out."""
+    """Transforms the rows of one block."""
 
     def __init__(
         self,
@@ -51,116 +52,117 @@ class RowTransformer:
         encoder: Encoder,
         context: ValidationContext,
         part: str,
-        first_row: int,
         observation: Observation | None,
     ) -> None:
         self.rows = rows
-        self.field_names = observation.field_names if observation is not None else None
-        self.part = part
-        self.first_row = first_row
         self.mapper = mapper
         self.encoder = encoder
         self.context = context
+        self.part = part
         self.observe = observation is not None
         self.aggregator = observation.aggregator if observation is not None else None
+        self.field_names = observation.field_names if observation is not None else None
         self.events = Events()
         self.buffer = EventBuffer(mapper.hasher, digest_each=self.observe)
+        self.observer: Any = observer(self.events, self.aggregator)
+        self.valid_heads: dict[str | None, bytes] = {}
+        """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
         self.keyless: set[int] = set()
-        self.nth: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
         self.journal: list[tuple[Counter[Any], Any]] | None = None
-        self.observed: Any = observer(self.events, self.aggregator)
 
     def run(self, limit: int | None) -> Events:
-        events, context, observe, buffer, encoder = self.events, self.context, self.observe, self.buffer, self.encoder
-        mapper = self.mapper
-        map_row: Any = mapper.map_row
-        map_members: Any = mapper.map_members
-        write_usual: Any = encoder.write_usual
-        write_members: Any = encoder.write_members
-        row_of = events.row_of
-        observed = self.observed
-        # The open parts of the buffer; closing a run replaces `open`.
-        text, ends, text_times, keys = buffer.open, buffer.ends, buffer.times, buffer.keys
-        usual = None if context.leave_out else fast_test()
-        newest = min(context.newest, context.as_of)
-        small = context.surely_small - _TAIL_ROOM
-        heads: dict[str | None, bytes] = {}
+        """Transform all rows, or the first `limit` of them.
+
+        This is the hottest loop there is. An ordinary event is written right here: one of a valid name, with a key or a
+        uuid, for which a single expression shows that it breaks no rule. All other rows go through `transform`.
+        """
+        events, buffer, observe = self.events, self.buffer, self.observe
+        map_row: Any = self.mapper.map_row
+        map_members: Any = self.mapper.map_members
+        write_properties: Any = self.encoder.write_usual
+        write_members: Any = self.encoder.write_members
+        observe_event = self.observer
+        is_valid = None if self.context.leave_out else fast_test()
+        newest = min(self.context.newest, self.context.as_of)
+        max_bytes = self.context.surely_small - _TAIL_ROOM
+        valid_heads = self.valid_heads
+        scan_names = None if self.field_names is None else self.field_names.begin(self.rows.columns)
+        text, ends, times, keys, row_of = buffer.open, buffer.ends, buffer.times, buffer.keys, events.row_of
+        row, broken = -1, 0
         time: Any
-        look = self.field_names.begin(self.rows.columns) if self.field_names is not None else None
-        broken = 0
-        mapped = 0
-        row = -1
-        for record in self.rows:
-            row += 1
-            if row == limit:
-                row -= 1
-                break
+        for row, record in enumerate(islice(self.rows, limit)):
             if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
                 broken += 1
                 continue
-            if look is not None:
-                look(record)
+            if scan_names is not None:
+                scan_names(record)
             result = map_members(record, observe) if record.__class__ is Members else map_row(record, observe)
+            written = False
             if (
                 result.__class__ is UnvalidatedEvent
-                and usual
+                and is_valid
                 and not result.warnings
-                and (head := heads.get(result.event))
+                and (head := valid_heads.get(result.event))
+                and (result.key is not None or result.uuid is not None)
+                and is_valid(time := result.time, distinct_id := result.distinct_id, newest)
             ):
-                # Valid in every respect by fast tests; otherwise the rules below decide.
-                time, distinct_id, key, properties = result.time, result.distinct_id, result.key, result.properties
-                if (key is not None or result.uuid is not None) and usual(time, distinct_id, newest):
-                    ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
-                    write = write_members if properties.__class__ is Members else write_usual
-                    if write(text, head, distinct_id, properties, ending, small):
-                        if result.uuid is not None:
-                            buffer.own[len(ends)] = result.uuid
-                            key = ""
-                        ends.append(len(text))
-                        keys.append(key)  # type: ignore[arg-type]
-                        text_times.append(time)
-                        row_of.append(row)
-                        mapped += 1
-                        if observe:
-                            left = observed(row, result, time, distinct_id, properties)
-                            if left:
-                                self.observe_left(left, row, result)
-                        if len(text) > RUN_BYTES:
-                            buffer.close_run()
-                            text = buffer.open
-                        continue
-            try:
-                if result.__class__ is UnvalidatedEvent:
-                    code = self.add(row, 0, result)
-                    if code:
-                        events.skips[code] += 1
-                    else:
-                        mapped += 1
-                        if not (observe and warnings(result, context)):
-                            # The fast test does not look at names: those that it may see have passed every rule.
-                            heads[result.event] = encoder.head(result.event)  # type: ignore[arg-type]
-                        self.aggregate(row, result)
-                elif result.__class__ is Skip:
-                    self.skip(row, result)
-                    events.skips[result.code] += 1
+                properties = result.properties
+                write = write_members if properties.__class__ is Members else write_properties
+                ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
+                written = write(text, head, distinct_id, properties, ending, max_bytes)
+            if written:
+                if result.uuid is not None:
+                    buffer.own[len(ends)] = result.uuid
+                    keys.append("")
                 else:
-                    mapped += self.several(row, result if isinstance(result, list) else [result])
-            except RowRejected as rejected:
-                self.reject_event(row, rejected)
+                    keys.append(result.key)
+                ends.append(len(text))
+                times.append(time)
+                row_of.append(row)
+                events.mapped += 1
+                if observe and (unobserved := observe_event(row, result, time, distinct_id, properties)):
+                    self.observe_remaining(unobserved, row, result)
+            else:
+                self.transform(row, result)
             if len(text) > RUN_BYTES:
                 buffer.close_run()
                 text = buffer.open
         events.rows = row + 1
         events.good_rows = events.rows - broken
         if self.field_names is not None:
-            events.found = self.field_names.end(events.good_rows)
-        events.mapped = mapped
+            events.field_names = self.field_names.end(events.good_rows)
         self.finish()
         return events
 
-    def add(self, row: int, nth: int, event: UnvalidatedEvent) -> str:
-        """Encode one event; a skip's code if it stays out, "" if it is kept."""
+    def transform(self, row: int, result: Any) -> None:
+        """Transform what the mapper returned for one row; every rule is checked. The row is mapped, skipped or
+        rejected."""
+        try:
+            if result.__class__ is UnvalidatedEvent:
+                code = self.add(row, 0, result)
+                if not code:
+                    if not (self.observe and warnings(result, self.context)):
+                        self.valid_heads[result.event] = self.encoder.head(result.event)  # type: ignore[arg-type]
+                    self.aggregate(row, result)
+            elif result.__class__ is Skip:
+                code = self.skip(row, result)
+            else:
+                code = self.transform_several(row, result if isinstance(result, list) else [result])
+        except RowRejected as rejected:
+            self.reject_event(row, rejected)
+            return
+        if code:
+            self.events.skips[code] += 1
+        else:
+            self.events.mapped += 1
+
+    def add(self, row: int, position: int, event: UnvalidatedEvent) -> str:
+        """Check and encode one event, at this position in its row. Returns the code of a skip, "" if it is added.
+
+        Raises RowRejected.
+        """
         events, context, buffer = self.events, self.context, self.buffer
         properties: Any = event.properties
         if properties.__class__ is Members:
@@ -190,9 +192,9 @@ class RowTransformer:
             key = ""
         elif key is None:
             self.keyless.add(index)
-            key = content_key(content, 0, nth)
-        elif nth:
-            key = f"{key}{SEPARATOR}{nth}"
+            key = content_key(content, 0, position)
+        elif position:
+            key = f"{key}{SEPARATOR}{position}"
         buffer.ends.append(len(text))
         buffer.keys.append(key)
         buffer.times.append(time)
@@ -200,64 +202,64 @@ class RowTransformer:
             self.warn(row, code, detail)
         for name in overwritten:
             self.warn(row, "replaced_property", f"{name!r} of the row was overwritten by an import property")
-        if nth:
-            self.nth[index] = nth
+        if position:
+            self.positions[index] = position
         events.row_of.append(row)
         if self.observe:
             if "$set" in event.properties:
                 self.warn(row, *OVERWRITES_PERSON)
             for code, detail in warnings(event, context):
                 self.warn(row, code, detail)
-            self.observed.add(event.event, time, event.received, event.wall)
+            self.observer.add(event.event, time, event.received, event.wall)
         return ""
 
-    def several(self, row: int, outcomes: list[Any]) -> int:
-        """A row of many events, updates, links and skips: all of it or nothing. 1 if the row counts as mapped."""
+    def transform_several(self, row: int, outcomes: list[Any]) -> str:
+        """Transform a row of many events, updates, links and skips, all of it or nothing.
+
+        Returns the first skip's code where nothing of the row is sent or aggregated, else "". Raises RowRejected.
+        """
         events, buffer = self.events, self.buffer
         first = len(events.row_of)
-        walls = self.observed.walls
-        keeping: list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate] = []
+        walls = self.observer.walls
+        accepted: list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate] = []
         ends = len(buffer.ends)
         journal: list[tuple[Counter[Any], Any]] = []
         self.journal = journal
         first_skip = ""
         try:
-            for nth, outcome in enumerate(outcomes):
+            for position, outcome in enumerate(outcomes):
                 if type(outcome) is UnvalidatedEvent:
-                    code = self.add(row, nth, outcome)
+                    code = self.add(row, position, outcome)
                 elif type(outcome) is Link:
                     code = skip_code(outcome.time, (outcome.distinct_id, outcome.other), self.context)
                 elif type(outcome) is PersonUpdate or type(outcome) is GroupUpdate:
-                    code = self.update(row, outcome)
+                    code = self.check_update(row, outcome)
                 elif type(outcome) is Skip:
                     code = self.skip(row, outcome)
                 else:
                     raise RowRejected(outcome, None)
                 first_skip = first_skip or code
                 if not code:
-                    keeping.append(outcome)
+                    accepted.append(outcome)
         except RowRejected:
             for index in range(first, len(events.row_of)):
                 self.keyless.discard(index)
-                self.nth.pop(index, None)
+                self.positions.pop(index, None)
             buffer.cut_back(ends)
             del events.row_of[first:]
             if self.observe:
-                self.observed.cut(first, walls)
+                self.observer.cut(first, walls)
             for counter, key in journal:
                 counter[key] -= 1
             raise
         finally:
             self.journal = None
-        for outcome in keeping:
+        for outcome in accepted:
             self.aggregate(row, outcome)
-        if keeping:
-            return 1
-        events.skips[first_skip or "empty_row"] += 1
-        return 0
+        return "" if accepted else first_skip or "empty_row"
 
-    def update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
-        """Check the update of a person or a group; a skip's code if it stays out, "" if it is kept."""
+    def check_update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
+        """Check the update of a person or a group. Returns the code of a skip, else "". Raises RowRejected."""
         person = update if type(update) is PersonUpdate else None
         code = skip_code(update.time, (person.distinct_id if person is not None else None,), self.context)
         if code:
@@ -269,10 +271,10 @@ class RowTransformer:
             )
         for code, detail in update.warnings:
             self.warn(row, code, detail)
-        return NO_NOTE if person is not None and person.note is None else ""
+        return EMPTY_UPDATE if person is not None and person.note is None else ""
 
     def aggregate(self, row: int, outcome: UnvalidatedEvent | Link | PersonUpdate | GroupUpdate) -> None:
-        """Pass on what a row that is kept states beside its events."""
+        """Aggregate what an accepted row states about ids, persons and groups."""
         aggregator = self.aggregator
         if aggregator is None:
             return
@@ -282,25 +284,26 @@ class RowTransformer:
             aggregator.add_group(outcome)
         else:
             time: int | None = outcome.time  # type: ignore[assignment]
-            who: str = outcome.distinct_id  # type: ignore[assignment]
+            distinct_id: str = outcome.distinct_id  # type: ignore[assignment]
             note = outcome.note
             if note is not None:
-                aggregator.add_note(row, who, time, outcome.received, note)
+                aggregator.add_note(row, distinct_id, time, outcome.received, note)
             if isinstance(outcome, UnvalidatedEvent):
-                aggregator.add_id(row, who, time, note is not None and note.user == who)  # type: ignore[arg-type]
+                is_user = note is not None and note.user == distinct_id
+                aggregator.add_id(row, distinct_id, time, is_user)  # type: ignore[arg-type]
                 if "$groups" in outcome.properties:
                     aggregator.add_groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
 
-    def observe_left(self, left: int, row: int, event: UnvalidatedEvent) -> None:
-        """Do what an observer left to do."""
-        if left & OVERWRITES:
+    def observe_remaining(self, unobserved: int, row: int, event: UnvalidatedEvent) -> None:
+        """Observe what an observer does not observe by itself: a sum of OVERWRITES, GROUPS and NOTE."""
+        if unobserved & OVERWRITES:
             self.warn(row, *OVERWRITES_PERSON)
         if self.aggregator is None:
             return
         time: int = event.time  # type: ignore[assignment]
-        if left & GROUPS:
+        if unobserved & GROUPS:
             self.aggregator.add_groups(event.properties.get("$groups"), time)
-        if left & NOTE:
+        if unobserved & NOTE:
             self.aggregator.add_note(row, event.distinct_id, time, event.received, event.note)  # type: ignore[arg-type]
 
     def reject_event(self, row: int, rejected: RowRejected) -> None:
@@ -312,9 +315,7 @@ class RowTransformer:
 
     def reject(self, row: int, stage: str, code: str, detail: str) -> None:
         rows = self.rows
-        self.events.rejects.append(
-            Reject(self.part, self.first_row + row, rows.offset(row), stage, code, detail, rows.text(row))
-        )
+        self.events.rejects.append(Reject(self.part, row + 1, rows.offset(row), stage, code, detail, rows.text(row)))
 
     def count(self, counter: Counter[Any], key: Any) -> None:
         """Count one; inside a row of several events, so that it can be taken back if the row is rejected."""
@@ -328,7 +329,7 @@ class RowTransformer:
             self.events.examples[code] = (row, self.rows.offset(row), detail)
 
     def skip(self, row: int, skip: Skip) -> str:
-        """The code of a skip, which is a warning too where it has a detail."""
+        """The code of a skip, which is a warning, too, where it has a detail."""
         if skip.detail:
             self.warn(row, skip.code, skip.detail)
         return skip.code
@@ -339,9 +340,9 @@ class RowTransformer:
         events.count, events.digest, events.digests = buffer.count, buffer.seal, buffer.digests
         events.runs, events.sizes, events.uuids = buffer.runs, buffer.sizes, buffer.uuids
         events.keyless = frozenset(self.keyless)
-        events.nth = [0] * events.count
-        for index, nth in self.nth.items():
-            events.nth[index] = nth
+        events.positions = [0] * events.count
+        for index, position in self.positions.items():
+            events.positions[index] = position
         if not self.observe:
             return
         for row, code, detail in self.rows.warnings:
@@ -351,7 +352,7 @@ class RowTransformer:
         events.distinct_names = list(names)
         events.name_of = np.fromiter(map(names.__getitem__, events.names), np.uint32, events.count)
         events.times, events.received, events.walls, events.walls_received = (
-            np.frombuffer(column, np.int64) for column in self.observed.columns()
+            np.frombuffer(column, np.int64) for column in self.observer.columns()
         )
         days = events.times // DAY
         cells, counts = np.unique(days * len(names) + events.name_of, return_counts=True)
@@ -367,14 +368,13 @@ def make_events(
     context: ValidationContext,
     *,
     part: str = "",
-    first_row: int = 1,
     limit: int | None = None,
     observation: Observation | None = NOTHING_MORE,
 ) -> Events:
-    """Map, check and encode the rows of one block.
+    """Map, check and encode the rows of one block, or the first `limit` of them.
 
-    `first_row` is the number of the block's first row in its part, from 1. `limit` reads only so many rows.
-    `observation` is what a plan takes note of beside the events, and None for a sender; the events are the same.
-    Every row ends in exactly one of mapped, skipped and rejected (docs/know/promises.md#balance).
+    `observation` is what a plan collects beside the events, and None for a sender; the events are the same. Rejects
+    count rows from 1 in the block. Every row ends in exactly one of mapped, skipped and rejected
+    (docs/know/promises.md#balance).
     """
-    return RowTransformer(rows, mapper, encoder, context, part, first_row, observation).run(limit)
+    return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit)

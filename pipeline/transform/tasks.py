@@ -56,23 +56,23 @@ class Task(NamedTuple):
 class DuplicateDecision(NamedTuple):
     """What the plan decided about one event that has duplicates: skip it, or send it as an event of its own.
 
-    `row` counts from 0 in the block, `nth` from 0 in the row. `ordinal` is 0 for an event that is skipped with `code`;
-    otherwise the event gets a uuid with this ordinal in its key.
+    `row` counts from 0 in the block, `position` from 0 in the row. `ordinal` is 0 for an event that is skipped with
+    `code`; otherwise the event gets a uuid with this ordinal in its key.
     """
 
     row: int
-    nth: int
+    position: int
     ordinal: int
     code: str
 
 
 class BlockStats(NamedTuple):
-    """What a plan keeps of one block. `keys` are KEY records, their names indices of `names`.
+    """What a plan retains of one block. `keys` are KEY records, their names indices of `names`.
 
     `zone` is what `clock_offsets.count_offsets` counts, `promoted` what `identity.promotion.count_promoted` does.
     `group_types` counts rows with a group, by type. `identities` are the pairs and updates of this block and of others
-    before it, None while the worker keeps them. `found` are the names that the `good_rows` (those that could be read)
-    have; the other fields are those of Events.
+    before it, None while the worker retains them. `field_names` are those of the `good_rows`, which could be read; the
+    other fields are those of Events.
     """
 
     rows: int
@@ -92,7 +92,7 @@ class BlockStats(NamedTuple):
     promoted: Counter[str]
     identities: IdentityColumns | None
     good_rows: int
-    found: Names
+    field_names: Names
 
 
 @dataclass(frozen=True, slots=True)

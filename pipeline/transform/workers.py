@@ -1,10 +1,13 @@
 """Worker processes: blocks out, results back in order, memory bounded.
 
-The parent alone owns the network, the ledger and the plan; a worker only turns a block into something. What a block
-holds that a worker cannot read by itself (an archive's bytes) travels through shared memory, since a pipe copies it
-twice at a tenth of the speed.
+The parent alone owns the network, the ledger and the plan; a worker only transforms a block. The bytes of a block that
+a worker cannot read by itself (an archive's member) travel through shared memory, since a pipe copies them twice at a
+tenth of the speed.
 
-Processes take as long to start as a command takes to load, so they may be started first and briefed later: nothing
+`concurrent.futures.ProcessPoolExecutor` does not serve: its processes outlive a parent that is killed, take their
+configuration only as they start, and cannot be asked one by one for what they have aggregated.
+
+Processes take as long to start as a command takes to load, so they may be started first and configured later: nothing
 heavy is imported here.
 """
 
@@ -21,9 +24,12 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from importlib import import_module
-from multiprocessing import connection, resource_tracker, shared_memory
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from itertools import count
+from multiprocessing import connection, resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.errors import BackcastError, Unfinished
 
@@ -34,180 +40,185 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 AHEAD = 2
-"""Tasks a worker may hold: one in hand, one waiting, so that it never waits for the parent."""
+"""Tasks a worker may have: one in work, one waiting, so that it never waits for the parent."""
+SMALL = 8 * 1024 * 1024
+"""An export of fewer bytes is read in this process: starting others would take longer."""
+_COLLECT_EVERY = 64
+"""A worker runs the cyclic garbage collector after this many tasks, instead of whenever Python would."""
 
 
-class _Shared(NamedTuple):
-    """Where a block's bytes lie instead of in the message."""
+@dataclass(slots=True)
+class _Sent:
+    """A task that a worker has; `memory` contains its block's bytes, None where the worker reads them itself."""
 
-    name: str
-    length: int
+    task: Task
+    memory: SharedMemory | None
+    result: Any = None
+    done: bool = False
+
+
+class _Worker:
+    """A process and the pipe to it. `sent` are the tasks that it has not answered, oldest first."""
+
+    def __init__(self, context: multiprocessing.context.SpawnContext) -> None:
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name="backcast-worker")
+        self.process.start()
+        theirs.close()
+        self.sent: deque[_Sent] = deque()
+
+    def send(self, message: Any) -> None:
+        """Raises Unfinished where the process has died.
+
+        `Connection.send` is not used: it leaves a buffer behind when the other end is gone, over which the garbage
+        collector of Python 3.12 stumbles as the process ends.
+        """
+        try:
+            self.pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        except (BrokenPipeError, ConnectionResetError):
+            raise self._died() from None
+
+    def receive(self) -> Any:
+        """The next result. Raises the exception of the task, and Unfinished where the process has died."""
+        try:
+            failed, result = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            raise self._died() from None
+        if failed:
+            raise result
+        return result
+
+    def _died(self) -> BackcastError:
+        self.process.join(2)
+        return Unfinished(
+            f"a worker process ended by itself (exit {self.process.exitcode})",
+            hint="run the same command again; with --workers 1 it needs less memory",
+        )
 
 
 class Workers:
     """A few processes that share one config. With `count` 0 the work is done in this process, one block at a time.
 
     Use as a context manager; one inside another on the same object goes on with the same processes, and ends them.
-    Without a config they are to be briefed before the first walk. `walk` may be called several times, one after the
-    other.
+    Without a config `configure` has to be called before the first walk. `walk` may be called several times, one after
+    the other.
     """
 
     def __init__(self, count: int, config: TransformConfig | None = None, project_key: str = "") -> None:
-        self._count = count
+        self.count = count
         self._config = config
         self._project_key = project_key
-        self._briefed = False
-        self._members: list[tuple[Any, connection.Connection]] = []
-        self._free: list[shared_memory.SharedMemory] = []
-        self._all: list[shared_memory.SharedMemory] = []
+        self._configured = False
+        self._workers: list[_Worker] = []
+        self._free: list[SharedMemory] = []
+        self._all: list[SharedMemory] = []
         self._transformer: BlockTransformer | None = None
 
-    @property
-    def count(self) -> int:
-        """How many processes there are to be."""
-        return self._count
-
     def __enter__(self) -> Workers:
-        if self._count and not self._members:
-            # numpy would start a thread for each processor, for algebra that nobody does here.
+        if self.count and not self._workers:
+            # numpy would start a thread for each processor, for linear algebra that is not used here.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             context = multiprocessing.get_context("spawn")
-            with _anonymous_main(), _deaf_to_interrupts():
-                for _ in range(self._count):
-                    ours, theirs = context.Pipe()
-                    process = context.Process(target=_serve, args=(theirs,), daemon=True, name="backcast-worker")
-                    process.start()
-                    theirs.close()
-                    self._members.append((process, ours))
+            with _anonymous_main(), _interrupts_blocked():
+                for _ in range(self.count):
+                    self._workers.append(_Worker(context))
         if self._config is not None:
             self.configure(self._config, self._project_key)
         return self
 
     def configure(self, config: TransformConfig, project_key: str = "") -> None:
-        """Say what the work is, once. Raises Unfinished where a process has died."""
-        self._briefed = True
-        if self._count == 0:
+        """Send the config to all processes, once. Raises Unfinished where a process has died."""
+        self._configured = True
+        if self.count == 0:
             from pipeline.transform.block import BlockTransformer
 
             self._transformer = BlockTransformer(config, project_key)
-        for _, pipe in self._members:
+        for worker in self._workers:
             try:
-                _tell(pipe, (config, project_key))
-            except (BrokenPipeError, ConnectionResetError):
-                died = self._died(pipe)
+                worker.send((config, project_key))
+            except Unfinished:
                 self.__exit__()
-                raise died from None
+                raise
 
     def __exit__(self, *raised: object) -> None:
-        for _, pipe in self._members:
-            pipe.close()
-        for process, _ in self._members:
-            process.join(0.2 if self._briefed else 0)
-            if process.is_alive():
-                process.terminate()
-                process.join(5)
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.process.join(0.2 if self._configured else 0)
+            if worker.process.is_alive():
+                worker.process.terminate()
+                worker.process.join(5)
         for memory in self._all:
             memory.close()
             memory.unlink()
-        self._members.clear()
+        self._workers.clear()
         self._all.clear()
         self._free.clear()
 
     def walk(self, function: Callable[[BlockTransformer, Task], R], tasks: Iterable[Task]) -> Iterator[tuple[Task, R]]:
-        """Each task with its result, in the tasks' order. A few tasks are ahead of the one given, no more."""
+        """Each task with its result, in the order of the tasks, of which only a few are taken ahead."""
         if self._transformer is not None:
             for task in tasks:
                 yield task, function(self._transformer, task)
             return
-        yield from self._walk(function, iter(tasks))
+        window = len(self._workers) * AHEAD + 1
+        remaining = iter(tasks)
+        in_order: deque[_Sent] = deque()
+        while True:
+            while len(in_order) < window:
+                worker = min(self._workers, key=lambda worker: len(worker.sent))
+                following = next(remaining, None) if len(worker.sent) < AHEAD else None
+                if following is None:
+                    break
+                in_order.append(self._send(worker, function, following))
+            if not in_order:
+                return
+            if not in_order[0].done:
+                self._receive_ready()
+            while in_order and in_order[0].done:
+                first = in_order.popleft()
+                yield first.task, first.result
 
     def ask_each(self, function: Callable[[BlockTransformer], R]) -> Iterator[R]:
-        """What each process answers, after a walk, in no order that matters."""
+        """The result of the function in each process, after a walk, in no particular order."""
         if self._transformer is not None:
             yield function(self._transformer)
             return
-        for _, pipe in self._members:
-            self._send_member(pipe, (function, None))
-        for _, pipe in self._members:
-            yield self._receive(pipe)
+        for worker in self._workers:
+            worker.send((function, None, None))
+        for worker in self._workers:
+            yield worker.receive()
 
-    def _walk(self, function: Callable[[BlockTransformer, Task], R], tasks: Iterator[Task]) -> Iterator[tuple[Task, R]]:
-        window = len(self._members) * AHEAD + 1
-        waiting: deque[Task] = deque()
-        done: dict[int, R] = {}
-        holding: dict[connection.Connection, deque[tuple[int, shared_memory.SharedMemory | None]]] = {
-            pipe: deque() for _, pipe in self._members
-        }
-        sent = given = 0
-        exhausted = False
-        while not (exhausted and not waiting):
-            while not exhausted and sent - given < window:
-                pipe = min(holding, key=lambda one: len(holding[one]))
-                if len(holding[pipe]) >= AHEAD:
-                    break
-                task = next(tasks, None)
-                if task is None:
-                    exhausted = True
-                    break
-                holding[pipe].append((sent, self._send(pipe, function, task)))
-                waiting.append(task)
-                sent += 1
-            busy = [pipe for pipe, held in holding.items() if held]
-            if busy and given not in done:
-                for ready in connection.wait(busy):
-                    pipe = ready  # type: ignore[assignment]
-                    number, memory = holding[pipe].popleft()
-                    done[number] = self._receive(pipe)
-                    if memory is not None:
-                        self._free.append(memory)
-            while given in done:
-                yield waiting.popleft(), done.pop(given)
-                given += 1
-
-    def _send(
-        self, pipe: connection.Connection, function: Callable[[BlockTransformer, Task], R], task: Task
-    ) -> shared_memory.SharedMemory | None:
+    def _send(self, worker: _Worker, function: Callable[[BlockTransformer, Task], R], task: Task) -> _Sent:
         content = task.block.content
-        memory = None
-        if content is not None:
-            size = len(content)
-            memory = self._slot(size)
-            if memory is not None:
-                memory.buf[:size] = content  # type: ignore[index]
-                task = task._replace(block=_with_content(task, _Shared(memory.name, size)))
-        self._send_member(pipe, (function, task))
-        return memory
+        memory = None if content is None else self._shared_memory(len(content))
+        shared: tuple[str, int] | None = None
+        if content is not None and memory is not None:
+            memory.buf[: len(content)] = content  # type: ignore[index]
+            shared = memory.name, len(content)
+            task = task._replace(block=replace(task.block, content=None))
+        worker.send((function, task, shared))
+        worker.sent.append(_Sent(task, memory))
+        return worker.sent[-1]
 
-    def _send_member(self, pipe: connection.Connection, message: Any) -> None:
-        try:
-            _tell(pipe, message)
-        except (BrokenPipeError, ConnectionResetError):
-            raise self._died(pipe) from None
+    def _receive_ready(self) -> None:
+        """Wait for a result, and take one from each worker that has any."""
+        busy = {worker.pipe: worker for worker in self._workers if worker.sent}
+        for pipe in connection.wait(list(busy)):
+            worker = busy[pipe]  # type: ignore[index]
+            sent = worker.sent.popleft()
+            sent.result = worker.receive()
+            sent.done = True
+            if sent.memory is not None:
+                self._free.append(sent.memory)
 
-    def _receive(self, pipe: connection.Connection) -> Any:
-        try:
-            failed, result = pickle.loads(pipe.recv_bytes())
-        except (EOFError, ConnectionResetError):
-            raise self._died(pipe) from None
-        if failed:
-            raise result
-        return result
-
-    def _died(self, pipe: connection.Connection) -> BackcastError:
-        process = next(process for process, own in self._members if own is pipe)
-        process.join(2)
-        return Unfinished(
-            f"a worker process ended by itself (exit {process.exitcode})",
-            hint="run the same command again; with --workers 1 it needs less memory",
-        )
-
-    def _slot(self, size: int) -> shared_memory.SharedMemory | None:
-        """Shared memory that is free and large enough; None where the machine has none to give."""
+    def _shared_memory(self, size: int) -> SharedMemory | None:
+        """Shared memory that is free and large enough; None where the machine has none left."""
         for index, memory in enumerate(self._free):
             if memory.size >= size:
                 return self._free.pop(index)
         try:
-            memory = shared_memory.SharedMemory(create=True, size=size + size // 8)
+            memory = SharedMemory(create=True, size=size + size // 8)
             with contextlib.suppress(AttributeError):
                 # Reserve it now: running out later would kill the process by a signal.
                 os.posix_fallocate(memory._fd, 0, memory.size)  # type: ignore[attr-defined]
@@ -217,25 +228,10 @@ class Workers:
         return memory
 
 
-def _tell(pipe: connection.Connection, message: Any) -> None:
-    """Send a message as bytes of our own: `Connection.send` leaves a buffer behind when the other end is gone, over
-    which the collector of Python 3.12 stumbles as the process ends."""
-    pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
-
-
-def _with_content(task: Task, content: Any) -> Any:
-    block = task.block
-    return type(block)(block.part, block.index, block.offset, block.length, content)
-
-
-SMALL = 8 * 1024 * 1024
-"""An export of fewer bytes is read in this process: starting others would take longer."""
-
-
-def count_for(asked: int | None, size: int) -> int:
-    """How many to start for an export of `size` bytes, unless somebody asked for a number."""
-    if asked is not None:
-        return asked
+def count_for(requested: int | None, size: int) -> int:
+    """How many to start for an export of `size` bytes: `requested`, or one for each processor."""
+    if requested is not None:
+        return requested
     return 0 if size < SMALL else default_workers()
 
 
@@ -259,8 +255,8 @@ def _anonymous_main() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Start processes that never hear the terminal's Ctrl-C: it is their parent's to answer."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes that ignore the terminal's Ctrl-C, because their parent ends them."""
     resource_tracker.ensure_running()  # by starting it, `multiprocessing` would let the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -270,56 +266,50 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _serve(pipe: connection.Connection) -> None:
-    """A worker's life: the config first, then tasks until the parent is gone."""
+    """Run in a worker: receive the config, then answer tasks until the parent is gone."""
     from pipeline.transform.block import BlockTransformer
 
     for name in ("pipeline.mapper", "pipeline.extractors.formats"):  # what a config will need
         import_module(name)
-    keep_memory()
-    attached: dict[str, shared_memory.SharedMemory] = {}
+    _retain_freed_memory()
+    attached: dict[str, SharedMemory] = {}
+    transformer: BlockTransformer | Exception
     try:
-        transformer: BlockTransformer | Exception
+        config = pipe.recv_bytes()
         try:
-            transformer = BlockTransformer(*pickle.loads(pipe.recv_bytes()))
-        except EOFError:
-            return
+            transformer = BlockTransformer(*pickle.loads(config))
         except Exception as error:
             transformer = error
         gc.collect()
         gc.freeze()
         gc.disable()
-        served = 0
-        while True:
-            function, task = pickle.loads(pipe.recv_bytes())
+        for answered in count(1):
+            function, task, shared = pickle.loads(pipe.recv_bytes())
             try:
                 if isinstance(transformer, Exception):
                     raise transformer
-                result = (
-                    False,
-                    function(transformer) if task is None else function(transformer, _attach(task, attached)),
-                )
+                if shared is not None:
+                    task = task._replace(block=replace(task.block, content=_copy_shared(shared, attached)))
+                answer = False, function(transformer) if task is None else function(transformer, task)
             except Exception as error:
-                result = (True, error if isinstance(error, BackcastError) else _portable(error))
-            pipe.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
-            served += 1
-            if served % 64 == 0:
+                answer = True, error if isinstance(error, BackcastError) else _picklable(error)
+            pipe.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+            if answered % _COLLECT_EVERY == 0:
                 gc.collect()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
 
 
-def _attach(task: Task, attached: dict[str, shared_memory.SharedMemory]) -> Task:
-    content: Any = task.block.content
-    if not isinstance(content, _Shared):
-        return task
-    memory = attached.get(content.name)
+def _copy_shared(shared: tuple[str, int], attached: dict[str, SharedMemory]) -> bytes:
+    name, length = shared
+    memory = attached.get(name)
     if memory is None:
-        memory = attached[content.name] = shared_memory.SharedMemory(content.name)
-    return task._replace(block=_with_content(task, bytes(memory.buf[: content.length])))  # type: ignore[index]
+        memory = attached[name] = SharedMemory(name)
+    return bytes(memory.buf[:length])  # type: ignore[index]
 
 
-def _portable(error: Exception) -> Exception:
-    """The error itself if it can cross to the parent, else its words."""
+def _picklable(error: Exception) -> Exception:
+    """The error itself where it can be pickled, else an error with its name and message."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -327,8 +317,8 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def keep_memory() -> None:
-    """Keep freed blocks of a few MiB for the next one: giving each back to the system costs a page fault per 4 KiB."""
+def _retain_freed_memory() -> None:
+    """Retain freed blocks of a few MiB for the next one: returning each to the system costs a page fault per 4 KiB."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD

@@ -147,7 +147,7 @@ def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
         Encoder("tiny", options),
         ValidationContext.of(options, Limits()),
     )
-    return found.row_of, found.nth, found.events
+    return found.row_of, found.positions, found.events
 
 
 ONE = b'{"event":"e","id":"u","at":%d,"key":"k%d"%s}'

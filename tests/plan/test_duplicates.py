@@ -34,15 +34,15 @@ class Key(NamedTuple):
     keyless: bool
     block: int
     row: int
-    nth: int = 0
-    of: int = 1
+    position: int = 0
+    row_events: int = 1
 
 
 def as_array(keys: list[Key]) -> Any:
     """One block's KEY records, as a worker gives them."""
     array = np.zeros(len(keys), KEY)
     for index, key in enumerate(keys):
-        for name in ("hi", "lo", "received", "time", "block", "row", "nth", "of"):
+        for name in ("hi", "lo", "received", "time", "block", "row", "position", "row_events"):
             array[name][index] = getattr(key, name)
         array["content_hi"][index] = key.content
         array["name"][index] = KEYLESS if key.keyless else 0
@@ -89,8 +89,8 @@ def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tu
     found = {}
     for block, some in decisions.by_block():
         for copy in copies_of(some):
-            assert (block, copy.row, copy.nth) not in found
-            found[block, copy.row, copy.nth] = (copy.ordinal, copy.code)
+            assert (block, copy.row, copy.position) not in found
+            found[block, copy.row, copy.position] = (copy.ordinal, copy.code)
     records.remove()
     assert not list(place.glob("keys*"))
     return found, counts

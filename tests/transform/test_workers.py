@@ -100,13 +100,13 @@ def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
 def test_only_rows_that_are_left_get_workers(tmp_path: Path) -> None:
     """None for a small export, other phases, a finished plan, or a directory without a plan."""
     directory = planned(tmp_path, 20)
-    assert start_apply_workers(directory, None, 2)._count == 2
-    assert start_apply_workers(directory, None, None)._count == 0
-    assert start_apply_workers(directory, ["identities"], 2)._count == 0
-    assert start_apply_workers(tmp_path, None, 2)._count == 0
+    assert start_apply_workers(directory, None, 2).count == 2
+    assert start_apply_workers(directory, None, None).count == 0
+    assert start_apply_workers(directory, ["identities"], 2).count == 0
+    assert start_apply_workers(tmp_path, None, 2).count == 0
     with serving(scripted(Reply())) as server:
         run(directory, server.url)
-    assert start_apply_workers(directory, None, 2)._count == 0
+    assert start_apply_workers(directory, None, 2).count == 0
 
 
 def test_readers_are_started_for_what_is_plainly_large(tmp_path: Path) -> None:
