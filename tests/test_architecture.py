@@ -41,7 +41,6 @@ LIBRARIES = {
         "local_service.store",
         "local_service.query",
     },
-    "pandas": {"survey", "verify", "report"},
     "jinja2": {"report.html", "local_service.page.rendering"},
     "pydantic": {"management.models", "local_service"},
     "pydantic_core": {"management.models"},
@@ -55,7 +54,7 @@ LIBRARIES = {
 """A library may be imported in these rooms (or files) alone."""
 
 HEAVY = (
-    "numpy", "pandas", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
+    "numpy", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
     "yaml", "ua_parser",
 )  # fmt: skip
 

@@ -41,7 +41,7 @@ def _about(survey: Survey) -> str:
         return f"looks like {survey.tool}"
     if survey.candidates:
         return "looks like " + " or ".join(survey.candidates)
-    return "looks like no tool that is known"
+    return "looks like no known tool"
 
 
 def _parts(console: Console, survey: Survey) -> None:

@@ -1,10 +1,10 @@
-"""What an export looks like before a mapping exists: its tool, fields, events, times and zone.
+"""Describe an export before a mapping exists: its tool, fields, events, times and zone.
 
     survey(open_source(paths)) -> Survey
 
-A survey is a look, not a promise: by default it reads the first rows of each part, and its guesses (roles of
-fields, candidates for the zone) are shown to a person and start a mapping (`pipeline.mapper.scaffold`). Nothing
-is ever sent by them. Its JSON is `msgspec.json.encode(survey)`, format `backcast.survey/1`.
+By default it reads the first rows of each part. Its guesses (roles of fields, candidates for the zone) are shown to a
+person and start a mapping (`pipeline.mapper.scaffold`); they do not decide what is sent. Its JSON is
+`msgspec.json.encode(survey)`, format `backcast.survey/1`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Count what stands in each field: its kinds of value, how often it is empty, a few examples. Memory is bounded."""
+"""Count the kinds of value of each field, its empty values, and a few examples. Memory is bounded."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import msgspec
 from msgspec import Raw
@@ -29,8 +30,8 @@ KINDS = (
 _EMPTY = frozenset((NULL, BLANK))
 _OPENED = frozenset((OBJECT, OBJECT_TEXT))
 _NO_EXAMPLE = _EMPTY | _OPENED
-_EXAMPLE_ROWS = 200
-"""Examples are sought among so many values of a field: looking at every value costs as much as counting it."""
+_EXAMPLE_VALUES = 200
+"""Examples are chosen among the first values of a field: decoding every value costs as much as counting it."""
 _SPELLED = re.compile(
     r"(?P<integer>[+-]?\d+)|(?P<number>[+-]?\d+\.\d+(?:[eE][+-]?\d+)?)"
     r"|(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*)|(?P<date>\d{4}-\d\d-\d\d)",
@@ -47,11 +48,11 @@ def kind_of(value: Value) -> str:
     """One of KINDS."""
     if type(value) is Raw:
         raw = bytes(value)
-        known = _BY_HEAD.get(raw[0])
-        if known is not None:
-            return known
+        kind = _BY_HEAD.get(raw[0])
+        if kind is not None:
+            return kind
         if raw[0] == _QUOTE:
-            # A text that begins with a letter spells nothing but, perhaps, a uuid: it need not be decoded.
+            # Of texts that begin with a letter only uuids have a kind of their own, so most need not be decoded.
             return "text" if raw[1] in _LETTERS and len(raw) != 38 else kind_of_text(values.text(value) or "")
         return "integer" if raw.isdigit() or not any(mark in raw for mark in (b".", b"e", b"E")) else "number"
     if type(value) is str:
@@ -67,9 +68,9 @@ def kind_of_text(text: str) -> str:
     """The kind of a text, by what it spells."""
     head = text[:1]
     if head in "0123456789-+" and head:
-        found = _SPELLED.fullmatch(text) if len(text) < 64 else None
-        if found is not None:
-            return f"{found.lastgroup} in text"
+        match = _SPELLED.fullmatch(text) if len(text) < 64 else None
+        if match is not None:
+            return f"{match.lastgroup} in text"
     if len(text) == 36 and _UUID.fullmatch(text):
         return "uuid in text"
     if head == "{":
@@ -88,16 +89,16 @@ def kind_of_text(text: str) -> str:
 
 
 class _Tally:
-    __slots__ = ("examples", "kinds", "seen")
+    __slots__ = ("example_values", "examples", "kinds")
 
     def __init__(self) -> None:
         self.kinds: dict[str, int] = {}
         self.examples: list[str] = []
-        self.seen = 0
+        self.example_values = 0
 
 
 class Fields:
-    """Tallies by path, in the order of first sight. `left_out` counts values of fields beyond the most."""
+    """Tallies by path, in the order of the first value. `left_out` counts values of fields beyond the limit."""
 
     def __init__(self, most: int = MOST_FIELDS) -> None:
         self._most = most
@@ -106,25 +107,25 @@ class Fields:
         self.left_out = 0
 
     def add(self, record: Record) -> dict[str, Record]:
-        """Take one row: its members, and one level into those that are objects. Gives the opened objects."""
+        """Count one row: its members, and the members of those that are objects. Returns these objects, decoded."""
         opened: dict[str, Record] = {}
-        for name in self._take(self._tables[""], record):
-            inside = values.opened(record[name])
-            if not inside:
+        for name in self._count_members(self._tables[""], record):
+            members = values.opened(record[name])
+            if not members:
                 continue
-            opened[name] = inside
+            opened[name] = members
             key = name[:PATH_CHARACTERS]
-            members = self._tables.get(key)
-            if members is None:
+            table = self._tables.get(key)
+            if table is None:
                 if self._count >= self._most:
-                    self.left_out += len(inside)
+                    self.left_out += len(members)
                     continue
-                members = self._tables[key] = {}
-            self._take(members, inside)
+                table = self._tables[key] = {}
+            self._count_members(table, members)
         return opened
 
-    def _take(self, table: dict[str, _Tally], record: Record) -> list[str]:
-        """Count the members of one object; gives the names of those that are objects themselves."""
+    def _count_members(self, table: dict[str, _Tally], record: Record) -> list[str]:
+        """Count the members of one object. Returns the names of those that are objects themselves."""
         objects = []
         for name, value in record.items():
             kind = kind_of(value)
@@ -136,15 +137,15 @@ class Fields:
                 continue
             kinds = tally.kinds
             kinds[kind] = kinds.get(kind, 0) + 1
-            if tally.seen < _EXAMPLE_ROWS and kind not in _NO_EXAMPLE:
-                tally.seen += 1
+            if tally.example_values < _EXAMPLE_VALUES and kind not in _NO_EXAMPLE:
+                tally.example_values += 1
                 example = printable(values.text(value) or "", EXAMPLE_CHARACTERS)
                 if len(tally.examples) < MOST_EXAMPLES and example not in tally.examples:
                     tally.examples.append(example)
         return objects
 
     def _tally(self, table: dict[str, _Tally], name: str) -> _Tally | None:
-        """The tally of a name met for the first time, or of a long name; None when there are too many."""
+        """The tally of a new name, or of one that is cut; None when there are too many."""
         name = name[:PATH_CHARACTERS]
         if name not in table:
             if self._count >= self._most:
@@ -153,29 +154,28 @@ class Fields:
             table[name] = _Tally()
         return table[name]
 
-    def finished(self, rows: int, roles: dict[str, str]) -> list[FieldSurvey]:
-        """Every field, an object's members after it. `rows` were surveyed; `roles` are by path."""
-        found = []
+    def surveyed(self, rows: int, roles: dict[str, str]) -> list[FieldSurvey]:
+        """Every field, an object's members after it. `rows` were read; `roles` are by path.
+
+        The second field of one path, such as a column `a.b` beside an object `a` with a member `b`, is `a.b__2`.
+        """
+        tallies: list[tuple[str, _Tally]] = []
         for name, tally in self._tables[""].items():
-            found.append(_field(name, tally, rows, roles))
-            found.extend(
-                _field(f"{name}.{member}", inside, rows, roles) for member, inside in self._tables.get(name, {}).items()
+            tallies.append((name, tally))
+            tallies.extend((f"{name}.{member}", inner) for member, inner in self._tables.get(name, {}).items())
+        times: Counter[str] = Counter()
+        fields = []
+        for path, tally in tallies:
+            times[path] += 1
+            filled = sum(count for kind, count in tally.kinds.items() if kind not in _EMPTY)
+            fields.append(
+                FieldSurvey(
+                    path if times[path] == 1 else f"{path}__{times[path]}",
+                    dict(sorted(tally.kinds.items(), key=lambda pair: (-pair[1], pair[0]))),
+                    filled,
+                    round((rows - filled) / rows if rows else 0.0, 4),
+                    list(tally.examples),
+                    roles.get(path, ""),
+                )
             )
-        return _told_apart(found)
-
-
-def _told_apart(found: list[FieldSurvey]) -> list[FieldSurvey]:
-    """A column `a.b` beside an object `a` with a member `b`: the later is `a.b__2`, as for equal column names."""
-    seen: dict[str, int] = {}
-    apart = []
-    for field in found:
-        again = seen[field.path] = seen.get(field.path, 0) + 1
-        apart.append(msgspec.structs.replace(field, path=f"{field.path}__{again}") if again > 1 else field)
-    return apart
-
-
-def _field(path: str, tally: _Tally, rows: int, roles: dict[str, str]) -> FieldSurvey:
-    held = sum(count for kind, count in tally.kinds.items() if kind not in _EMPTY)
-    types = dict(sorted(tally.kinds.items(), key=lambda pair: (-pair[1], pair[0])))
-    missing = (rows - held) / rows if rows else 0.0
-    return FieldSurvey(path, types, held, round(missing, 4), list(tally.examples), roles.get(path, ""))
+        return fields

@@ -1,4 +1,4 @@
-"""Events by name, and times by hour, by month and against the receive time; pandas counts a chunk at a time."""
+"""Events by name, and times by hour, by month and against the receive time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from pipeline.clock_offsets import count_offsets
-from pipeline.timestamps import format_utc
+from pipeline.timestamps import HOUR, format_utc
 
 MOST_EVENTS = 10_000
 """Event names beyond these are only counted together."""
@@ -28,57 +28,49 @@ class Profile:
         self.offsets: Counter[tuple[int, int]] = Counter()
         self.first: int | None = None
         self.last: int | None = None
-        self._names: list[str] = []
         self._times: list[int] = []
-        self._walls: list[int] = []
-        self._received: list[int] = []
+        self._received: list[tuple[int, int]] = []
 
     def add(self, name: str | None, time: int | None, received: int | None) -> None:
-        """Take one row. `time` is as the clock reads, `received` in UTC, both in µs."""
+        """Count one row. `time` is as the clock reads, `received` in UTC, both in µs."""
         if name is not None:
-            self._names.append(name[:NAME_CHARACTERS])
+            name = name[:NAME_CHARACTERS]
+            if name in self.events or len(self.events) < self._most_events:
+                self.events[name] += 1
+            else:
+                self.events_left_out += 1
         if time is not None:
             self._times.append(time)
             if received is not None:
-                self._walls.append(time)
-                self._received.append(received)
-        if len(self._names) >= CHUNK_ROWS or len(self._times) >= CHUNK_ROWS:
-            self.flush()
+                self._received.append((time, received))
+            if len(self._times) >= CHUNK_ROWS:
+                self.flush()
 
     def flush(self) -> None:
-        """Count what was gathered since the last time."""
-        import pandas as pd
-
-        if self._names:
-            for name, count in pd.Series(self._names, dtype=object).value_counts(sort=False).items():
-                if name in self.events or len(self.events) < self._most_events:
-                    self.events[str(name)] += int(count)
-                else:
-                    self.events_left_out += int(count)
-        if self._times:
-            times = np.array(self._times, np.int64)
-            low, high = int(times.min()), int(times.max())
-            self.first = low if self.first is None else min(self.first, low)
-            self.last = high if self.last is None else max(self.last, high)
-            clock = pd.Series(times.astype("datetime64[us]"))
-            for hour, count in clock.dt.hour.value_counts().items():
-                self.hours[int(str(hour))] += int(count)
-            months = (clock.dt.year * 100 + clock.dt.month).value_counts()
-            for month, count in months.items():
-                number = int(str(month))
-                self.months[f"{number // 100:04d}-{number % 100:02d}"] += int(count)
-        self.offsets.update(count_offsets(np.array(self._walls, np.int64), np.array(self._received, np.int64)))
+        """Count the times that were added since the last call."""
+        if not self._times:
+            return
+        times, received = np.array(self._times, np.int64), np.array(self._received, np.int64).reshape(-1, 2)
+        self._times.clear()
+        self._received.clear()
+        first, last = int(times.min()), int(times.max())
+        self.first = first if self.first is None else min(self.first, first)
+        self.last = last if self.last is None else max(self.last, last)
+        hours, counts = np.unique(times // HOUR % 24, return_counts=True)
+        for hour, count in zip(hours.tolist(), counts.tolist(), strict=True):
+            self.hours[hour] += count
+        months, counts = np.unique(times.astype("datetime64[us]").astype("datetime64[M]"), return_counts=True)
+        self.months.update(dict(zip(months.astype(str).tolist(), counts.tolist(), strict=True)))
+        self.offsets.update(count_offsets(received[:, 0], received[:, 1]))
         if len(self.offsets) > 20 * MOST_MONTHS:  # only wrong clocks fill so many
             self.offsets = Counter(dict(self.offsets.most_common(10 * MOST_MONTHS)))
-        for held in (self._names, self._times, self._walls, self._received):
-            held.clear()
 
     def month_counts(self) -> dict[str, int]:
         """Counts by month in order; of more than 1,200 months, those with the most rows."""
         return dict(sorted(self.months.most_common(MOST_MONTHS)))
 
     def range(self, *, utc: bool) -> tuple[str | None, str | None]:
-        """The earliest and latest reading as text, with a Z only where every time told its offset."""
+        """The earliest and latest time as text, with a Z only where every time had its own offset (`utc`)."""
         if self.first is None or self.last is None:
             return None, None
         first, last = format_utc(self.first), format_utc(self.last)

@@ -1,10 +1,10 @@
-"""Which mapping an export wants: recognised by its rows, or begun from a look at them."""
+"""The mapping of an export: a shipped one that recognises its rows, or a starting mapping from a survey of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
@@ -18,85 +18,99 @@ from pipeline.mapper import recognise
 from pipeline.models import Part, Source
 from pipeline.values import Record, raw, text
 
-LOOKED_AT = 20
-"""So many parts are looked at, and one row more of each."""
-_LOOK_BYTES = 256 * 1024
+MOST_PARTS = 20
+"""How many parts of an export are read to recognise it."""
+MOST_ROWS = 21
+"""How many rows of each of these parts are read."""
 MOST_NAMED = 4
-"""So many parts are named in an error."""
+"""How many parts an error names."""
+_BLOCK_BYTES = 256 * 1024
 
 
 def guess_mapping(source: Source) -> str:
-    """The mapping whose rows these look like. Two candidates are an error, never a guess; so is an empty export."""
+    """The mapping that recognises these rows. Several candidates are a UsageError, never a guess; so is no candidate.
+
+    Raises EmptyExport, UnreadableExport.
+    """
     if not source.parts:
         raise no_rows(source.notes)
-    seen = {part.path: _recognised(part) for part in source.parts[:LOOKED_AT]}
-    candidates = _likely([names for rows in seen.values() for names in rows])
+    rows = {part.path: [record for record, _ in _records(part, MOST_ROWS)] for part in source.parts[:MOST_PARTS]}
+    candidates = sorted(recognised_by(list(chain.from_iterable(rows.values()))))
     if len(candidates) == 1:
         return candidates[0]
-    by_part = {path: _likely(rows) for path, rows in seen.items() if rows}
+    by_part = {path: sorted(recognised_by(records)) for path, records in rows.items() if records}
     if len({tuple(names) for names in by_part.values()}) > 1:
-        told = [f"{path} looks like {' or '.join(names) or 'none we know'}" for path, names in by_part.items()]
-        more = f"; and {len(told) - MOST_NAMED:,} more" if len(told) > MOST_NAMED else ""
+        tools = [f"{path} looks like {' or '.join(names) or 'no known tool'}" for path, names in by_part.items()]
         raise UsageError(
-            f"the files of this export are not of one tool: {'; '.join(told[:MOST_NAMED])}{more}",
+            f"the files of this export are not of one tool: {_some(tools)}",
             hint="plan them one by one, each with its own -m MAPPING and -o DIR",
         )
-    found = f"it could be any of {', '.join(candidates)}" if candidates else "it looks like none we know"
+    reason = f"it could be any of {', '.join(candidates)}" if candidates else "it looks like no known tool"
     raise UsageError(
-        f"the mapping of this export is not plain: {found}",
+        f"cannot tell which mapping this export needs: {reason}",
         hint="name it with -m MAPPING; `backcast mapping list` shows them, `backcast survey` the fields",
     )
 
 
+def recognised_by(records: Sequence[Record]) -> list[str]:
+    """The shipped mappings that recognise more than half of these rows, the most frequent first."""
+    votes = Counter(name for record in records for name in recognise(record))
+    return [name for name, count in votes.most_common() if 2 * count > len(records)]
+
+
 def no_rows(notes: Iterable[tuple[str, str, str]]) -> EmptyExport:
-    """The error for an export without a row; `notes` are what was noticed while it was opened."""
-    empty = [f"{where}: {detail}" for code, where, detail in notes if code == "empty_file"]
-    more = f"; and {len(empty) - MOST_NAMED:,} more" if len(empty) > MOST_NAMED else ""
-    seen = f" ({'; '.join(empty[:MOST_NAMED])}{more})" if empty else ""
-    hint = "check what was exported, fetch it again, or name another"
-    return EmptyExport(f"the export holds no row{seen}", hint=hint)
+    """The error for an export without a row; `notes` are (code, part, detail) from opening it."""
+    empty = [f"{part}: {detail}" for code, part, detail in notes if code == "empty_file"]
+    detail = f" ({_some(empty)})" if empty else ""
+    return EmptyExport(
+        f"the export has no row{detail}", hint="check what was exported, fetch it again, or name another"
+    )
 
 
-def _recognised(part: Part) -> list[set[str]]:
-    """The mappings that know each of a part's first rows."""
-    seen: list[set[str]] = []
-    for block in read_blocks(part):
-        for number, record in enumerate(read_rows(part, block, observe=False, blanks=True)):
-            if isinstance(record, dict):
-                seen.append(set(recognise(record)))
-            if number >= LOOKED_AT:
-                break
-        break
-    return seen
+def _some(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - MOST_NAMED:,} more" if len(texts) > MOST_NAMED else ""
+    return "; ".join(texts[:MOST_NAMED]) + more
 
 
-def _likely(rows: Sequence[set[str]]) -> list[str]:
-    """The mappings that know more than half of some rows, by name."""
-    counts = Counter(name for names in rows for name in names)
-    return sorted(name for name, count in counts.items() if count * 2 > len(rows))
+def _records(part: Part, most: int | None = None) -> Iterator[tuple[Record, int]]:
+    """The records among the first `most` rows of a part, each with a hash of its text; without a number, all."""
+    numbered = (
+        (rows, number, record)
+        for block in read_blocks(part, block_bytes=_BLOCK_BYTES)
+        for rows in [read_rows(part, block, observe=False, blanks=True)]
+        for number, record in enumerate(rows)
+    )
+    for rows, number, record in islice(numbered, most):
+        if isinstance(record, dict):
+            yield record, hash(rows.text(number))
 
 
 def starting_mapping(sources: Sequence[str], spool: Path) -> str:
-    """The text of a mapping to begin with: the shipped one of a known tool, else one made from a look at the rows.
+    """The text of a starting mapping: the shipped one of a known tool, else one built from the columns of the rows.
 
-    Raises UsageError where no column can be the event, the person or the time; UnreadableExport.
+    Raises UsageError where no column can be the event, the person or the time; EmptyExport, UnreadableExport.
     """
     from pipeline.mapper.scaffold import KEYS, Surveyed, SurveyedField
     from pipeline.mapper.scaffold import starting_mapping as scaffolded
     from pipeline.survey import survey
 
     source = open_source(sources, spool=spool)
-    seen = survey(source)
-    if not seen.rows:
-        raise no_rows(seen.notices)
-    if seen.tool:
-        return load_mapping(seen.tool).text
-    part, record = _first_record(source)
+    surveyed = survey(source)
+    if not surveyed.rows:
+        raise no_rows(surveyed.notices)
+    if surveyed.tool:
+        return load_mapping(surveyed.tool).text
+    first = next(((part, record) for part in source.parts for record, _ in _records(part)), None)
+    if first is None:
+        raise UsageError("no row of the export can be read", hint="see why with: backcast survey")
+    part, record = first
     unique = _unique(source, [name for name in record if name.lower() in KEYS])
     fields = tuple(
-        SurveyedField(one.path, _usual_kind(one.types), one.null_rate, tuple(one.examples), unique.get(one.path, 0))
-        for one in seen.fields
-        if one.path in record
+        SurveyedField(
+            field.path, _main_kind(field.types), field.null_rate, tuple(field.examples), unique.get(field.path, 0)
+        )
+        for field in surveyed.fields
+        if field.path in record
     )
     row = b",".join(msgspec.json.encode(name) + b":" + bytes(raw(value)) for name, value in record.items())
     form = "csv" if part.dialect.header else "json"
@@ -104,45 +118,26 @@ def starting_mapping(sources: Sequence[str], spool: Path) -> str:
 
 
 def _unique(source: Source, names: Sequence[str]) -> dict[str, int]:
-    """The columns of which no value stands in two different rows of those looked at, with how many rows have one.
+    """The columns of which no value is in two different rows, with how many rows have a value.
 
-    As many rows are looked at as by a survey, shared fairly among the parts. Copies of a row are one row.
+    As many rows are read as by a survey, shared fairly among the parts. Copies of a row are one row.
     """
     from pipeline.survey import SAMPLE_ROWS
 
-    seen: dict[str, dict[int, int]] = {name: {} for name in names}
-    left = SAMPLE_ROWS
+    rows_by_value: dict[str, dict[int, int]] = {name: {} for name in names}
+    unread = SAMPLE_ROWS
     for number, part in enumerate(source.parts if names else ()):
-        share = max(1, left // (len(source.parts) - number))
-        for whole, record in islice(_records_of(part), share):
-            left -= 1
-            for name in list(seen):
+        share = max(1, unread // (len(source.parts) - number))
+        for record, row in _records(part, share):
+            unread -= 1
+            for name in list(rows_by_value):
                 value = text(record.get(name))
-                if value and seen[name].setdefault(hash(value), whole) != whole:
-                    del seen[name]
-    return {name: len(values) for name, values in seen.items()}
+                if value and rows_by_value[name].setdefault(hash(value), row) != row:
+                    del rows_by_value[name]
+    return {name: len(rows) for name, rows in rows_by_value.items()}
 
 
-def _records_of(part: Part) -> Iterator[tuple[int, Record]]:
-    """Each row of a part that can be read, with a hash of it as it stands."""
-    for block in read_blocks(part, block_bytes=_LOOK_BYTES):
-        rows = read_rows(part, block, observe=False)
-        for number, record in enumerate(rows):
-            if isinstance(record, dict):
-                yield hash(rows.text(number)), record
-
-
-def _usual_kind(types: Mapping[str, int]) -> str:
-    """The kind of most values, as people call it."""
+def _main_kind(types: Mapping[str, int]) -> str:
+    """The kind of most values that are not empty."""
     kinds = {kind: count for kind, count in types.items() if kind not in ("null", "blank")}
     return max(kinds, key=lambda kind: kinds[kind], default="null")
-
-
-def _first_record(source: Source) -> tuple[Part, Record]:
-    """The first row that can be read, with all of its columns, and the part that it stands in."""
-    for part in source.parts:
-        for block in read_blocks(part):
-            for record in read_rows(part, block, observe=False, blanks=True):
-                if isinstance(record, dict):
-                    return part, record
-    raise UsageError("no row of the export can be read", hint="look at it with: backcast survey")

@@ -7,7 +7,7 @@ is known, the values decide. A guess is shown to a person and starts a mapping; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline import values
@@ -17,13 +17,13 @@ from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID
 from pipeline.values import Record, Value
 
 PROBE_ROWS = 500
-"""So many rows of a part are looked at before its fields are given roles."""
+"""How many rows of a part are read to guess the roles of its fields."""
 
 EVENT_NAMES = (
     "event", "event_type", "event_name", "mp_event_name", "eventName", "Event Name", "event_text",
 )  # fmt: skip
 LIKELY_EVENT_NAMES = ("name", "type", "action")
-"""Taken only where few different texts repeat."""
+"""Chosen only where few different texts repeat."""
 TIME_NAMES = (
     "properties.time", "event_time", "event_timestamp", "timestamp", "originalTimestamp", "original_timestamp",
     "time", "derived_tstamp", "collector_tstamp", "client_event_time", "occurred_at", "ts", "date", "datetime",
@@ -47,7 +47,7 @@ _EVENT_WORDS = ("event", "action", "activity", "verb")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The fields of one part by role; "" and None where none was found."""
+    """The fields of one part by role; "" and None for a role that no field has."""
 
     event: str = ""
     distinct_id: str = ""
@@ -88,14 +88,14 @@ def guess(records: Sequence[Record]) -> Roles:
         or _any_clock(columns, taken)
     )
     received = _first_clock(RECEIVED_NAMES, columns, taken)
-    likely = [*LIKELY_EVENT_NAMES, *_worded(columns, _EVENT_WORDS)]
+    likely = [*LIKELY_EVENT_NAMES, *_with_word(columns, _EVENT_WORDS)]
     event = by_name(EVENT_NAMES, _is_text) or by_name(likely, _is_few_texts)
     distinct_id = by_name(ID_NAMES, _fits_id)
     return Roles(event, distinct_id, by_name(UUID_NAMES, _fits_id), time, received)
 
 
 def _columns(records: Sequence[Record]) -> dict[str, list[Value]]:
-    """The values that each path holds, nulls and blanks left out; objects are opened one level."""
+    """The values of each path without nulls and blanks; objects are decoded one level deep."""
     columns: dict[str, list[Value]] = {}
     for record in records:
         for name, value in record.items():
@@ -106,18 +106,18 @@ def _columns(records: Sequence[Record]) -> dict[str, list[Value]]:
                 continue
             if text.lstrip()[:1] == "{":
                 try:
-                    inside = values.opened(value) or {}
+                    members = values.opened(value) or {}
                 except values.BadValue:
-                    inside = {}
-                for member, found in inside.items():
-                    if not values.is_absent(found):
-                        columns.setdefault(f"{name}.{member}", []).append(found)
+                    members = {}
+                for member, inner in members.items():
+                    if not values.is_absent(inner):
+                        columns.setdefault(f"{name}.{member}", []).append(inner)
             columns.setdefault(name, []).append(value)
     return columns
 
 
-def _worded(columns: dict[str, list[Value]], words: Sequence[str]) -> list[str]:
-    return [path for path in columns if any(word in path.lower() for word in words)]
+def _with_word(names: Iterable[str], words: Sequence[str]) -> list[str]:
+    return [name for name in names if any(word in name.lower() for word in words)]
 
 
 def _first_clock(
@@ -133,23 +133,21 @@ def _first_clock(
 
 
 def _any_clock(columns: dict[str, list[Value]], taken: set[str]) -> Clock | None:
-    """A field that holds times under an unknown name; a telling name first, the fuller field of two."""
-    held = [name for name in columns if name not in RECEIVED_NAMES]
-    held.sort(key=lambda name: -len(columns[name]))
-    telling = _worded({name: columns[name] for name in held}, _TIME_WORDS)
-    return _first_clock([*telling, *held], columns, taken)
+    """A field of times with an unknown name: first those whose name suggests a time, then those with more values."""
+    names = [name for name in columns if name not in RECEIVED_NAMES]
+    names.sort(key=lambda name: -len(columns[name]))
+    return _first_clock([*_with_word(names, _TIME_WORDS), *names], columns, taken)
 
 
-def _is_text(found: list[Value]) -> bool:
+def _is_text(column: list[Value]) -> bool:
     """Nearly all are plain texts: no numbers, times, uuids or objects."""
-    plain = sum(kind_of(value) == "text" for value in found)
-    return plain >= 0.9 * len(found)
+    return sum(kind_of(value) == "text" for value in column) >= 0.9 * len(column)
 
 
-def _is_few_texts(found: list[Value]) -> bool:
-    """Plain texts of which each is met twice on average."""
-    return _is_text(found) and 2 * len({values.text(value) for value in found}) <= len(found)
+def _is_few_texts(column: list[Value]) -> bool:
+    """Plain texts, each of which is there twice on average."""
+    return _is_text(column) and 2 * len({values.text(value) for value in column}) <= len(column)
 
 
-def _fits_id(found: list[Value]) -> bool:
-    return all(len(values.text(value) or "") <= 400 for value in found)
+def _fits_id(column: list[Value]) -> bool:
+    return all(len(values.text(value) or "") <= 400 for value in column)

@@ -1,4 +1,4 @@
-"""What a survey says: one frozen value that the terminal, a program and the scaffold of a mapping read."""
+"""The result of a survey: one frozen value that the terminal, a program and the scaffold of a mapping read."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ import msgspec
 
 from pipeline.text import pluralize
 
-FORMAT = "backcast.survey/1"
-
 EVENT = "event"
 DISTINCT_ID = "distinct_id"
 TIMESTAMP = "timestamp"
 UUID = "uuid"
-ROLES = (EVENT, DISTINCT_ID, TIMESTAMP, UUID)
-"""What a field may be guessed to be. A guess starts a mapping; it never sends anything."""
 
 
 class FieldSurvey(msgspec.Struct, frozen=True):
     """One field: a column, a member of the row, or (`properties.plan`) a member of an object in the row.
 
-    `types` counts the kinds of value seen, `null` and `blank` among them (`pipeline.survey.fields.KINDS`).
-    `rows` hold a value; `null_rate` is the share of all rows surveyed that do not: absent, null or blank.
-    `examples` are a few different values as text, 40 characters at most.
+    `types` counts the values of each kind, `null` and `blank` included (`pipeline.survey.fields.KINDS`). `rows` have a
+    value; `null_rate` is the share of all rows read that have none: absent, null or blank. `examples` are a few
+    different values as text, 40 characters at most. `role_guess` is event, distinct_id, timestamp, uuid or "".
     """
 
     path: str
@@ -35,10 +31,8 @@ class FieldSurvey(msgspec.Struct, frozen=True):
 
 
 class PartSurvey(msgspec.Struct, frozen=True):
-    """One part: `storage` says in words how it is stored; `whole` whether every row was read. `bytes` are the part's
-    own: of an archive's member, as the archive gives it.
-
-    `problem` says why a part could not be read (on), "" otherwise.
+    """One part: `storage` describes how it is stored; `whole`: every row was read. `bytes` is the part's own size:
+    of an archive's member, as the archive states it. `problem` is why reading it ended early, else "".
     """
 
     path: str
@@ -52,7 +46,7 @@ class PartSurvey(msgspec.Struct, frozen=True):
 
 
 class BrokenSurvey(msgspec.Struct, frozen=True):
-    """Rows that cannot be read, by code, and where the first of them stands. `row` counts from 1."""
+    """The number of rows that cannot be read, and the place of the first. `row` counts from 1."""
 
     count: int
     part: str
@@ -61,7 +55,7 @@ class BrokenSurvey(msgspec.Struct, frozen=True):
 
 
 class MonthZone(msgspec.Struct, frozen=True):
-    """What one month says about the clock: `rows` of `of` stand `offset` seconds east of UTC."""
+    """The clock in one month (`2021-03`): `rows` of `of` rows are `offset` seconds east of UTC."""
 
     month: str
     offset: int
@@ -70,7 +64,8 @@ class MonthZone(msgspec.Struct, frozen=True):
 
 
 class ZoneSurvey(msgspec.Struct, frozen=True):
-    """Clock against receive time. `names` are zones that had these offsets in these months: candidates, no proof."""
+    """The clock against the receive time, the field `received`. `names` are zones that had these offsets in these
+    months: candidates, no proof."""
 
     received: str
     months: list[MonthZone]
@@ -81,15 +76,14 @@ class ZoneSurvey(msgspec.Struct, frozen=True):
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """What an export looks like before a mapping exists.
 
-    `tool` is the one tool it looks like, "" when none or several fit; `candidates` counts the parts that look like
-    each. `sampled`: parts were read only in part, so that counts are of the rows read.
-    `time_field` is what `first`, `last`, `hours`, `months` and `zone` are of. They are as the clock reads: `first`
-    and `last` end in Z only where every time carried its own offset. `unread_times` counts values that are no time.
-    `hours` are 24 counts by hour of day. `fields_left_out` and `events_left_out` count values and rows beyond what
-    is kept (5,000 fields, 10,000 event names).
+    `tool` is the one shipped mapping that recognises it, "" when none or several do; `candidates` counts the parts that
+    each recognises. `sampled`: some parts were not read to their end, and counts are of the rows read. `first`, `last`,
+    `hours` (24 counts by hour of day), `months` and `zone` are of the field `time_field`, as its clock reads: `first`
+    and `last` end in Z only where every time has its own offset. `unread_times` counts its values that are no time.
+    `fields_left_out` and `events_left_out` count values and rows beyond the first 5,000 fields and 10,000 event names.
     """
 
-    format: str = FORMAT
+    format: str = "backcast.survey/1"
     tool: str
     candidates: Mapping[str, int]
     rows: int
@@ -113,15 +107,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What was seen, in one counted line."""
-        broken = sum(one.count for one in self.broken.values())
-        how = "the first rows of each part" if self.sampled else "every row"
-        what = self.tool or "no tool that is known"
+        """The survey in one line with counts."""
+        broken = sum(rows.count for rows in self.broken.values())
+        parts = pluralize(len(self.parts), "part")
+        read = "the first rows of each part" if self.sampled else "every row"
         return (
-            f"Survey: {pluralize(self.rows, 'row')} in {pluralize(len(self.parts), 'part')} ({how}), {broken:,} broken,"
-            f" {pluralize(len(self.fields), 'field')}; looks like {what}."
+            f"Survey: {pluralize(self.rows, 'row')} in {parts} ({read}), {broken:,} broken,"
+            f" {pluralize(len(self.fields), 'field')}; looks like {self.tool or 'no known tool'}."
         )
-
-    def field_of(self, role: str) -> str:
-        """The path guessed to have a role, "" when none."""
-        return next((field.path for field in self.fields if field.role_guess == role), "")

@@ -1,9 +1,9 @@
-"""Walk an export and note what is in it. Memory is bounded whatever the export holds."""
+"""Read an export and count what is in it. Memory is bounded whatever the export contains."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from itertools import islice
 
 import msgspec
@@ -16,36 +16,40 @@ from pipeline.models import BLOCK_BYTES, BrokenRow, Notice, Part, Source
 from pipeline.survey.clock import Clock
 from pipeline.survey.fields import Fields
 from pipeline.survey.profile import Profile
+from pipeline.survey.recognition import recognised_by
 from pipeline.survey.roles import PROBE_ROWS, Roles, guess, look_up
 from pipeline.survey.shape import BrokenSurvey, PartSurvey, Survey
-from pipeline.survey.tools import tools_of
-from pipeline.survey.zones import judge
+from pipeline.survey.zones import survey_zone
 from pipeline.text import printable
 from pipeline.values import Record, Value
 
 SAMPLE_ROWS = 200_000
-"""So many rows are looked at unless all are asked for: shared fairly, so that no part goes unseen."""
+"""How many rows are read by default, shared fairly among the parts."""
+RECOGNISED_ROWS = 50
+"""How many rows of a part are read to recognise its tool."""
 TOP_EVENTS = 100
 DETAIL_CHARACTERS = 200
 _SAMPLE_BLOCK_BYTES = 256 * 1024
 
 
 def survey(source: Source, *, rows: int | None = SAMPLE_ROWS) -> Survey:
-    """Look at `rows` rows of an export, the first of each part; None looks at all.
+    """Survey `rows` rows of an export, the first of each part; None reads all.
 
-    Rows that a small part does not need go to the parts after it. A part that cannot be read (on) is told in its
-    entry and by a notice, and the others are still looked at; UnreadableExport when no part can be read at all.
+    Rows that a small part does not need go to the parts after it. A part that cannot be read to its end has a problem
+    in its entry and a notice, and the others are still read. Raises UnreadableExport when no part can be read at all.
     """
     walk = _Walk(source)
-    left = rows
+    unread = rows
     for number, part in enumerate(source.parts):
-        share = None if left is None else max(1, left // (len(source.parts) - number))
-        read = walk.take(part, share)
-        left = None if left is None else max(0, left - read)
-    return walk.finish()
+        share = None if unread is None else max(1, unread // (len(source.parts) - number))
+        read = walk.add_part(part, share)
+        unread = None if unread is None else max(0, unread - read)
+    return walk.survey()
 
 
 class _Walk:
+    """Running counts over the parts of an export."""
+
     def __init__(self, source: Source) -> None:
         self.source = source
         self.parts: list[PartSurvey] = []
@@ -64,8 +68,8 @@ class _Walk:
         self.unread_times = 0
         self.local_times = 0
 
-    def take(self, part: Part, share: int | None) -> int:
-        """Look at a part, at `share` of its rows if that is a number. Gives the rows read."""
+    def add_part(self, part: Part, share: int | None) -> int:
+        """Count a part, at most `share` of its rows if that is a number. Returns the number of rows read."""
         before = self.rows
         whole = False
         problem = ""
@@ -73,19 +77,20 @@ class _Walk:
         chosen = islice(every, share)
         probe: list[Record | BrokenRow] = []
         try:
-            # A part that breaks early is noted as far as it goes.
             for record in islice(chosen, PROBE_ROWS):
-                probe.append(record)
+                probe.append(record)  # one by one: rows before an error count
         except UnreadableExport as error:
             problem = self.fail(part, error)
-        roles = self.learn([record for record in probe if not isinstance(record, BrokenRow)])
+        records = [record for record in probe if not isinstance(record, BrokenRow)]
+        self.tools.update(recognised_by(records[:RECOGNISED_ROWS]))
+        roles = guess(records)
         for record in probe:
-            self.note(part, self.rows - before + 1, record, roles)
+            self.add_row(part, self.rows - before + 1, record, roles)
         probe.clear()
         if not problem:
             try:
                 for record in chosen:
-                    self.note(part, self.rows - before + 1, record, roles)
+                    self.add_row(part, self.rows - before + 1, record, roles)
                 whole = next(every, None) is None
             except UnreadableExport as error:
                 problem = self.fail(part, error)
@@ -99,26 +104,21 @@ class _Walk:
         return read
 
     def rows_of(self, part: Part, block_bytes: int) -> Generator[Record | BrokenRow, None, None]:
-        """The rows of a part; warnings are counted for those that were walked past."""
+        """The rows of a part; warnings are counted for those that were read."""
         for block in blocks(part, block_bytes=block_bytes):
             reader = read_rows(part, block, blanks=True)
-            passed = 0
+            read = 0
             try:
                 for record in reader:
                     yield record
-                    passed += 1
+                    read += 1
             finally:
-                self.warnings.update(code for row, code, _ in reader.warnings if row < passed)
+                self.warnings.update(code for row, code, _ in reader.warnings if row < read)
 
     def fail(self, part: Part, error: UnreadableExport) -> str:
         self.problems.append(error)
         self.notices.append(Notice("unreadable", part.path, f"{error.message} ({error.hint})"))
         return str(error)
-
-    def learn(self, records: Sequence[Record]) -> Roles:
-        """What a part's first rows tell: its tool and the roles of its fields."""
-        self.tools.update(tools_of(records))
-        return guess(records)
 
     def count_roles(self, roles: Roles, rows: int) -> None:
         for path, role in roles.by_path().items():
@@ -128,7 +128,7 @@ class _Walk:
         if roles.received:
             self.received[roles.received.path] += rows
 
-    def note(self, part: Part, row: int, record: Record | BrokenRow, roles: Roles) -> None:
+    def add_row(self, part: Part, row: int, record: Record | BrokenRow, roles: Roles) -> None:
         self.rows += 1
         if isinstance(record, BrokenRow):
             first = self.broken.get(record.code) or BrokenSurvey(
@@ -151,7 +151,7 @@ class _Walk:
         self.local_times += not (clock.unit == "iso" and reading.utc)
         return reading.us
 
-    def finish(self) -> Survey:
+    def survey(self) -> Survey:
         if self.problems and not self.rows:
             raise self.problems[0]
         self.profile.flush()
@@ -161,16 +161,18 @@ class _Walk:
                 roles[path] = role
         clock = self.clocks.most_common(1)[0][0] if self.clocks else None
         received = self.received.most_common(1)[0][0] if self.received else ""
+        best = self.tools.most_common(2)
+        tool = best[0][0] if best and (len(best) == 1 or best[0][1] > best[1][1]) else ""
         first, last = self.profile.range(utc=self.local_times == 0)
         events = self.profile.events.most_common(TOP_EVENTS)
         shown = sum(count for _, count in events)
         return Survey(
-            tool=_winner(self.tools),
+            tool=tool,
             candidates=dict(self.tools.most_common()),
             rows=self.rows,
             sampled=any(not part.whole and not part.problem for part in self.parts),
             parts=self.parts,
-            fields=self.fields.finished(self.records, roles),
+            fields=self.fields.surveyed(self.records, roles),
             fields_left_out=self.fields.left_out,
             events=dict(events),
             events_left_out=self.profile.events_left_out + self.profile.events.total() - shown,
@@ -181,14 +183,8 @@ class _Walk:
             hours=tuple(self.profile.hours),
             months=self.profile.month_counts(),
             unread_times=self.unread_times,
-            zone=judge(self.profile.offsets, received),
+            zone=survey_zone(self.profile.offsets, received),
             broken=self.broken,
             warnings=dict(self.warnings.most_common()),
-            notices=[(one.code, one.where, one.detail) for one in (*self.source.notes, *self.notices)],
+            notices=[(note.code, note.where, note.detail) for note in (*self.source.notes, *self.notices)],
         )
-
-
-def _winner(votes: Counter[str]) -> str:
-    """The one with the most votes, "" when two share them."""
-    best = votes.most_common(2)
-    return best[0][0] if best and (len(best) == 1 or best[0][1] > best[1][1]) else ""

@@ -173,13 +173,13 @@ def test_survey_prints_one_object(call: Any) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", gzip.compress(b"", mtime=0)])
 def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes) -> None:
-    """Whatever looks at it says that it holds no row, and why, with the exit code of a plan of it."""
+    """Whatever looks at it says that it has no row, and why, with the exit code of a plan of it."""
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(content)
     for command in (("survey", empty), ("mapping", "new", empty), ("plan", empty, "-o", tmp_path / "a")):
         said = call(*command)
         assert said.code == 4
-        assert said.two_lines[0].startswith("Error: the export holds no row (empty.jsonl: not")
+        assert said.two_lines[0].startswith("Error: the export has no row (empty.jsonl: not")
     said = call("survey", empty, "--json")
     assert (said.code, said.json["rows"]) == (4, 0)
     assert call("plan", empty, *generic(), "-o", tmp_path / "b").code == 4
@@ -189,7 +189,7 @@ def test_a_table_of_nothing_but_a_header_is_no_success(call: Any, tmp_path: Path
     """It has columns and no row."""
     (tmp_path / "a.csv").write_text("event,time\n")
     said = call("survey", tmp_path / "a.csv")
-    assert (said.code, said.two_lines[0]) == (4, "Error: the export holds no row")
+    assert (said.code, said.two_lines[0]) == (4, "Error: the export has no row")
 
 
 def test_an_instant_that_is_to_come_is_refused(call: Any, tmp_path: Path) -> None:
@@ -219,6 +219,6 @@ def test_files_of_several_tools_are_named_one_by_one(call: Any, tmp_path: Path) 
         (folder / f"{name}.jsonl").write_text(json.dumps(one) + "\n")
     said = call("plan", folder, "-o", tmp_path / "plan")
     assert said.code == 2
-    for told in ("a.jsonl looks like mixpanel", "b.jsonl looks like amplitude", "c.jsonl looks like none we know"):
+    for told in ("a.jsonl looks like mixpanel", "b.jsonl looks like amplitude", "c.jsonl looks like no known tool"):
         assert told in said.two_lines[0]
     assert "one by one" in said.two_lines[1]
