@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import duckdb
@@ -58,6 +59,11 @@ PLACES = {
 }
 """For each section of the page: the file that its first example goes into (at the end, where it exists), and its
 imports, which the page leaves out."""
+OPTION = (
+    ("pipeline/options.py", "class RejectsOptions", "    source_root: "),
+    ("pipeline/api.py", "def read_rejects", "    return "),
+)
+"""The files of an option's two examples, and the lines before which they go: the first such line after a definition."""
 ROWS = (
     '{"id":"1","acme_event":"page","user":"u-1","device":"d-1","at":1672628645000,"data":{"plan":" p r o "}}\n'
     '{"id":"2","acme_event":"SALE","user":"u-1","device":"d-1","at":1672628646000,"data":{}}\n'
@@ -83,6 +89,10 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.write_text(f"{before}{imports}\n\n{example(anchor)}", "utf-8")
     template = folder / "pipeline" / "report" / "templates" / "sections" / "size.html.j2"
     template.write_text(example("add-a-report-section", 1), "utf-8")
+    for number, (place, definition, line) in enumerate(OPTION):
+        before, found, after = (folder / place).read_text("utf-8").partition(definition)
+        added = textwrap.indent(example("add-an-option", number), "    ")
+        (folder / place).write_text(before + found + after.replace(f"\n{line}", f"\n{added}{line}", 1), "utf-8")
     mapping = folder / "mappings" / "acme.yaml"
     text = mapping.read_text("utf-8")
     mapping.write_text(text.replace("  drop: [", "  set: {squashed: {squash: /data/plan}}\n  drop: [", 1), "utf-8")
@@ -91,8 +101,13 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, *words: str) -> tuple[int, str]:
     """The exit code of a command of the extended package, and what it prints."""
+    return python(folder, "-m", "pipeline", *words)
+
+
+def python(folder: Path, *words: str) -> tuple[int, str]:
+    """The exit code of a Python that imports the extended package, and what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", *words], cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
@@ -115,6 +130,22 @@ def test_every_example_takes_part_in_a_job(extended: Path) -> None:
     with duckdb.connect(str(extended / "plan" / "rehearsal" / "store.duckdb"), read_only=True) as store:
         landed = [json.loads(text) for (text,) in store.execute("select properties from accepted").fetchall()]
     assert [one["squashed"] for one in landed if "squashed" in one] == ["pro"]
+
+
+def test_an_option_is_a_flag_an_argument_and_a_line_of_the_help(extended: Path) -> None:
+    """Of the rejected rows of two files the command and the library give those of the file that is asked for."""
+    for name in ("a", "b"):
+        (extended / f"{name}.txt").write_text(f"# exported by hand\n{ROWS}not JSON {name}\n", "utf-8")
+    code, printed = run(extended, "plan", "a.txt", "b.txt", "-o", "rejected", "--max-rejects", "2")
+    assert code == 0, printed
+    code, printed = run(extended, "rejects", "rejected", "--part", "b.txt", "--format", "jsonl")
+    assert (code, [json.loads(line)["record"] for line in printed.splitlines()]) == (0, ["not JSON b"]), printed
+    assert "Only those of this file of the export." in run(extended, "rejects", "--help")[1]
+    library = (
+        "import pipeline; from pipeline.options import RejectsOptions;"
+        "print([one.record for one in pipeline.read_rejects('rejected', RejectsOptions(part='a.txt'))])"
+    )
+    assert python(extended, "-c", library) == (0, "['not JSON a']\n")
 
 
 def test_what_an_example_leaves_out_is_its_imports_alone() -> None:
