@@ -33,6 +33,7 @@ from pipeline.local_service.keys import Project
 from pipeline.options import ApplyOptions, RehearseOptions
 from pipeline.plan.freshness import open_plan
 from pipeline.plan.phases import PHASES
+from tests.support.commands import in_process
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -56,19 +57,15 @@ PLANNED = {"identities": 7, "groups": 12, "events": 40, "persons": 7}
 
 
 def applied(directory: Path, to: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """`backcast apply` as a process."""
-    own = {name: text for name, text in os.environ.items() if not name.startswith("BACKCAST_")}
-    command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", to, "--workers", "0", *words]
-    return subprocess.run(
-        command, env=own | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True, text=True, check=False, timeout=120,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    """What `backcast apply` prints, and its exit code."""
+    return in_process("apply", directory, "--to", to, "--workers", "0", *words, env={"BACKCAST_PROJECT_KEY": KEY})
 
 
 def status(directory: Path, *words: str) -> str:
     """What `backcast status` prints."""
-    command = [sys.executable, "-m", "pipeline", "status", str(directory), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    done = in_process("status", directory, *words)
+    assert done.returncode == 0
+    return done.stdout
 
 
 def afar(url: str) -> str:

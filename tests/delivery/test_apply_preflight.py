@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.local_service import Settings
+from tests.support.commands import in_process, process
 from tests.support.deliveries import planned
 from tests.support.management_service import ALL, Asking, asking, key_with
 from tests.support.scripted_api import answering
@@ -24,18 +23,13 @@ UNPROVED = "The capture key could not be proved: "
 FUNCTION = {"type": "destination", "name": "Hook", "hog": "return event", "enabled": True}
 
 
-def backcast(*words: str, personal: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
-    own = {name: text for name, text in os.environ.items() if not name.startswith("BACKCAST_")}
+def backcast(*words: str, personal: str = "") -> subprocess.CompletedProcess[str]:
     keys = {"BACKCAST_PROJECT_KEY": A} | ({"BACKCAST_PERSONAL_KEY": personal} if personal else {})
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline", *words],
-        env=own | keys, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
-        **{"stdout": subprocess.PIPE} | options,
-    )  # fmt: skip
+    return in_process(*words, env=keys)
 
 
-def applied(directory: Path, to: str, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return backcast("apply", str(directory), "--to", to, "--workers", "0", "--yes", *words, **more)
+def applied(directory: Path, to: str, *words: str, personal: str = "") -> subprocess.CompletedProcess[str]:
+    return backcast("apply", str(directory), "--to", to, "--workers", "0", "--yes", *words, personal=personal)
 
 
 def afar(ask: Asking) -> str:
@@ -144,7 +138,8 @@ def test_a_reader_that_is_gone_keeps_nothing_from_being_sent(tmp_path: Path) -> 
     os.close(reading)
     try:
         with asking() as ask:
-            done = applied(planned(tmp_path, 5), ask.service.url, stdout=writing)
+            words = ("apply", planned(tmp_path, 5), "--to", ask.service.url, "--workers", "0")
+            done = process(*words, env={"BACKCAST_PROJECT_KEY": A}, stdout=writing)
             assert ask.service.count() == 5
     finally:
         os.close(writing)

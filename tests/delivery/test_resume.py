@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from tests.support.commands import in_process
 from tests.support.deliveries import Asked, Reply, forget, identities, passed_on, planned, serving
 
 pytestmark = pytest.mark.slow
@@ -30,13 +32,23 @@ IN_FLIGHT = 2 * CONCURRENCY * BATCH
 """Events begun and not settled at most: those on the wire, and as many whose answers are being written down."""
 
 
+def words(directory: Path, url: str, *options: str) -> list[str]:
+    """The words of an apply; of options that are given twice the last counts."""
+    standing = ["--quiet", "--json", "--workers", "0", "--max-concurrency", str(CONCURRENCY)]
+    return ["apply", str(directory), "--to", url, *standing, *options]
+
+
+def resumed(directory: Path, url: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A run after one that died."""
+    return in_process(*words(directory, url, *options), env={"BACKCAST_PROJECT_KEY": KEY})
+
+
 class Run:
     """A `backcast apply` process."""
 
     def __init__(self, directory: Path, url: str, *options: str) -> None:
-        command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", url, "--quiet", "--json"]
         self.process = subprocess.Popen(
-            [*command, "--max-concurrency", str(CONCURRENCY), *options],
+            [sys.executable, "-m", "pipeline", *words(directory, url, *options)],
             env=os.environ | {"BACKCAST_PROJECT_KEY": KEY},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -109,9 +121,11 @@ def copies(service: LocalService) -> Counter[str]:
     return Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("at", [0, 7, 19])
+@pytest.mark.parametrize(
+    ("at", "after", "workers"),
+    [(0, False, 2), (7, True, 2), (7, False, 0), (19, True, 0)],
+    ids=["before-the-first", "after-one", "before-one", "after-the-last"],
+)
 def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, at: int, after: bool, workers: int) -> None:
     """SIGKILL before or after a batch is taken: the same set lands, and at most what was in flight twice."""
     directory = planned(tmp_path, ROWS, batch=BATCH, files=3)
@@ -120,14 +134,13 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, at: int, after: bo
         code, _, told = runs[0].end()
         assert (code, told) == (-signal.SIGKILL, "")
         # Requests of the dead process may still be on their way through the server: the next run must stand them too.
-        runs.append(Run(directory, url, "--workers", str(workers)))
-        code, said, told = runs[1].end()
-        assert (code, told) == (0, "")
+        again = resumed(directory, url)
+        assert (again.returncode, again.stderr) == (0, "")
         assert landed(service) == identities(ROWS)
         twice = copies(service)
     assert set(twice.values()) <= {1, 2}
     assert sum(count == 2 for count in twice.values()) <= IN_FLIGHT
-    assert '"balanced": true' in said
+    assert json.loads(again.stdout)["balanced"] is True
 
 
 def test_a_kill_inside_a_half_split_batch_resumes(tmp_path: Path) -> None:
@@ -155,8 +168,7 @@ def test_a_kill_inside_a_half_split_batch_resumes(tmp_path: Path) -> None:
             code, _, told = runs[0].end()
             assert (code, told) == (-signal.SIGKILL, "")
             first = list(sizes)
-            runs.append(Run(directory, server.url, "--max-concurrency", "1"))
-            assert runs[1].end()[0] == 0
+            assert resumed(directory, server.url, "--max-concurrency", "1").returncode == 0
         assert landed(service) == identities(64)
         assert sum(count == 2 for count in copies(service).values()) <= 16
     assert first == [64, 32, 16, 16]
@@ -191,8 +203,7 @@ def test_one_interrupt_ends_in_order(tmp_path: Path) -> None:
             ]
             assert '"in_doubt": 0' in said
             assert '"balanced": false' in said
-            runs.append(Run(directory, server.url))
-            assert runs[1].end()[0] == 0
+            assert resumed(directory, server.url).returncode == 0
         assert landed(service) == identities(ROWS)
         assert set(copies(service).values()) == {1}
 
@@ -226,8 +237,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
             assert code == 130
             said = [line for line in told.splitlines() if line]
             assert said == ["Error: interrupted; nothing is lost", "Try: run the same command again"]
-            runs.append(Run(directory, server.url))
-            assert runs[1].end()[0] == 0
+            assert resumed(directory, server.url).returncode == 0
         assert landed(service) == identities(40)
 
 
@@ -250,8 +260,7 @@ def test_a_killed_worker_is_exit_6_and_resumable(tmp_path: Path) -> None:
             code, _, told = runs[0].end()
             assert (code, told.splitlines()[0]) == (6, "Error: a worker process ended by itself (exit -9)")
             assert len(told.splitlines()) == 2
-            runs.append(Run(directory, server.url))
-            assert runs[1].end()[0] == 0
+            assert resumed(directory, server.url).returncode == 0
         assert landed(service) == identities(60)
 
 
@@ -284,10 +293,11 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path, share: float
             os.truncate(log, int(log.stat().st_size * share))
         before = landed(service)
         with serving(lambda asked: passed_on(service.url, asked.body), port=urlsplit(url).port or 0):
-            code, _, told = Run(directory, url).end()
-            assert code in {0.0: [4], 1.0: [0]}.get(share, [0, 4]), told
+            again = resumed(directory, url)
+            code = again.returncode
+            assert code in {0.0: [4], 1.0: [0]}.get(share, [0, 4]), again.stderr
             if code == 4:
                 assert landed(service) == before
                 forget(directory)
-                assert Run(directory, url).end()[0] == 0
+                assert resumed(directory, url).returncode == 0
         assert landed(service) == identities(80)

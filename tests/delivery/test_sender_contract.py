@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pipeline
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.options import PlanOptions
+from tests.support.commands import in_process
 from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, export, planned, run, scripted, serving, uuids
 
 RETRIED = [408, 429, 500, 502, 503, 504]
@@ -28,10 +27,7 @@ def bodies(asked: Iterable[Asked]) -> set[bytes]:
 
 
 def backcast(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline", *map(str, words)],
-        env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return in_process(*words, env={"BACKCAST_PROJECT_KEY": KEY})
 
 
 @pytest.mark.parametrize("status", RETRIED)

@@ -29,6 +29,7 @@ from pipeline.errors import BrokenLedger, UsageError
 from pipeline.ledger import Ledger, read_totals
 from pipeline.options import ApplyOptions
 from pipeline.plan.freshness import open_plan
+from tests.support.commands import in_process
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -52,14 +53,15 @@ pytestmark = pytest.mark.slow
 ROOT = os.geteuid() == 0
 
 
-def backcast(*words: object, before: str = "", **options: object) -> subprocess.CompletedProcess[str]:
-    """A `backcast` process; `before` is Python that it runs first."""
+def backcast(*words: object, before: str = "") -> subprocess.CompletedProcess[str]:
+    """What `backcast` prints; in a process of its own where there is Python to be run `before` it."""
+    if not before:
+        return in_process(*words, env={"BACKCAST_PROJECT_KEY": KEY})
     code = f"{before}\nimport sys; from pipeline.cli import main; main(sys.argv[1:])"
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, words)],
         env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, capture_output=True, text=True, check=False, timeout=120,
-        **options,
-    )  # type: ignore[call-overload, no-any-return]  # fmt: skip
+    )  # fmt: skip
 
 
 # -- full --------------------------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: P
         done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0", "--rotated-key")
         assert done.returncode == 0
         assert keyed(directory, KEY, server.url).balanced
-        assert backcast("apply", directory, "--to", server.url, "--quiet").returncode == 0
+        assert backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0").returncode == 0
     held = b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
     assert b"phc_test" not in held
 
@@ -393,9 +395,10 @@ def test_a_plan_goes_on_at_another_place(tmp_path: Path) -> None:
         new = tmp_path / "new"
         shutil.copytree(tmp_path / "old", new)
         shutil.rmtree(tmp_path / "old")
-        lost = backcast("apply", new / "plan", "--to", server.url, "--quiet")
+        words = ("apply", new / "plan", "--to", server.url, "--quiet", "--workers", "0")
+        lost = backcast(*words)
         assert lost.returncode == 3
-        done = backcast("apply", new / "plan", "--to", server.url, "--quiet", "--source-root", new / "export")
+        done = backcast(*words, "--source-root", new / "export")
         assert (done.returncode, done.stderr) == (0, "")
     assert set(taken) == {uuid(number) for number in range(100)}
     assert set(taken.values()) <= {1, 2}
