@@ -1,13 +1,11 @@
-"""Runs the cases of a mapping file: rows as JSON text, and what must become of them.
-
-The rows stand in the mapping itself, so whoever changes a line sees at once what it does, skips and rejects too.
-"""
+"""Runs the cases of a mapping file: rows as JSON text, and their expected outcomes, skips and rejects too."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -15,6 +13,7 @@ from msgspec import Raw
 
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Case, Mapping
+from pipeline.mapper.runtime import encode
 from pipeline.mapper.table_names import SETTING, table_of
 from pipeline.models import (
     GroupUpdate,
@@ -29,16 +28,18 @@ from pipeline.models import (
 )
 from pipeline.timestamps import format_utc
 from pipeline.uuids import SEPARATOR
-from pipeline.values import NULL, Record, Value, raw, text
+from pipeline.validator.rules import ValidationContext, check, check_update
+from pipeline.values import Record, Value, raw, text
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _AS_OF = 4_102_444_800_000_000
-"""The instant cases are compiled for: 2100-01-01, after any time a case may name."""
+"""The instant of the plan that cases are run for: 2100-01-01, after the time of any case."""
+_CONTEXT = ValidationContext(as_of=_AS_OF, newest=_AS_OF)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What a case came to: `differences` are lines a person reads, none when it passed."""
+    """The result of a case: `differences` are lines for people, none when it passed."""
 
     case: Case
     differences: tuple[str, ...]
@@ -55,7 +56,7 @@ def run_cases(mapping: Mapping) -> list[CaseResult]:
 
 
 def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> CaseResult:
-    """Run one case. `compiled` keeps the mapping by its options. Raises UsageError when settings do not fit it."""
+    """Run one case. `compiled` caches mappers by their options. Raises UsageError for settings the mapping rejects."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = SealedOptions(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
     if case.path and mapping.table_from_path is not None:
@@ -63,22 +64,21 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
         options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
     compiled = {} if compiled is None else compiled
     mapper = compiled.get(repr(options)) or compiled.setdefault(repr(options), compile_mapping(mapping, options))
-    made = mapper.map_row(row_of(mapping, case.row, case.format), True)
-    outcomes = made if isinstance(made, list) else [made]
-    wanted = case.gives
+    result = mapper.map_row(row_of(mapping, case.row, case.format), True)
     differences: list[str] = []
-    for number in range(max(len(outcomes), len(wanted))):
-        if number >= len(wanted):
-            differences.append(f"+ {describe(outcomes[number])}")
-        elif number >= len(outcomes):
-            differences.append(f"- {dict(wanted[number])}")
+    for expected, outcome in zip_longest(case.gives, result if isinstance(result, list) else [result]):
+        if expected is None:
+            differences.append(f"+ {describe(outcome)}")
+        elif outcome is None:
+            differences.append(f"- {dict(expected)}")
         else:
-            differences += _compare(wanted[number], outcomes[number])
+            differences += _compare(expected, outcome)
     return CaseResult(case, tuple(differences))
 
 
 def row_of(mapping: Mapping, json: str, form: str) -> Record:
-    """The row of a case as a reader gives it to this mapping: of JSON lines, or of cells where `form` is csv."""
+    """The row of a case as an extractor reads it for this mapping, from a line of JSON or, if `form` is csv, from
+    cells."""
     row: Record = {**_decode(json.encode())}
     if form != "csv":
         return row
@@ -87,7 +87,7 @@ def row_of(mapping: Mapping, json: str, form: str) -> Record:
 
 
 def describe(outcome: MapperResult) -> dict[str, Any]:
-    """An outcome in the words of a case's `gives`, properties as JSON text."""
+    """An outcome in the keys of a case's `gives`, properties as JSON text. What a plan would reject is a reject."""
     if isinstance(outcome, Skip):
         return {"skip": outcome.code, **({"warnings": [outcome.code]} if outcome.detail else {})}
     if isinstance(outcome, RejectReason):
@@ -95,23 +95,22 @@ def describe(outcome: MapperResult) -> dict[str, Any]:
     if isinstance(outcome, Link):
         return {"link": [outcome.kind, outcome.distinct_id, outcome.other]}
     if isinstance(outcome, GroupUpdate):
-        return {"group": [outcome.type, outcome.key], "set": bytes(_object(outcome.set)).decode()}
+        return {"group": [outcome.type, outcome.key], "set": _json(outcome.set)}
     if isinstance(outcome, PersonUpdate):
-        fault = _lack(
-            UnvalidatedEvent("$set", outcome.distinct_id, outcome.time or 0, {}, placeholder_id=outcome.placeholder_id)
-        )
-        if fault or outcome.note is None:
-            return {"reject": fault} if fault else {"skip": "empty_person_update"}
+        if reason := check_update(outcome, _CONTEXT):
+            return {"reject": reason.code}
+        if outcome.note is None:
+            return {"skip": "empty_person_update"}
         return {"person": outcome.distinct_id, **_note(outcome.note), **_warnings(outcome)}
-    fault = _lack(outcome)
-    if fault:
-        return {"reject": fault}
+    if reason := check(outcome, _CONTEXT):
+        return {"reject": reason.code}
     described: dict[str, Any] = {"event": outcome.event, "distinct_id": outcome.distinct_id}
-    described["timestamp"] = format_utc(outcome.time) if isinstance(outcome.time, int) else None
+    if isinstance(outcome.time, int):
+        described["timestamp"] = format_utc(outcome.time)
     if outcome.uuid is not None:
         described["uuid"] = outcome.uuid
     described["key"] = outcome.key.split(SEPARATOR) if outcome.key is not None else ["none"]
-    described["properties"] = bytes(_object(outcome.properties)).decode()
+    described["properties"] = _json(outcome.properties)
     return {**described, **(_note(outcome.note) if outcome.note is not None else {}), **_warnings(outcome)}
 
 
@@ -119,9 +118,9 @@ def _note(note: Note) -> dict[str, Any]:
     described: dict[str, Any] = {}
     if note.anonymous is not None and note.user is not None:
         described["pair"] = [note.anonymous, note.user]
-    for name, held in (("set", note.set), ("set_once", note.set_once)):
-        if held:
-            described[name] = bytes(_object(held)).decode()
+    for name, properties in (("set", note.set), ("set_once", note.set_once)):
+        if properties:
+            described[name] = _json(properties)
     if note.unset:
         described["unset"] = list(note.unset)
     return described
@@ -131,67 +130,55 @@ def _warnings(outcome: UnvalidatedEvent | PersonUpdate) -> dict[str, Any]:
     return {"warnings": sorted({code for code, _ in outcome.warnings})} if outcome.warnings else {}
 
 
-def _lack(draft: UnvalidatedEvent) -> str:
-    """The code under which the rules of every event reject a draft that lacks its name, person or time."""
-    if not (draft.event or "").strip():
-        return "missing_event"
-    if not (draft.distinct_id or "").strip():
-        return "junk_distinct_id" if draft.placeholder_id else "missing_distinct_id"
-    if isinstance(draft.time, RejectReason):
-        return draft.time.code
-    return "missing_timestamp" if draft.time is None else ""
+def _json(properties: Map[str, Value]) -> str:
+    return encode({name: raw(value) for name, value in properties.items()}).decode()
 
 
-def _object(properties: Map[str, Value]) -> Raw:
-    return Raw(b"{" + b",".join(bytes(raw(name)) + b":" + bytes(raw(held)) for name, held in properties.items()) + b"}")
-
-
-def _compare(wanted: Map[str, Any], outcome: MapperResult) -> list[str]:
-    found = describe(outcome)
-    telling = found.keys() & {"event", "person", "skip"}
-    expected = {**({"warnings": ()} if telling else {}), **wanted}
+def _compare(expected: Map[str, Any], outcome: MapperResult) -> list[str]:
+    actual = describe(outcome)
+    if actual.keys() & {"event", "person", "skip"}:
+        expected = {"warnings": (), **expected}
     differences: list[str] = []
     for name, value in expected.items():
         if name in ("has", "lacks", "properties"):
             differences += _compare_properties(name, value, outcome)
             continue
         if name in ("set", "set_once"):
-            differences += _compare_objects(name, value, found.get(name, "{}"))
+            lines = _differ(_members(value), _members(actual.get(name, "{}")))
+            differences += [f"{name} {line}" for line in lines]
             continue
-        held = found.get(name)
+        other = actual.get(name)
         if isinstance(value, tuple):
-            value, held = list(value), held or []
-            if name == "warnings":
-                value = sorted(value)
-        if value != held:
-            differences += [f"- {name}: {value}", f"+ {name}: {held}"]
-            if held is None:
-                differences.append(f"  in {found}")
+            value, other = sorted(value) if name == "warnings" else list(value), other or []
+        if value != other:
+            differences += [f"- {name}: {value}", f"+ {name}: {other}"]
+            if other is None:
+                differences.append(f"  in {actual}")
     return differences
 
 
-def _compare_properties(name: str, wanted: Any, outcome: MapperResult) -> list[str]:
+def _compare_properties(name: str, expected: Any, outcome: MapperResult) -> list[str]:
     if not isinstance(outcome, UnvalidatedEvent):
-        return [f"- {name}: {wanted}", f"+ {describe(outcome)}"]
-    held = {key: bytes(raw(value)) for key, value in outcome.properties.items()}
+        return [f"- {name}: {expected}", f"+ {describe(outcome)}"]
+    actual = {key: bytes(raw(value)) for key, value in outcome.properties.items()}
     if name == "lacks":
-        return [f"+ {key}: {held[key].decode()} (lacks)" for key in wanted if key in held]
-    expected = {key: bytes(value) for key, value in _decode(wanted.encode()).items()}
-    if name == "has":
-        return [
-            f"- {key}: {value.decode()}\n+ {key}: {held.get(key, bytes(NULL) if key in held else b'(absent)').decode()}"
-            for key, value in expected.items()
-            if held.get(key) != value
-        ]
-    return _differ(expected, held)
+        return [f"+ {key}: {actual[key].decode()} (lacks)" for key in expected if key in actual]
+    members = _members(expected)
+    if name == "properties":
+        return _differ(members, actual)
+    return [
+        f"- {key}: {value.decode()}\n+ {key}: {actual.get(key, b'(absent)').decode()}"
+        for key, value in members.items()
+        if actual.get(key) != value
+    ]
 
 
-def _compare_objects(name: str, wanted: str, found: str) -> list[str]:
-    expected, held = ({key: bytes(value) for key, value in _decode(one.encode()).items()} for one in (wanted, found))
-    return [f"{name} {line}" for line in _differ(expected, held)]
+def _members(json: str) -> dict[str, bytes]:
+    return {key: bytes(value) for key, value in _decode(json.encode()).items()}
 
 
-def _differ(expected: Map[str, bytes], held: Map[str, bytes]) -> list[str]:
-    before = [f"{key}: {value.decode()}" for key, value in sorted(expected.items())]
-    after = [f"{key}: {value.decode()}" for key, value in sorted(held.items())]
+def _differ(expected: Map[str, bytes], actual: Map[str, bytes]) -> list[str]:
+    before, after = (
+        [f"{key}: {value.decode()}" for key, value in sorted(members.items())] for members in (expected, actual)
+    )
     return [line for line in difflib.ndiff(before, after) if line[:1] in "+-"]

@@ -1,4 +1,4 @@
-"""Writes the Python source of `ReadTime`: plain numbers in the source itself, everything else by the slow way."""
+"""Writes the Python source of `ReadTime`: plain numbers in the source itself, everything else by calls of `runtime`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_ZONE = RejectReason("bad_timestamp", WITHOUT_OFFSET)
 
 
 def write_time(emitter: Emitter, step: program.ReadTime) -> None:
-    """Set `received`, or `time` and `wall`: what the clock read before a zone was applied, the evidence of the zone."""
+    """Set `received`, or `time` and `wall`: the reading before a zone was applied, the evidence of the zone."""
     target = step.register
     emitter.line("wall = time = None" if target == "time" else f"{target} = None")
     for number, clock in enumerate(step.clocks):
@@ -27,7 +27,7 @@ def write_time(emitter: Emitter, step: program.ReadTime) -> None:
         else:
             _write_clock(emitter, target, clock)
     if target == "received" and step.clocks:
-        # One that cannot be read proves nothing, and no event is lost for it.
+        # A receive time that cannot be read is missing: no event is lost for it.
         emitter.line(f"if received is not None and not 0 <= received < {END_OF_TIME}: received = None")
     elif target == "time":
         with emitter.block(f"if time.__class__ is int and not {START_OF_TIME} <= time < {END_OF_TIME}:"):
@@ -39,7 +39,7 @@ def _write_clock(emitter: Emitter, target: str, clock: program.Clock) -> None:
         _write_text(emitter, target, clock)
         return
     source = emitter.value(clock.source)
-    number, head = emitter.known(("number", clock.source)), f"if {source} is not None:"
+    number, head = emitter.computed(("number", clock.source)), f"if {source} is not None:"
     test = f"{number} is not None"
     if number is None and emitter.decodes_numbers:
         number, test = source, f"{source}.__class__ is int"
@@ -62,7 +62,7 @@ def _write_clock(emitter: Emitter, target: str, clock: program.Clock) -> None:
 
 
 def _number(target: str, number: str, unit: str, source: str = "") -> str:
-    """Set `target` from the expression of a whole number; `ns` needs the value it stands in."""
+    """Set `target` from the expression of a whole number; `ns` needs the value that the number was decoded from."""
     if unit == "auto":
         line = f"{target} = {number}"
         return f"{line}; {target} *= 1000000 if -{MILLISECONDS_FROM} <= {target} <= {MILLISECONDS_FROM} else 1000"

@@ -1,6 +1,6 @@
 """Compiles a mapping: its program, and from that one function for rows that are dicts and one for native rows.
 
-`Mapper.source` keeps the source of the first for whoever wants to read it; tracebacks show the lines of both.
+`Mapper.source` is the source of the first; tracebacks show the lines of both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.values import Record
 
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
-"""Takes a row, which it may change, and whether a plan observes it; gives what it becomes."""
+"""Takes a row, which it may change, and whether a plan observes it; returns the outcome or outcomes of the row."""
 
 _ALWAYS_KNOWN = ("source", "header")
 
@@ -44,13 +44,13 @@ _ALWAYS_KNOWN = ("source", "header")
 class Mapper:
     """A compiled mapping.
 
-    `map_row(row, observe=False)` gives what a row becomes and may change the row. With `observe` the events are the
-    same, and they carry the notes that only a plan asks for. `map_members` does the same for rows that are
-    `pipeline.native` Members; None where there is no such part, or it does not suit the mapping.
-    `space` is the namespace of the tool's keys and `hasher` makes uuids in it; `opens` are columns that a reader may
-    hand over as opened objects, which saves the mapper the work; `zone_evidence` says that events carry `wall`, so the
-    zone can be proved; `hash_fingerprint` tells which secret hashed, "" when none did; `unsets` says whether a note may
-    remove a property of a person, `blanks` whether a blank cell of a delimited file is a value.
+    `map_row(row, observe=False)` returns the outcomes of a row and may change the row. With `observe` the events are
+    the same, and they have the notes that only a plan needs. `map_members` does the same for rows that are
+    `pipeline.native` Members; None without the native part, or where it cannot run the mapping.
+    `space` is the namespace of the tool's keys and `hasher` computes uuids in it; `opens` are columns that a reader may
+    pass as opened objects, so that they are decoded once; `zone_evidence`: events have `wall`, by which the zone can be
+    proved; `hash_fingerprint` identifies the secret of keyed hashes, "" without any; `unsets`: a note may remove a
+    property of a person; `blanks`: a blank cell of a delimited file is a value.
     """
 
     tool: str
@@ -68,13 +68,13 @@ class Mapper:
 
 
 def compile_mapping(mapping: Mapping, options: SealedOptions) -> Mapper:
-    """Compile for these options. Raises UsageError for settings that lack, or that the mapping does not know, and
-    MappingError for what only shows now, such as a table that is not there."""
+    """Compile for these options. Raises UsageError for settings that are missing or that the mapping does not have, and
+    MappingError for errors that the loader cannot detect, such as the name of a table that does not exist."""
     _check_settings(mapping, options)
     try:
         return _compile(mapping, options)
     except (SyntaxError, RecursionError, MemoryError) as error:
-        # Python's own limits, where the loader's did not keep a mapping below them.
+        # Python's own limits: a mapping can exceed them within the limits of the loader.
         file, line, column = mapping.event.place
         raise MappingError(
             f"the mapping is too large to compile ({error})", file=file, line=line, column=column,
@@ -84,13 +84,13 @@ def compile_mapping(mapping: Mapping, options: SealedOptions) -> Mapper:
 
 def check_mapping(mapping: Mapping) -> None:
     """Compile a mapping as far as that goes without the settings of a plan. Raises MappingError."""
-    given = {name: next(iter(one.one_of), name) for name, one in mapping.settings.items()}
+    given = {name: next(iter(setting.one_of), name) for name, setting in mapping.settings.items()}
     try:
         compile_mapping(mapping, SealedOptions(as_of=0, settings=given))
     except MappingError:
         raise
     except UsageError:
-        return  # a setting or a secret that only an operator can give
+        return  # a setting or a secret that only the operator has
 
 
 def _compile(mapping: Mapping, options: SealedOptions) -> Mapper:
@@ -101,12 +101,13 @@ def _compile(mapping: Mapping, options: SealedOptions) -> Mapper:
     map_row = _loaded(emitter, source, clock)
     map_members = _native(built, clock, map_row)
     if built.decode is not None:
-        map_row = DecodedRows(built.decode, map_row)
+        map_row = _decoding(built.decode, map_row)
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
     if is_importer_key(mapping, options):
         space = uuids.POSTHOG_MIXPANEL
     hashes = any(
-        isinstance(one, expressions.Hash | program.HashProperty) for one in expressions.operations(built.steps)
+        isinstance(operation, expressions.Hash | program.HashProperty)
+        for operation in expressions.operations(built.steps)
     )
     return Mapper(
         tool=mapping.tool,
@@ -146,14 +147,14 @@ def _loaded(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) ->
 
 @lru_cache(maxsize=64)
 def _code_of(source: str, tool: str) -> CodeType:
-    """Python's compiler takes most of the time that a mapping takes, and mostly the source is one it has compiled."""
+    """Cached, because Python's compiler takes most of the time of compiling a mapping."""
     file = f"<mapping {tool} {blake2b(source.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     return _interned(compile(source, file, "exec"))
 
 
 def _interned(code: CodeType) -> CodeType:
-    """The same code, whose texts are the very objects that names of members are."""
+    """The same code with interned texts, which dicts compare with the names of members by identity."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if isinstance(constant, str):
@@ -163,27 +164,21 @@ def _interned(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-class DecodedRows:
-    """Maps the plain rows that a decoder makes of an odd one."""
+def _decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
+    """The function that maps all plain rows that a decoder returns for one row."""
 
-    def __init__(self, decode: program.Decode, map_row: MapRow) -> None:
-        self._decode, self._map_row = decode, map_row
-
-    def __call__(self, row: Record, observe: bool = False) -> MapperResult | list[MapperResult]:
+    def map_decoded(row: Record, observe: bool = False) -> MapperResult | list[MapperResult]:
         try:
-            records = decode_row(self._decode, row)
+            rows = decode_row(decode, row)
         except (values.BadValue, msgspec.MsgspecError) as error:
             return models.RejectReason("bad_value", str(error))
-        if not records:
-            return models.Skip("empty_row")
         outcomes: list[MapperResult] = []
-        for record in records:
-            outcome = self._map_row(record, observe)
-            if isinstance(outcome, list):
-                outcomes.extend(outcome)
-            else:
-                outcomes.append(outcome)
-        return outcomes
+        for plain in rows:
+            outcome = map_row(plain, observe)
+            outcomes += outcome if isinstance(outcome, list) else [outcome]
+        return outcomes or models.Skip("empty_row")
+
+    return map_decoded
 
 
 _NAMES: dict[str, Any] = {
@@ -227,7 +222,7 @@ _NAMES: dict[str, Any] = {
     "updates_of_groups": groups.updates_of_groups,
     "with_pair": runtime.with_pair,
 }
-"""The names that the source of a mapper uses."""
+"""The globals of a mapper's source."""
 
 
 def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
@@ -236,8 +231,8 @@ def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
-                f"the mapping {mapping.tool} knows no setting {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"it knows: {', '.join(known)}",
+                f"the mapping {mapping.tool} has no setting {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"its settings: {', '.join(known)}",
             )
         allowed = mapping.settings[name].one_of if name in mapping.settings else ()
         if allowed and given and given not in allowed:

@@ -1,4 +1,4 @@
-"""The types that a property can be made to have; what cannot be converted raises BadValue and stays as it is."""
+"""The conversions of a property's type; a value that cannot be converted raises BadValue and stays unchanged."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def as_json(value: Value) -> Value:
         return value
     text = (values.text(value) or "").strip()
     try:
-        held: Raw = msgspec.json.decode(text.encode(), type=Raw)
-        msgspec.json.decode(held)
+        json: Raw = msgspec.json.decode(text.encode(), type=Raw)
+        msgspec.json.decode(json)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise BadValue(f"not JSON: {error}") from None
-    if problem := unsendable(bytes(held)):
+    if problem := unsendable(bytes(json)):
         raise BadValue(problem)
-    return held
+    return json
 
 
 def as_list(value: Value) -> Value:

@@ -1,8 +1,8 @@
 """Writes the Python source of a program's values and conditions, for rows that are dicts.
 
-Straight-line source costs a row only what its own mapping needs: no table of operations is walked. In it, `row` is the
-record, `p` the properties, `w` the warnings. A value is computed once where that is certain (`known`). Nothing that a
-mapping file says is pasted in as code: it enters through `const`, which gives an object a name, or by `repr`.
+The source is straight-line, so that a row costs only what its own mapping needs. In it, `row` is the record, `p` the
+properties, `w` the warnings. A value that was computed on every path to this point is not computed again (`computed`).
+No text of a mapping file becomes code: it enters as a named constant (`const`) or by `repr`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pipeline.mapper.program import Program
 
 
 class Emitter:
-    """The source under construction: lines, the objects that it names, and what is known at this point."""
+    """The source under construction: lines, named constants, and the values computed at this point."""
 
     decodes_numbers = False
-    """Whether reading one of `numbers` gives an int where it is one."""
+    """Whether reading one of `numbers` returns an int where it is one."""
 
     def __init__(self, source: Program) -> None:
         self.program = source
@@ -33,9 +33,9 @@ class Emitter:
         self.depth = 1
         self.constants: dict[str, Any] = {}
         self.taken = _taken(source)
-        """Properties that leave in any case: reading them takes them out."""
+        """Properties that every row loses: reading them removes them."""
         self.numbers = _numbers(source)
-        """What is read as a text and as a number: the text is made of the number."""
+        """Values that are read as a text and as a number: the text is derived from the number."""
         self._scopes: list[dict[object, str]] = [{}]
         self._names: dict[object, str] = {}
         self._count = 0
@@ -47,7 +47,7 @@ class Emitter:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """An indented block; what is computed inside it is not known outside."""
+        """An indented block; values computed inside it are not reused after it."""
         self.line(head)
         self.depth += 1
         self._scopes.append({})
@@ -60,7 +60,7 @@ class Emitter:
 
     @contextmanager
     def when(self, condition: Condition | None) -> Iterator[None]:
-        """A block for rows of which a condition is true; no block at all without one."""
+        """A block for rows for which a condition is true; no block without a condition."""
         if condition is None:
             yield
             return
@@ -69,7 +69,7 @@ class Emitter:
 
     @property
     def at_top(self) -> bool:
-        """Whether the next line runs for every row that gets this far."""
+        """Whether the next line runs for every row that was not ended before."""
         return len(self._scopes) == 1
 
     def local(self, hint: str = "v") -> str:
@@ -78,7 +78,7 @@ class Emitter:
         return f"{hint}{self._count}"
 
     def const(self, value: Any, key: object = None) -> str:
-        """The name of an object; with a `key`, the object that had it first."""
+        """The name of a constant; with a `key`, of the constant that had this key first."""
         key = ("id", id(value)) if key is None else key
         if key not in self._names:
             self._names[key] = f"_c{len(self.constants)}"
@@ -89,10 +89,10 @@ class Emitter:
         """The name of the function that hashes under a purpose."""
         return self.const(runtime.keyed_hash(os.environ[HASH_KEY], purpose), ("hash", purpose))
 
-    # --- what is known
+    # --- values computed before
 
-    def known(self, key: object) -> str | None:
-        """The name of what was computed before and is still certain here."""
+    def computed(self, key: object) -> str | None:
+        """The variable of a value that was computed on every path to this point, else None."""
         for scope in reversed(self._scopes):
             if key in scope:
                 return scope[key]
@@ -105,11 +105,11 @@ class Emitter:
     # --- values
 
     def value(self, value: Value) -> str:
-        """Write what computes a value; the expression that has it, which is None where it is missing."""
-        name = self.known(value)
+        """Write what computes a value; returns its expression, which is None where the value is missing."""
+        name = self.computed(value)
         if name is None:
             name = getattr(self, _WRITERS[type(value)])(value)
-            if _is_the_same_twice(value):
+            if _is_reusable(value):
                 self.remember(value, name)
         return name
 
@@ -128,7 +128,7 @@ class Emitter:
 
     def member(self, value: expressions.Member) -> str:
         outer = self.value(value.of)
-        members = self.known(("members", value.of))
+        members = self.computed(("members", value.of))
         if members is None:
             members = self.remember(("members", value.of), self.local("o"))
             self.line(f"{members} = members_of({outer})")
@@ -163,7 +163,7 @@ class Emitter:
         source = self.value(value.value)
         name, number = self.local("t"), ""
         if value.value in self.numbers:
-            # What was decoded for the text is used again for the time.
+            # The number decoded for the text is used again for the time.
             number = self.remember(("number", value.value), self.local("n"))
             self.line(f"{number} = None")
         self.write_text(name, source, number)
@@ -183,8 +183,8 @@ class Emitter:
 
     def first(self, value: expressions.First) -> str:
         name = self.local()
-        found, *others = value.values
-        self.line(f"{name} = {self.value(found)}")
+        best, *others = value.values
+        self.line(f"{name} = {self.value(best)}")
         for other in others:
             with self.block(f"if {name} is None:"):
                 self.line(f"{name} = {self.value(other)}")
@@ -241,7 +241,7 @@ class Emitter:
     def apply(self, value: expressions.Apply) -> str:
         function = FUNCTIONS[value.function]
         arguments = list(map(self.value, value.arguments))
-        needed = [f"{one} is None" for one in arguments[: function.needs]]
+        needed = [f"{argument} is None" for argument in arguments[: function.needs]]
         callee = self.const(function.call() if function.prepared else function.call, ("function", value.function))
         call = f"{callee}({', '.join(arguments)})"
         name = self.local()
@@ -265,24 +265,24 @@ class Emitter:
         return name
 
     def opened(self, value: Value) -> str:
-        """The members of an object, opened once; None where it is missing. Raises BadValue in the mapper."""
-        held = self.value(value)
-        if known := self.known(("opened", value)):
-            return known
-        members = self.known(("members", value.value)) if isinstance(value, expressions.NotNull) else None
+        """The members of an object, opened once; None where it is missing. The mapper raises BadValue."""
+        source = self.value(value)
+        if opened := self.computed(("opened", value)):
+            return opened
+        members = self.computed(("members", value.value)) if isinstance(value, expressions.NotNull) else None
         name = self.local("o")
-        self.line(f"{name} = {members} or opened({held})" if members else f"{name} = opened({held})")
-        return self.remember(("opened", value), name) if _is_the_same_twice(value) else name
+        self.line(f"{name} = {members} or opened({source})" if members else f"{name} = opened({source})")
+        return self.remember(("opened", value), name) if _is_reusable(value) else name
 
     # --- conditions
 
     def test(self, condition: Condition) -> str:
-        """Write what a condition needs; the expression that is true when it is."""
+        """Write what computes the values of a condition; returns the expression of the condition."""
         match condition:
             case expressions.Present(value):
-                return f"{self._is_there(value)} is not None"
+                return f"{self._presence(value)} is not None"
             case expressions.Not(expressions.Present(value)):
-                return f"{self._is_there(value)} is None"
+                return f"{self._presence(value)} is None"
             case expressions.Equals(value, text):
                 return f"{self.value(value)} == {text!r}"
             case expressions.OneOf(value, texts):
@@ -300,10 +300,10 @@ class Emitter:
             case expressions.Not(inner):
                 return f"(not {self.test(inner)})"
 
-    def _is_there(self, value: Value) -> str:
-        """An expression that is None when the value is missing: its text, where that is known already."""
-        known = self.known(expressions.AsText(value.value)) if isinstance(value, expressions.NotNull) else None
-        return known or self.value(value)
+    def _presence(self, value: Value) -> str:
+        """An expression that is None when the value is missing: its text, where that was computed already."""
+        text = self.computed(expressions.AsText(value.value)) if isinstance(value, expressions.NotNull) else None
+        return text or self.value(value)
 
 
 _WRITERS: dict[type, str] = {
@@ -332,17 +332,17 @@ _WRITERS: dict[type, str] = {
 """The method that writes each kind of value."""
 
 
-def _is_the_same_twice(value: Value) -> bool:
-    """Whether a value may be computed once for all who need it. A failed conversion warns each time, what a spread
-    gives is changed by who gets it, and all properties are fewer when some were taken out."""
+def _is_reusable(value: Value) -> bool:
+    """Whether a value may be computed once for all its uses. A failed conversion warns each time, the dict of a spread
+    is changed by its user, and `AllProperties` depends on which properties were removed before."""
     once = expressions.Convert | expressions.Refuse | expressions.AllProperties | expressions.Spread
-    return not any(isinstance(one, once) for one in expressions.operations(value))
+    return not any(isinstance(operation, once) for operation in expressions.operations(value))
 
 
 def _taken(source: Program) -> frozenset[str]:
     for step in source.steps:
         if isinstance(step, program.RenameProperties):
-            return frozenset(one.old for one in step.common if one.read)
+            return frozenset(rename.old for rename in step.common if rename.read)
     return frozenset()
 
 

@@ -61,7 +61,7 @@ class NativeEmitter(StepEmitter):
         if (
             not isinstance(source, expressions.Property | expressions.Column)
             or source in self.numbers
-            or self.known(source)
+            or self.computed(source)
         ):
             return super().not_null(value)
         name = self.local()
