@@ -125,7 +125,7 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
     ("more", "message"),
     [
         ("uuid: {lookup: a, table: nope}\n", "there is no table 'nope'"),
-        (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "which item is not a number of at most nine digits"),
+        (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "the index of an item is not a number of at most nine digits"),
         ("uuid: {template: 'a}'}\n", "a single brace in a template"),
         ("uuid: {first: [" + repeated(30, "{first: [a, ", "a", "]}") + "]}\n", "nested more than"),
     ],

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pipeline.mapper.verbs.user_agent import LONGEST, PARTS, REMEMBERED, Agent, Agents, agents
+from pipeline.mapper.verbs.user_agent import CACHED, LONGEST, PARTS, Agent, Agents, agents
 from tests.support.small_mappings import properties
 
 MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)"
@@ -103,7 +103,7 @@ def test_a_user_agent_is_read_once_and_not_all_are_remembered() -> None:
     assert read == ["a"]
     reader("b" * 5_000)
     assert len(read[1]) == LONGEST
-    for number in range(2 * REMEMBERED):
+    for number in range(2 * CACHED):
         assert reader(str(number)) == Agent()
     assert reader("a") == Agent()
     assert read.count("a") == 2

@@ -1,8 +1,9 @@
-"""The verbs of the mapping language: each is one function, found by itself in a module of this folder.
+"""The verbs of the mapping language: each is one function in any module of this folder; all modules are imported here.
 
-A verb of a value or a condition is declared with `pipeline.mapper.kinds.verb` and gives an operation of
-`pipeline.mapper.program`. It gets `build` (`build.text(call)`, `build.present(call)` and `build.condition(call)`
-give the operations of its arguments) and `call` (`call.given["argument"]` is what the mapping file says).
+A verb of a value or a condition is declared with `pipeline.mapper.kinds.verb` and returns an operation of
+`pipeline.mapper.expressions`. Its parameters are `build` (`build.text(call)`, `build.present(call)` and
+`build.condition(call)` return the operations of its arguments) and `call` (`call.given["argument"]` is an argument as
+the mapping file has it).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The verbs that make plain rows of one odd row, before any other section sees it.
+"""The verbs of decoders, which turn one row of an unusual shape into plain rows before any other section reads it.
 
-A decoder is two functions: the verb, which gives the decoder's name and arguments, and the decoder itself.
+A decoder is two functions: the verb, which returns the decoder's name and arguments, and the decoder itself.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ decoder = partial(verb, "decoder")
 
 @decoder(
     "explode",
-    "one row for each object in a list; the row's other columns stand in each",
+    "one row for each object in a list, with the other columns of the row in each",
     explode=Field(TEXT, "the column with the list", True),
-    prefix=Field(TEXT, "a beginning for the names of the row's other columns"),
+    prefix=Field(TEXT, "a prefix for the names of the other columns"),
 )
 def explode(_build: Builder, call: Call) -> Decode:
     return Decode("exploded", (call.given["explode"], call.given.get("prefix", "")))
@@ -30,7 +30,7 @@ def explode(_build: Builder, call: Call) -> Decode:
 
 @decoding
 def exploded(row: Record, column: str, prefix: str) -> list[Record]:
-    """A row for each object in the list of a column, beside the row's other columns. Raises BadValue without one."""
+    """A row for each object in the list of a column, with the other columns. Raises BadValue for other members."""
     members = values.items(row.pop(column, None))
     shared: Record = {prefix + name: value for name, value in row.items()}
     records: list[Record] = []

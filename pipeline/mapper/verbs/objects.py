@@ -1,4 +1,4 @@
-"""Verbs for what the operator names in a word, for whole objects, for ranks, and for rows that cannot be understood."""
+"""Verbs for fixed texts of the operator, numbers of people, whole objects, ranks, and rows that cannot be sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.mapper.expressions import Apply, Constant, Missing, Value
 from pipeline.mapper.functions import function
 from pipeline.mapper.kinds import TEXT, VALUE, VALUES, YES, Field, verb
 from pipeline.mapper.language import Call
-from pipeline.mapper.runtime import encode
+from pipeline.mapper.runtime import encode, is_count
 from pipeline.uuids import SEPARATOR
 
 value = partial(verb, "value")
@@ -24,11 +24,11 @@ RANK_DIGITS = 10
     "word",
     "the text that --set NAME=TEXT gives, never a column",
     word=Field(TEXT, "the name", True),
-    default=Field(TEXT, "the text when the setting is not given; missing when left out"),
+    default=Field(TEXT, "the text when the setting is left out; missing without it"),
 )
 def word(build: Builder, call: Call) -> Value:
-    given = build.options.settings.get(call.given["word"]) or call.given.get("default")
-    return Missing() if given is None else Constant(given)
+    text = build.options.settings.get(call.given["word"]) or call.given.get("default")
+    return Missing() if text is None else Constant(text)
 
 
 @value(
@@ -42,7 +42,7 @@ def number(build: Builder, call: Call) -> Value:
 
 @function(needs=1)
 def number_of_person(number: str, tool: str) -> str | None:
-    """A tool's number of a person as something that no id can be; None for an empty one."""
+    """A tool's number of a person, in a form that differs from every id; None for an empty one."""
     return f"{SEPARATOR}{tool} {number}" if number else None
 
 
@@ -64,7 +64,7 @@ def one_member(name: str, value: values.Value) -> Raw:
 
 @value(
     "opened",
-    "the object that `properties: open` names, with all that is in it",
+    "the object that `properties: open` names, with all of its members",
     opened=Field(YES, "yes", True),
 )
 def opened(build: Builder, call: Call) -> Value:
@@ -73,8 +73,8 @@ def opened(build: Builder, call: Call) -> Value:
 
 @value(
     "rank",
-    "whole numbers as one, greater where an earlier of them is; missing when one of them is no such number",
-    rank=Field(VALUES, "the numbers, the weightiest first, each below 10,000,000,000", True),
+    "one number that sorts as the list of these numbers does; missing when one of them is no such whole number",
+    rank=Field(VALUES, "the numbers, the most significant first, each below 10,000,000,000", True),
 )
 def rank(build: Builder, call: Call) -> Value:
     return Apply("ranked", tuple(map(build.text, call.given["rank"])))
@@ -82,17 +82,17 @@ def rank(build: Builder, call: Call) -> Value:
 
 @function()
 def ranked(*numbers: str | None) -> Raw | None:
-    """The numbers one after the other, each in ten digits."""
-    if not all(one and one.isascii() and one.isdecimal() and len(one) <= RANK_DIGITS for one in numbers):
+    """The digits of all numbers, each padded to ten, as one number."""
+    if not all(is_count(number, RANK_DIGITS) for number in numbers):
         return None
-    return Raw(str(int("".join(f"{int(one or 0):0{RANK_DIGITS}d}" for one in numbers))).encode())
+    return Raw(str(int("".join((number or "").zfill(RANK_DIGITS) for number in numbers))).encode())
 
 
 @value(
     "refuse",
     "the row cannot be sent: the reject bad_value",
     refuse=Field(TEXT, "a sentence for the operator", True),
-    of=Field(VALUE, "the value that shows it, put after the sentence"),
+    of=Field(VALUE, "a value that shows why, printed after the sentence"),
 )
 def refuse(build: Builder, call: Call) -> Value:
     return expressions.Refuse(call.given["refuse"], build.text(call.given["of"]) if "of" in call.given else Missing())

@@ -1,8 +1,8 @@
-"""The verb that finds a session's start in an id that is one: seconds or milliseconds since 1970.
+"""The verb for the start of a session whose id is its start: seconds or milliseconds since 1970.
 
 The service leaves a `$session_id` out of its metrics whose time is after the session's first event or more than a
-day before its last (docs/know/exports.md#session-ids). So a start is one only for rows of the day after it; an id that
-someone made up is none.
+day before its last (docs/know/exports.md#session-ids). So only a number within the day before the row's time is a
+start.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def start_of(text: str | None, time: object) -> str | None:
 @verb(
     "value",
     "session_start",
-    "a session's start in milliseconds, for `session`; missing where it is no time of the day before the row's",
-    session_start=Field(VALUE, "seconds or milliseconds since 1970, told apart by their digits", True),
+    "a session's start in milliseconds, for `session`; missing where it is not within the day before the row's time",
+    session_start=Field(VALUE, "seconds or milliseconds since 1970, by the number of digits", True),
 )
 def session_start(build: Builder, call: Call) -> Value:
     if not build.time_is_set:
         hint = "use it under `properties`, `person`, `groups` or in an event's own rule"
-        raise wrong_call(call, "session_start needs the row's time, which is not known here", hint)
+        raise wrong_call(call, "session_start needs the row's time, which is not set here", hint)
     return Apply("start_of", (build.text(call.given["session_start"]), RowTime()))

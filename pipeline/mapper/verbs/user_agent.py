@@ -1,7 +1,7 @@
-"""The verb that reads a browser's User-Agent: what the service's own library would have written of it.
+"""The verb that reads a browser's User-Agent into the properties that the service's own library would have sent.
 
 The texts are read by ua-parser, which is loaded when a mapping asks for it and not before. A new text
-costs about 0.5 ms, a known one a lookup; an export has a few thousand of them.
+costs about 0.5 ms, a cached one a lookup; an export has a few thousand of them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipeline.mapper.language import Call
 PARTS = ("browser", "browser_version", "os", "os_version", "device_type")
 
 LONGEST = 1_024
-"""No browser writes more; what is longer is read so far."""
-REMEMBERED = 20_000
+"""No browser writes more characters; the rest of a longer text is ignored."""
+CACHED = 20_000
 
 BROWSERS = {
     "Android": "Android Mobile",
@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Agent(NamedTuple):
-    """What a User-Agent says, in the service's words; None where it does not say. `browser_version` is a number."""
+    """The parts of a User-Agent, in the service's words; None where it lacks one. `browser_version` is a number."""
 
     browser: str | None = None
     browser_version: Raw | None = None
@@ -62,23 +62,23 @@ class Agent(NamedTuple):
 
 
 class Agents:
-    """Reads User-Agents, each once as long as it is remembered. The answer depends on the text alone."""
+    """Reads and caches User-Agents. The result depends on the text alone."""
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
         self._parse = parse
-        self._known: dict[str | None, Agent] = {}
+        self._cache: dict[str | None, Agent] = {}
 
     def __call__(self, text: str | None) -> Agent:
-        known = self._known.get(text)
-        if known is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            known = self._known[text] = self._read((text or "")[:LONGEST])
-        return known
+        agent = self._cache.get(text)
+        if agent is None:
+            if len(self._cache) >= CACHED:
+                self._cache.clear()
+            agent = self._cache[text] = self._read((text or "")[:LONGEST])
+        return agent
 
     def _read(self, text: str) -> Agent:
-        found = self._parse(text)
-        browser, system = found.user_agent, found.os
+        parsed = self._parse(text)
+        browser, system = parsed.user_agent, parsed.os
         family = None if system is None else "Linux" if system.family in _LINUXES else system.family
         digits = [] if system is None else [system.major, system.minor, system.patch]
         return Agent(
@@ -99,7 +99,7 @@ def _number(major: str | None, minor: str | None) -> Raw | None:
 
 
 def _device_type(system: str | None, text: str) -> str | None:
-    """Desktop, Mobile or Tablet. A browser of an Android tablet is one that does not say Mobile."""
+    """Desktop, Mobile or Tablet. Browsers of Android tablets leave out the word Mobile."""
     if system in DESKTOPS:
         return "Desktop"
     if system == "iOS":
@@ -117,16 +117,16 @@ def agents() -> Agents:
     from ua_parser.core import Domain
     from ua_parser.loaders import load_lazy_builtins
 
-    resolve, asked = Resolver(load_lazy_builtins()), Domain.USER_AGENT | Domain.OS
-    return Agents(lambda text: resolve(text, asked))
+    resolve, domains = Resolver(load_lazy_builtins()), Domain.USER_AGENT | Domain.OS
+    return Agents(lambda text: resolve(text, domains))
 
 
 @verb(
     "value",
     "user_agent",
-    "what a browser's User-Agent says; missing where it does not say",
+    "a part of a browser's User-Agent; missing where it has none",
     user_agent=Field(VALUE, "the text", True),
-    part=Field(Choice(PARTS), "which part of it, in the service's own words", True),
+    part=Field(Choice(PARTS), "which part, in the service's own words", True),
 )
 def user_agent(build: Builder, call: Call) -> Value:
     return Part(Apply("agents", (build.text(call.given["user_agent"]),)), call.given["part"])

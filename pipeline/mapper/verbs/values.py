@@ -1,4 +1,4 @@
-"""The verbs that make a value. Adding one is adding one function here, or in any module of this folder."""
+"""The verbs of values. To add one, add a function here or in any module of this folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ value = partial(verb, "value")
 @value(
     "ref",
     "a property's name, or /column of the row, or /column/member of an object in it",
-    ref=Field(TEXT, "where"),
+    ref=Field(TEXT, "the reference"),
 )
 def ref(build: Builder, call: Call) -> Value:
     return build.reference(call.given["ref"])
@@ -39,16 +39,16 @@ def json(build: Builder, call: Call) -> Value:
 
 @value(
     "setting",
-    "what --set NAME=… names: a column, or after a second = a fixed text",
+    "the column that --set NAME=… names, or after a second = a fixed text",
     setting=Field(TEXT, "the name", True),
     default=Field(TEXT, "the column when the setting is not given"),
     optional=Field(YES, "whether it may be left out; then it is missing"),
 )
 def setting(build: Builder, call: Call) -> Value:
-    given = build.setting(call)
-    if given is None:
+    text = build.setting(call)
+    if text is None:
         return Missing()
-    return Constant(given[1:]) if given.startswith("=") else build.reference(given)
+    return Constant(text[1:]) if text.startswith("=") else build.reference(text)
 
 
 @value("first", "the first of these that is not missing", first=Field(VALUES, "values, best first", True))
@@ -83,9 +83,9 @@ def template(build: Builder, call: Call) -> Value:
 
 @value(
     "join",
-    "the texts of those that are not missing, one after the other",
+    "the texts that are not missing, joined",
     join=Field(VALUES, "values", True),
-    with_=Field(TEXT, "what stands between them"),
+    with_=Field(TEXT, "the text between them"),
 )
 def join(build: Builder, call: Call) -> Value:
     return expressions.Join(tuple(map(build.text, call.given["join"])), call.given.get("with", ""))
@@ -93,12 +93,14 @@ def join(build: Builder, call: Call) -> Value:
 
 @value(
     "lookup",
-    "what a table says for a text",
+    "the entry of a table for a text",
     lookup=Field(VALUE, "the text", True),
     table=Field(TEXT, "the table's name under `tables`"),
     in_=Field(TableOf(TEXT), "or the table itself"),
     case=Field(Choice(("exact", "any")), "whether the case of letters counts; exact when left out"),
-    else_=Field(Either(("keep", "missing")), "where the table has nothing: the text, nothing (default), or a value"),
+    else_=Field(
+        Either(("keep", "missing")), "for a text that the table lacks: the text, missing (default), or a value"
+    ),
 )
 def lookup(build: Builder, call: Call) -> Value:
     any_case = call.given.get("case") == "any"
@@ -116,7 +118,7 @@ def lookup(build: Builder, call: Call) -> Value:
     "hash",
     "a keyed hash (HMAC-SHA256, hex) of a text, with the secret in BACKCAST_HASH_KEY",
     hash=Field(VALUE, "the text", True),
-    key=Field(TEXT, "a name that tells hashes of one text for two purposes apart", True),
+    key=Field(TEXT, "the purpose: hashes of one text for two purposes differ", True),
 )
 def hash(build: Builder, call: Call) -> Value:
     return expressions.Hash(build.text(call.given["hash"]), build.purpose(call.given["key"]))
@@ -124,10 +126,10 @@ def hash(build: Builder, call: Call) -> Value:
 
 @value(
     "type",
-    "the value as another type; what cannot be converted stays, with the warning bad_value",
+    "the value as another type; a value that cannot be converted stays, with the warning bad_value",
     type=Field(Choice(TYPES), "number, text, boolean, json or list", True),
     of=Field(VALUE, "the value", True),
-    else_=Field(Choice(("warn", "keep")), "whether what stays is worth a warning; warn when left out"),
+    else_=Field(Choice(("warn", "keep")), "whether a value that stays is a warning; warn when left out"),
 )
 def type_(build: Builder, call: Call) -> Value:
     return expressions.Convert(build.present(call.given["of"]), call.given["type"], call.given.get("else") != "keep")
@@ -136,7 +138,7 @@ def type_(build: Builder, call: Call) -> Value:
 @value(
     "unless",
     "the value, but missing where its text is one of these",
-    unless=Field(NAMES, "texts that stand for nothing", True),
+    unless=Field(NAMES, "texts that mean no value", True),
     of=Field(VALUE, "the value", True),
 )
 def unless(build: Builder, call: Call) -> Value:
@@ -146,30 +148,32 @@ def unless(build: Builder, call: Call) -> Value:
 
 @value(
     "item",
-    "one member of a list; of anything but a list, the thing itself",
-    item=Field(TEXT, "which, from 0", True),
+    "one member of a list; a value that is no list is its own only member",
+    item=Field(TEXT, "its index, from 0", True),
     of=Field(VALUE, "the list", True),
 )
 def item(build: Builder, call: Call) -> Value:
     if not re.fullmatch(r"[0-9]{1,9}", call.given["item"]):
-        raise wrong_call(call, "which item is not a number of at most nine digits", "write item: 0 for the first")
+        raise wrong_call(
+            call, "the index of an item is not a number of at most nine digits", "write item: 0 for the first"
+        )
     return Apply("item_of", (build.present(call.given["of"]), Constant(int(call.given["item"]))))
 
 
-@value("lower", "the text in small letters", lower=Field(VALUE, "the text", True))
+@value("lower", "the text in lower case", lower=Field(VALUE, "the text", True))
 def lower(build: Builder, call: Call) -> Value:
     return Apply("lower_case", (build.text(call.given["lower"]),))
 
 
-@value("upper", "the text in capitals", upper=Field(VALUE, "the text", True))
+@value("upper", "the text in upper case", upper=Field(VALUE, "the text", True))
 def upper(build: Builder, call: Call) -> Value:
     return Apply("upper_case", (build.text(call.given["upper"]),))
 
 
 @value(
     "strip",
-    "the text without a beginning",
-    strip=Field(TEXT, "the beginning", True),
+    "the text without a prefix",
+    strip=Field(TEXT, "the prefix", True),
     of=Field(VALUE, "the text", True),
 )
 def strip(build: Builder, call: Call) -> Value:
@@ -188,9 +192,9 @@ def url(build: Builder, call: Call) -> Value:
 
 @value(
     "session",
-    "a $session_id: a UUIDv7 made of the session's start and what tells its session from others",
+    "a $session_id: a UUIDv7 of the session's start and of values that distinguish sessions",
     session=Field(VALUE, "the session's start, in milliseconds since 1970; negative is no session", True),
-    with_=Field(VALUES, "such as the device id"),
+    with_=Field(VALUES, "such values, for example the device id"),
 )
 def session(build: Builder, call: Call) -> Value:
     parts = map(build.text, call.given.get("with", ()))
@@ -200,9 +204,9 @@ def session(build: Builder, call: Call) -> Value:
 @value(
     "when",
     "one value or another",
-    when=Field(CONDITION, "what decides", True),
-    then=Field(VALUE, "the value where it holds", True),
-    else_=Field(VALUE, "the value where it does not; missing when left out"),
+    when=Field(CONDITION, "the condition", True),
+    then=Field(VALUE, "the value where it is true", True),
+    else_=Field(VALUE, "the value where it is false; missing when left out"),
 )
 def when(build: Builder, call: Call) -> Value:
     otherwise = call.given.get("else")
