@@ -1,10 +1,10 @@
-"""The mapping language: what becomes of a tool's rows, written down in one YAML file a tool.
+"""The mapping language: one YAML file for each tool describes how its rows become events.
 
     mapping = load("mixpanel")                      a name in `mappings/`, or a path
-    mapper = compile(mapping, options)              its program, and fast functions made from it
+    mapper = compile(mapping, options)              its program, and functions compiled from it
     mapper.map_row(record)                          UnvalidatedEvent | Link | Skip | RejectReason, or a list of them
 
-`available()` lists the names; `recognise(record)` says which of them a row looks like.
+`available()` lists the names; `recognise(record)` returns those that fit a row.
 """
 
 from __future__ import annotations

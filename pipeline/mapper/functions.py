@@ -14,8 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of values that depends on nothing else. `needs`: without one of so many first arguments it is not
-    called, and its value is missing. `prepared`: `call` gives the function itself, when a program first needs it."""
+    """A pure function of values. `needs`: without one of so many first arguments it is not called, and its value is
+    missing. `prepared`: `call` returns the function itself, when a program first needs it."""
 
     call: Callable[..., Any]
     needs: int = 0
@@ -39,7 +39,7 @@ def function(needs: int = 0, prepared: bool = False) -> Callable[[F], F]:
 
 
 def decode_row(decode: program.Decode, row: Record) -> list[Record]:
-    """The plain rows that a decoder makes of a row, which it may change. Raises BadValue."""
+    """The plain rows of a row that is decoded, and may be changed. Raises BadValue."""
     return DECODERS[decode.decoder](row, *decode.arguments)
 
 

@@ -1,7 +1,7 @@
 """Reads a mapping file: YAML in, `language.Mapping` out, or a MappingError at file:line:column.
 
-Strict, because YAML guesses: `no` would be false, `1_000` a number, a second key would win unseen. Here every
-scalar is the text that stands there, and anchors, tags, merges, duplicate and unknown keys are errors. `Reader` reads
+Strict, because YAML guesses: `no` would be false, `1_000` a number, a second key would win silently. Here every
+scalar is its text in the file, and anchors, tags, merges, duplicate and unknown keys are errors. `Reader` reads
 job files too (pipeline.jobs.loading). The only file that imports yaml.
 """
 
@@ -34,8 +34,8 @@ from pipeline.mapper.kinds import (
 from pipeline.mapper.language import FORMAT, MAPPING, Call, Mapping, Place
 
 MOST_LEVELS = 32
-"""So deep may lists and tables be nested; a shipped mapping has 9 levels. Each level may indent the text of a mapper
-once or twice, and Python takes 100 of those."""
+"""Levels of nested lists and tables; a shipped mapping has 9. Each level may indent the source of a mapper once or
+twice, and Python's limit is 100."""
 
 MOST_STEPS = 64
 """A row with more levels is a reject, so a longer reference could refer to nothing."""
@@ -58,7 +58,7 @@ def parse(text: str, file: str) -> Mapping:
 
 
 class Reader:
-    """Turns nodes into what their kind says; what is wrong is raised as `error` at its place."""
+    """Reads nodes as their kinds declare; raises `error` with the place of a wrong one."""
 
     def __init__(self, file: str, error: type[WrongFile] = MappingError) -> None:
         self._file = file
@@ -69,7 +69,7 @@ class Reader:
         try:
             for event in yaml.parse(text, Loader=_Loader):
                 mark = event.start_mark
-                # Counted while it is parsed: to compose a tree of many more levels takes the stack, and long.
+                # Counted while parsing: composing a tree of many more levels would exhaust the stack.
                 levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
                 if levels > MOST_LEVELS:
                     raise self._at(
@@ -113,7 +113,7 @@ class Reader:
             if key.value == "<<" and not key.style:
                 raise self.wrong(key, "merges (<<) are not part of the language", "write the entries out")
             if key.value in entries:
-                raise self.wrong(key, f"{key.value!r} stands here twice", "keep one of the two")
+                raise self.wrong(key, f"{key.value!r} occurs twice", "keep one of the two")
             entries[key.value] = value
         return entries
 
@@ -128,9 +128,10 @@ class Reader:
             case ListOf(item, most):
                 if isinstance(node, yaml.SequenceNode):
                     if most and len(node.value) > most:
-                        beyond = node.value[most]
                         raise self.wrong(
-                            beyond, f"{name!r} takes at most {most}, not {len(node.value):,}", "leave some out"
+                            node.value[most],
+                            f"{name!r} takes at most {most}, not {len(node.value):,}",
+                            "leave some out",
                         )
                     return tuple(self.read(one, item, name) for one in node.value)
                 return (self.read(node, item, name),)
@@ -199,18 +200,14 @@ class Reader:
         return given
 
     def either(self, node: yaml.Node, section: Section, given: dict[str, Any]) -> None:
-        found = {key for group in section.either for key in group if key in given}
-        if section.either and found not in map(set, section.either):
+        present = {key for group in section.either for key in group if key in given}
+        if section.either and present not in map(set, section.either):
             wanted = " or ".join(" and ".join(map(repr, group)) for group in section.either)
             raise self.wrong(node, f"{section.name} takes either {wanted}", "")
 
     def key(self, node: yaml.Node, name: str) -> yaml.Node:
-        """Where a key of a table stands."""
-        for key, _ in node.value:
-            if key.value == name:
-                found: yaml.Node = key
-                return found
-        return node
+        """The node of a key of a table."""
+        return next((key for key, _ in node.value if key.value == name), node)
 
     def call(self, node: yaml.Node, family: str, name: str) -> Call:
         known = FAMILIES[family]
@@ -241,7 +238,7 @@ class Reader:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """What to do about a word that is none of these."""
+    """The hint for a word that is none of these."""
     known = list(words)
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(known)}"

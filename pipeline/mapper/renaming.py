@@ -1,7 +1,7 @@
-"""Plans the renaming of properties: which names are looked for one by one, and which by one test for all of them.
+"""Plans the renaming of properties: which names are tested one by one, and which by one test for all of them.
 
-Asking a row for each of a hundred names would cost more than the rest of the row. So the ones that few rows have, all
-that are not read anyway nor listed as `common`, come first, behind one test. The order is part of what is sent.
+Testing a row for each of a hundred names would cost more than all other steps. So the names that few rows have (those
+that are neither read anyway nor listed as `common`) come first, behind one test. The order affects the bytes sent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RESERVED = (
 TOOL_name, so a row cannot do by accident what they do."""
 
 STRAIGHT = 12
-"""Up to this many properties are asked for by name; more go through the one test."""
+"""Up to this many properties are tested one by one; more go through the one test."""
 
 
 def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[Step, ...]) -> program.RenameProperties:
@@ -69,9 +69,9 @@ def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[S
     )
 
 
-def always_read(found: object) -> Iterator[str]:
-    """The properties that an operation reads whatever the row is."""
-    match found:
+def always_read(operation: object) -> Iterator[str]:
+    """The properties that an operation reads in every row."""
+    match operation:
         case expressions.Property(name):
             yield name
         case expressions.First(values):
@@ -91,8 +91,8 @@ def always_read(found: object) -> Iterator[str]:
         case program.ByRule() | program.ObservePerson() | program.ObserveGroups():
             return
         case tuple():
-            for one in found:
-                yield from always_read(one)
+            for inner in operation:
+                yield from always_read(inner)
         case _:
-            for name in getattr(found, "__struct_fields__", ()):
-                yield from always_read(getattr(found, name))
+            for name in getattr(operation, "__struct_fields__", ()):
+                yield from always_read(getattr(operation, name))

@@ -1,10 +1,9 @@
-"""The references of a mapping: which names it looks for in a row, and where in the row.
+"""The references of a mapping: the names that it reads in a row, and the objects of the row that have them.
 
 A plan compares them with the names that the source has (`pipeline.transform.field_names`,
 `pipeline.plan.unmatched`), so that a misspelt column does not lose a property of every event in silence. Those of a
 shipped mapping are not compared: they name what *any* export of a tool may have, most exports lack many, and cases and
-samples prove how they are spelt. What an operator adds with --set, or writes in a mapping of their own beside what
-the shipped one of that tool has, is.
+samples prove their spelling. References that an operator adds with --set, or in a mapping of their own, are compared.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from pipeline.mapper.references import path_of, path_steps
 from pipeline.mapper.verbs.values import HOLE
 from pipeline.models import SealedOptions
 
-MADE = ("const", "json", "word", "refuse", "opened")
-"""Values that come from no column."""
+CONSTANTS = ("const", "json", "word", "refuse", "opened")
+"""Verbs of values that come from no column."""
 
 
 class Level(NamedTuple):
-    """An object of a row: the row itself, or the opened properties (`opened`), or what lies below it by these steps."""
+    """An object of a row: the row itself, or the opened properties (`opened`), or an object inside one of them."""
 
     opened: bool
     steps: tuple[str, ...]
 
 
 class Reference(NamedTuple):
-    """A name that a mapping looks for in an object of the row. `text` is how the mapping writes it, `place` where.
+    """A name that a mapping reads in an object of the row. `text` is the reference in the mapping, `place` its place.
 
-    Of several with one `slot` one has to be there, for without it no row has an event's name (`event`), a person
-    (`distinct_id`), a time (`time`) or a key (`key` and a number); "" for all that rows can do without.
+    Of the references with one `slot` the source must have one, for without it no row has an event's name (`event`), a
+    person (`distinct_id`), a time (`time`) or a key (`key` and a number); "" for optional ones.
     """
 
     level: Level
@@ -49,8 +48,8 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to look for in the rows of a source. `open` is the object of the properties, None for the row itself, and
-    `decode` makes of a row as it was read the ones that the mapping sees."""
+    """The references to check in the rows of a source. `open` is the object of the properties, None for the row itself;
+    `decode` turns a row as it was read into the rows that the mapping reads."""
 
     references: tuple[Reference, ...]
     open: Call | None
@@ -60,19 +59,19 @@ class Wanted:
 def wanted_references(
     mapping: language.Mapping, options: SealedOptions, shipped: Iterable[language.Mapping]
 ) -> Wanted | None:
-    """What to look for, None for nothing. `shipped` are the shipped mappings of the same tool, itself among them."""
-    found = _Finder(mapping, options)
-    known = {
+    """The references to check, None for none. `shipped` are the shipped mappings of the same tool, including itself."""
+    references = _Finder(mapping, options).references
+    of_shipped = {
         (reference.level, reference.name)
-        for one in shipped
-        for reference in _Finder(one, SealedOptions(as_of=0)).references
+        for other in shipped
+        for reference in _Finder(other, SealedOptions(as_of=0)).references
     }
-    # What a shipped mapping looks for as well may stand in for the others: then none of them has to be there.
-    optional = {one.slot for one in found.references if (one.level, one.name) in known}
+    # A reference that a shipped mapping has too can replace the others of its slot, so none of them is required.
+    optional = {reference.slot for reference in references if (reference.level, reference.name) in of_shipped}
     own = tuple(
-        one._replace(slot="") if one.slot in optional else one
-        for one in dict.fromkeys(found.references)
-        if (one.level, one.name) not in known
+        reference._replace(slot="") if reference.slot in optional else reference
+        for reference in dict.fromkeys(references)
+        if (reference.level, reference.name) not in of_shipped
     )
     return Wanted(own, mapping.properties.open, Builder(mapping, options).decode()) if own else None
 
@@ -83,8 +82,8 @@ class _Finder:
     def __init__(self, mapping: language.Mapping, options: SealedOptions) -> None:
         self._mapping = mapping
         self._options = options
-        held = mapping.properties.open
-        self._column = path_steps(held.given["ref"]) if held is not None and held.verb == "ref" else None
+        opened = mapping.properties.open
+        self._column = path_steps(opened.given["ref"]) if opened is not None and opened.verb == "ref" else None
         self.references: list[Reference] = []
         self._identity()
         self._changes()
@@ -92,7 +91,7 @@ class _Finder:
             if section.name not in _APART:
                 self._values(getattr(mapping, section.name))
 
-    # -- by what they are for
+    # -- references with a slot
 
     def _identity(self) -> None:
         mapping = self._mapping
@@ -108,45 +107,45 @@ class _Finder:
         self._values([(clock.unit, clock.form, clock.proof_unless) for clock in mapping.time])
 
     def _slot(self, slot: str, calls: Iterable[Call]) -> None:
-        """References of which one has to be there. Where something else may stand in for all of them, none has to."""
+        """References of which one is required, unless a value without a reference can replace them."""
         before = len(self.references)
         always = [self._alternatives(call, slot) for call in calls]
         if any(always):
-            self.references[before:] = [one._replace(slot="") for one in self.references[before:]]
+            self.references[before:] = [reference._replace(slot="") for reference in self.references[before:]]
 
     def _alternatives(self, call: Call, slot: str) -> bool:
-        """Take the references of a value; whether it may be there without any."""
-        if call.verb in MADE:
+        """Add the references of a value; returns whether it can have a value without any of them."""
+        if call.verb in CONSTANTS:
             self._values(tuple(call.given.values()))
             return True
         if call.verb in ("ref", "setting", "template"):
             # A setting that was left out is no alternative; a fixed text is.
             return not self._take(call, slot) and (call.verb != "setting" or self._given(call) is not None)
-        found = []
+        without: list[bool] = []
         for name, given in call.given.items():
-            for one in given if isinstance(given, tuple) else (given,):
+            for argument in given if isinstance(given, tuple) else (given,):
                 if name == "when":
-                    self._values(one)
-                elif isinstance(one, Call):
-                    found.append(self._alternatives(one, slot))
-        return any(found)
+                    self._values(argument)
+                elif isinstance(argument, Call):
+                    without.append(self._alternatives(argument, slot))
+        return any(without)
 
     # -- names of properties
 
     def _changes(self) -> None:
         properties = self._mapping.properties
         rules = list(self._mapping.events.values())
-        made = {*properties.set, *properties.fill, *properties.rename.values()}
+        added = {*properties.set, *properties.fill, *properties.rename.values()}
         for rule in rules:
-            made |= {*rule.set, *rule.fill, *rule.rename.values()}
+            added |= {*rule.set, *rule.fill, *rule.rename.values()}
         for old in (*properties.rename, *(name for rule in rules for name in rule.rename)):
             self._property(old)
         for blank in properties.blank:
             for name in blank.within:
                 self._property(name)
-        if not properties.spread:  # these look at what the changes made
+        if not properties.spread:  # types and hashes apply to properties after the changes
             for name in (*properties.types, *properties.hash):
-                if name not in made and not name.startswith(f"{self._mapping.tool}_"):
+                if name not in added and not name.startswith(f"{self._mapping.tool}_"):
                     self._property(name)
 
     def _property(self, name: str) -> None:
@@ -155,7 +154,7 @@ class _Finder:
     # -- any value, anywhere
 
     def _values(self, given: object) -> None:
-        """Take every reference in a part of the mapping, however deep it stands."""
+        """Add every reference in a part of the mapping, at any depth."""
         match given:
             case Call():
                 if not self._take(given, ""):
@@ -192,7 +191,7 @@ class _Finder:
                 self._add(level, name, f"{spread.source.given['ref']}/{name}", spread.source.place, "")
 
     def _take(self, call: Call, slot: str) -> bool:
-        """Take the references that a value itself is; whether it is one that names any."""
+        """Add the references of a `ref`, `setting` or `template`; returns whether it has any."""
         if call.verb == "ref":
             self._reference(call.given["ref"], call.place, slot)
             return True
@@ -218,7 +217,7 @@ class _Finder:
         self._add(level, name, text, place, slot)
 
     def _level(self, text: str, less: int = 0) -> Level:
-        """The object that a reference refers to, or with `less` the one it is a member of."""
+        """The object that a reference refers to, or with `less` the object that it is a member of."""
         opens = self._mapping.properties.open is not None
         if not text.startswith("/"):
             return Level(opens, () if less else (text,))
@@ -237,4 +236,4 @@ _APART = frozenset(
         "table_from_path", "unlisted", "uuid", "key", "persons", "cases", "file", "text",
     )
 )  # fmt: skip
-"""Sections that refer to no column of a row, or were looked at for what they are for."""
+"""Sections without references to a column, or whose references are added with a slot."""

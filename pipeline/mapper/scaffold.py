@@ -1,6 +1,6 @@
-"""Writes a starting mapping from a look at an export: a commented file that loads, and whose case passes.
+"""Writes a starting mapping from the survey of an export: a commented file that loads, and whose case passes.
 
-What is a guess says so in its comment; what could not be guessed is left as a line to fill in.
+Comments mark every guess, and the lines to fill in.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _AS_OF = 4_102_444_800_000_000
 class SurveyedField:
     """One column of an export: its JSON type in most rows, the share of rows without it, and some values.
 
-    `unique` says in how many rows its values were compared and found in one row each, 0 where they were not, or one
-    stands in several; the copies of a row count as one.
+    `unique` is the number of rows whose values were compared, if no two of them are equal, else 0; the copies of a row
+    count as one.
     """
 
     name: str
@@ -39,7 +39,7 @@ class SurveyedField:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """What is known of an export: the tool it may be of, its columns, and one row as JSON text in a case's `format`."""
+    """The survey of an export: its probable tool, its columns, and one row as JSON text in a case's `format`."""
 
     tool: str
     fields: tuple[SurveyedField, ...]
@@ -82,11 +82,11 @@ def starting_mapping(survey: Surveyed) -> str:
         "",
         f"event: {ref(event)}",
         "",
-        "# What becomes of single events: a new name, or {skip: code}.",
+        "# Rules for single events: a new name, or {skip: code}.",
         "events: {}",
         *_examples(columns[event]),
         "",
-        "# The candidates for distinct_id, best first. Junk such as null and undefined is passed over.",
+        "# The candidates for distinct_id, best first. Placeholders such as null and undefined are passed over.",
         "distinct_id:",
         *(f"  - {ref(name)}" for name in (person, *others)),
         "",
@@ -98,7 +98,7 @@ def starting_mapping(survey: Surveyed) -> str:
     if keys:
         lines += [
             "# What makes a row one event of the tool: rows with one key are one event.",
-            f"# No two of {columns[keys[0]].unique:,} rows that were looked at share it.",
+            f"# No two of {columns[keys[0]].unique:,} sampled rows share it.",
             f"key: {{of: [{', '.join(ref(name) for name in keys[:1])}], needs: [{ref(keys[0])}]}}",
             "",
         ]
@@ -113,7 +113,7 @@ def starting_mapping(survey: Surveyed) -> str:
     dropped = [event, time, *keys[:1]]
     lines += ["properties:"]
     if opened is not None:
-        lines += [f"  open: {ref(opened)}      # columns named nowhere here become {tool}_NAME"]
+        lines += [f"  open: {ref(opened)}      # other columns become {tool}_NAME"]
     lines += [f"  drop: [{', '.join(ref(name) for name in dropped)}]"]
     lines += ["  rename:"] if _renames(columns) and opened is None else ["  rename: {}       # old name: new name"]
     if opened is None:
@@ -169,7 +169,7 @@ def _pick(columns: dict[str, SurveyedField], names: Sequence[str], what: str, se
 
 
 def _without_events(columns: dict[str, SurveyedField]) -> str:
-    """What to do with a table whose rows are all of one kind, such as orders."""
+    """The hint for a table without a column of event names, such as orders."""
     person = next(iter(_named(columns, (*_PERSON, *_ANONYMOUS))), "COLUMN")
     time = next(iter(_named(columns, _TIME)), "COLUMN")
     settings = f"--set event==NAME --set distinct_id={person} --set timestamp={time}"
@@ -194,12 +194,12 @@ def _some(examples: Sequence[str]) -> str:
 
 
 def _case(text: str, row: str, form: str) -> str:
-    """The case of the one known row, with what it becomes now."""
+    """The case of the surveyed row, with its current outcomes."""
     mapping = parse(text, "new mapping")
-    made = compile_mapping(mapping, SealedOptions(as_of=_AS_OF)).map_row(row_of(mapping, row, form))
-    lines = ["", "cases:", "  - name: a row as it stood in the export", f"    row: {_single(row)}"]
+    result = compile_mapping(mapping, SealedOptions(as_of=_AS_OF)).map_row(row_of(mapping, row, form))
+    lines = ["", "cases:", "  - name: a row of the export", f"    row: {_single(row)}"]
     lines += [*(["    format: csv"] if form == "csv" else []), "    gives:"]
-    for outcome in made if isinstance(made, list) else [made]:
+    for outcome in result if isinstance(result, list) else [result]:
         described: dict[str, Any] = describe(outcome)
         lines += [
             f"      {'-' if number == 0 else ' '} {name}: {_literal(value)}"
@@ -210,7 +210,7 @@ def _case(text: str, row: str, form: str) -> str:
 
 def _literal(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(_quote(str(one)) for one in value)}]"
+        return f"[{', '.join(_quote(str(member)) for member in value)}]"
     return _single(value) if value[:1] in "{[" else _quote(value)
 
 

@@ -1,4 +1,4 @@
-"""Times in a written form of their own, such as `31/12/2023 4:05 pm`: what spreadsheets and databases export."""
+"""Times in a custom format, such as `31/12/2023 4:05 pm`, which spreadsheets and databases export."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _DIRECTIVES = {
 
 
 class TimeFormat:
-    """A written form such as `%d/%m/%Y %H:%M`, read alike everywhere.
+    """A time format such as `%d/%m/%Y %H:%M`, read the same in every locale.
 
     The directives are Python's: Y y m d H I p M S f z, and b for an English month (short or whole); unlike
-    Python's they never ask the locale. Raises UsageError for any other directive.
+    Python's they ignore the locale. Raises UsageError for any other directive.
     """
 
     def __init__(self, pattern: str) -> None:
         pieces: list[str] = []
-        found_directives: set[str] = set()
-        place = 0
-        while place < len(pattern):
-            letter = pattern[place]
+        directives: set[str] = set()
+        position = 0
+        while position < len(pattern):
+            letter = pattern[position]
             if letter != "%":
                 pieces.append(re.escape(letter))
-                place += 1
+                position += 1
                 continue
-            directive = pattern[place + 1 : place + 2]
-            if directive not in _DIRECTIVES or directive in found_directives:
+            directive = pattern[position + 1 : position + 2]
+            if directive not in _DIRECTIVES or directive in directives:
                 raise UsageError(
-                    f"time format {pattern!r}: %{directive} is unknown or given twice",
+                    f"time format {pattern!r}: %{directive} is unknown or used twice",
                     hint="use %Y %y %m %d %b %H %I %p %M %S %f %z",
                 )
-            found_directives.add(directive if directive != "%" else "")
+            directives.add(directive if directive != "%" else "")
             pieces.append(_DIRECTIVES[directive])
-            place += 2
-        if not found_directives & {"Y", "y"} or not found_directives & {"m", "b"} or "d" not in found_directives:
+            position += 2
+        if not directives & {"Y", "y"} or not directives & {"m", "b"} or "d" not in directives:
             raise UsageError(
                 f"time format {pattern!r} lacks a year, a month or a day",
                 hint="for example %Y-%m-%d %H:%M:%S",
@@ -62,10 +62,10 @@ class TimeFormat:
 
     def read(self, text: str) -> Reading:
         """Read one time. A two-digit year below 69 is 20xx. Raises BadTime."""
-        found = self._shape.fullmatch(text.strip())
-        if found is None:
+        match = self._shape.fullmatch(text.strip())
+        if match is None:
             raise BadTime(f"not of the form {self.pattern!r}: {text[:60]!r}")
-        part = found.groupdict()
+        part = match.groupdict()
         try:
             year = int(part.get("Y") or 0) or _century(int(part.get("y") or 0))
             month = int(part.get("m") or 0) or 1 + _MONTHS.index((part.get("b") or "").lower())

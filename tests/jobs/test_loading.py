@@ -139,7 +139,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
         ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is no name", "letters"),
         ("rate: 5000", "rate: 5000\nexclude_ids: gone.txt", "18:14", "there is no file", "relative to the job file"),
         ("to: us\n", "", "1:1", "a job lacks 'to'", "us, eu or a URL"),
-        ("job: nightly-mixpanel", "job: a\njob: b", "2:1", "stands here twice", "keep one"),
+        ("job: nightly-mixpanel", "job: a\njob: b", "2:1", "occurs twice", "keep one"),
         ("rate: 5000", "rate: *fast", "17:7", "anchors and aliases", ""),
         ("rate: 5000", "rate: {", "18:1", "not YAML", "indentation"),
     ],

@@ -43,8 +43,8 @@ def fault(text: str) -> MappingError:
     [
         ("evnts: {}\n", (7, 1), "mapping has no key 'evnts'", "did you mean 'events'?"),
         ("properties:\n  renam: {a: b}\n", (8, 3), "properties has no key 'renam'", "did you mean 'rename'?"),
-        ("tool: other\n", (7, 1), "'tool' stands here twice", "keep one of the two"),
-        ("properties:\n  rename:\n    a: b\n    a: c\n", (10, 5), "'a' stands here twice", ""),
+        ("tool: other\n", (7, 1), "'tool' occurs twice", "keep one of the two"),
+        ("properties:\n  rename:\n    a: b\n    a: c\n", (10, 5), "'a' occurs twice", ""),
         ("unlisted: maybe\n", (7, 11), "'unlisted' cannot be 'maybe'", "it takes: keep, reject"),
         ("uuid: {frist: [a]}\n", (7, 8), "there is no value 'frist'", "did you mean 'first'?"),
         ("uuid: {lookup: a, tabel: b}\n", (7, 19), "lookup has no key 'tabel'", "did you mean 'table'?"),
