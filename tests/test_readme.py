@@ -19,7 +19,7 @@ def test_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.errors
     assert doc_blocks.differing_outputs(README, ran) == []
     (printed,) = ran.printed.values()
-    assert "Plan: 3 events to send, from 3 of 4 rows in 1 part; 1 skipped, 0 rejected." in printed
+    assert "Plan: 3 events to send, from 3 of 4 rows in 1 file; 1 skipped, 0 rejected." in printed
     assert printed.count("Proved: every event that was settled was found once.") == 2
     assert re.search(r"^State: rehearsed$.*^State: sent$.*^State: verified$", printed, re.M | re.S)
 

@@ -28,4 +28,4 @@ def test_a_count_and_its_noun(count: int, what: str, said: str) -> None:
 def test_the_sentence_of_a_plan_of_one(tmp_path: Path) -> None:
     """One event of one row in one part."""
     plan, _ = open_plan(planned(tmp_path, 1, files=1))
-    assert plan.sentence == "Plan: 1 event to send, from 1 of 1 row in 1 part; 0 skipped, 0 rejected."
+    assert plan.sentence == "Plan: 1 event to send, from 1 of 1 row in 1 file; 0 skipped, 0 rejected."

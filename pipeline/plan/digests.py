@@ -31,7 +31,7 @@ class BackgroundDigests:
         self._pool = ThreadPoolExecutor(1, "digest", _lower_priority)
 
     def __enter__(self) -> BackgroundDigests:
-        self._found = [self._pool.submit(self._digest, part) for part in self._parts]
+        self._results = [self._pool.submit(self._digest, part) for part in self._parts]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,15 +41,15 @@ class BackgroundDigests:
     def of_unchanged(self) -> list[str]:
         """The digests, in the order of the parts. To be called after the walk.
 
-        Raises UnreadableExport where a file has changed since it was found, because the digest may be of other bytes.
+        Raises UnreadableExport where a file has changed since the export was opened: the digest may be of other bytes.
         """
-        found = [one.result() for one in self._found]
+        digests = [result.result() for result in self._results]
         for part in self._parts:
             refuse_changed(part)
-        return found
+        return digests
 
     def _digest(self, part: Part) -> str:
-        return part.digest or digest_of(part, lambda: self._cancelled)  # of files of one size it is known already
+        return part.digest or digest_of(part, lambda: self._cancelled)  # files of equal size have one already
 
 
 def _lower_priority() -> None:

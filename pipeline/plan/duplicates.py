@@ -1,6 +1,6 @@
-"""Find duplicates exactly, however many rows there are, without keeping them in memory.
+"""Finds duplicates exactly, however many rows there are, in bounded memory.
 
-Each event of the source leaves one key record (`pipeline.transform.block.KEY`), and `pipeline.plan.key_records`
+Each event of the source leaves one key record (`pipeline.transform.event_keys.KEY`), and `pipeline.plan.key_records`
 returns them sorted by uuid. Nothing is hashed down: two records are duplicates only if all 128 bits agree.
 
 The decisions (docs/change/architecture.md#uuids):
@@ -11,7 +11,7 @@ The decisions (docs/change/architecture.md#uuids):
   as a *clash*, and a check of the plan stops on any. The distinct_id may differ, because an export made after a merge
   shows the merged id.
 * Identical rows without a source key stay separate events, distinguished by an ordinal, unless `collapse` makes them
-  one event (the others are duplicates then, also where they spell the same record differently). It does not matter
+  one event (the others are duplicates then, even where they write the same record differently). It does not matter
   which row gets which ordinal: the rows are interchangeable and the set of uuids is the same.
 * In a plan that is one of a series, events that an earlier plan settled are left out: `already_settled`.
 """
@@ -43,7 +43,7 @@ CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: "al
 REMAINING = np.dtype(
     [("block", "<u4"), ("row", "<u4"), ("position", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
 )
-"""An event that is sent: its place, its uuid, and the first half of its content digest."""
+"""An event that is sent: its block and row, its uuid, and the first half of its content digest."""
 
 
 class Settled(Protocol):
@@ -55,9 +55,9 @@ class Settled(Protocol):
 
 
 class Clash(NamedTuple):
-    """Two rows with one source key that are different events. Places are (block, row), names indices of event names."""
+    """Two rows with one source key that are different events. Rows are (block, row), names indices of event names."""
 
-    place: tuple[int, int]
+    row: tuple[int, int]
     winner: tuple[int, int]
     name: int
     winner_name: int
@@ -67,7 +67,7 @@ class Clash(NamedTuple):
 
 _NO_CLASH: tuple[Clash, ...] = ()
 MAX_CLASHES = 3
-"""The number of clashes kept as examples, the first in the source."""
+"""This many clashes are examples, the first in the source."""
 
 
 class Decided(NamedTuple):
@@ -131,22 +131,22 @@ class Decisions:
         """Each block that has records, ascending, with them in row order."""
         self._flush()
         for path in sorted(self._directory.iterdir()):
-            found = np.fromfile(path, self._record)
-            found = found.take(np.lexsort((found["position"], found["row"], found["block"])))
-            numbers, starts = np.unique(found["block"], return_index=True)
-            yield from zip(numbers.tolist(), np.split(found, starts[1:]), strict=True)
+            records = np.fromfile(path, self._record)
+            records = records.take(np.lexsort((records["position"], records["row"], records["block"])))
+            numbers, starts = np.unique(records["block"], return_index=True)
+            yield from zip(numbers.tolist(), np.split(records, starts[1:]), strict=True)
 
 
-def copies_of(found: NDArray[np.void]) -> Iterator[DuplicateDecision]:
+def copies_of(decided: NDArray[np.void]) -> Iterator[DuplicateDecision]:
     """One block's decisions in the form that `pipeline.transform` applies."""
-    for _, row, position, _, kind, ordinal in found.tolist():
+    for _, row, position, _, kind, ordinal in decided.tolist():
         yield DuplicateDecision(row, position, ordinal, CODES.get(kind, ""))
 
 
-def rows_out(found: NDArray[np.void]) -> tuple[Counter[str], int]:
+def rows_out(decided: NDArray[np.void]) -> tuple[Counter[str], int]:
     """Of one block: the rows without any event left, by the code of their first; and the number of rows that lost
     some."""
-    out = found[found["kind"] != _ORDINAL]
+    out = decided[decided["kind"] != _ORDINAL]
     _, starts, lost = np.unique(out["row"], return_index=True, return_counts=True)
     first = out[starts]
     whole = lost == first["row_events"]
@@ -182,17 +182,17 @@ def decide(
             copies = run[member]
             kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
             clashes, clashing = _clashes(copies, copies[winners])
-        changed = 0 if settled is None else _leave_settled(run, kinds, settled)
+        changed = 0 if settled is None else _mark_settled(run, kinds, settled)
         counts = _record(run, kinds, ordinals, decisions, remaining, changed)
         yield counts._replace(clashes=clashes, clashing=clashing)
 
 
-def _leave_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
+def _mark_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
     """Mark the events of a run that were settled before. Returns how many of them have another content now."""
-    left = np.flatnonzero(kinds == _ORDINAL)
-    known, content = settled.find(run["hi"][left], run["lo"][left])
-    kinds[left[known]] = _SETTLED
-    return int((run["content_hi"][left[known]] != content[known]).sum())
+    sent = np.flatnonzero(kinds == _ORDINAL)
+    before, content = settled.find(run["hi"][sent], run["lo"][sent])
+    kinds[sent[before]] = _SETTLED
+    return int((run["content_hi"][sent[before]] != content[before]).sum())
 
 
 def _record(
@@ -208,15 +208,15 @@ def _record(
     some = np.flatnonzero(~stays | (ordinals > 0))
     if len(some):
         decisions.add(_decisions(run.take(some), kinds[some], ordinals[some]))
-    left = run if stays.all() else run.take(np.flatnonzero(stays))
+    sent = run if stays.all() else run.take(np.flatnonzero(stays))
     dropped = _dropped(run, kinds)
-    if not len(left):
+    if not len(sent):
         return Decided(0, 2**62, -(2**62), dropped, changed)
     if remaining is not None:
-        remaining.add(_remaining(left))
+        remaining.add(_remaining(sent))
     again = run.take(np.flatnonzero(stays & (ordinals > 0)))
     first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
-    return Decided(len(left), int(left["time"].min()), int(left["time"].max()), dropped, changed, len(again), first)
+    return Decided(len(sent), int(sent["time"].min()), int(sent["time"].max()), dropped, changed, len(again), first)
 
 
 def _judge(
@@ -233,8 +233,8 @@ def _judge(
     keyless = (copies["name"] & KEYLESS) != 0
     apart = np.zeros(len(copies), bool) if collapse else keyless
     some = np.flatnonzero(apart)
-    one = copies[some]
-    some = some[np.lexsort((one["position"], one["row"], one["block"], group[some]))]
+    separate = copies[some]
+    some = some[np.lexsort((separate["position"], separate["row"], separate["block"], group[some]))]
     ordinals[some] = np.arange(len(some)) - np.searchsorted(group[some], group[some])
     some = np.flatnonzero(~apart)
     some = some[_ranking(copies[some], group[some])]
@@ -249,22 +249,22 @@ def _judge(
 
 def _ranking(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Group by group, the winner last. Ties go to the first row in the source: they are equal events."""
-    back = [~copies[one] for one in ("position", "row", "block")]
-    content = [copies[one] for one in ("content_lo", "content_hi", "time", "received")]
+    back = [~copies[name] for name in ("position", "row", "block")]
+    content = [copies[name] for name in ("content_lo", "content_hi", "time", "received")]
     return np.lexsort((*back, *content, group))
 
 
-def _same_content(one: NDArray[np.void], other: NDArray[np.void]) -> NDArray[np.bool_]:
-    return np.asarray((one["content_hi"] == other["content_hi"]) & (one["content_lo"] == other["content_lo"]))
+def _same_content(records: NDArray[np.void], others: NDArray[np.void]) -> NDArray[np.bool_]:
+    return np.asarray((records["content_hi"] == others["content_hi"]) & (records["content_lo"] == others["content_lo"]))
 
 
 def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, tuple[Clash, ...]]:
     """How many records with a source key have another event name or UTC day than the winner beside them, and the
     first of those."""
     others = (copies["name"] != winners["name"]) | (copies["time"] // DAY != winners["time"] // DAY)
-    found = np.flatnonzero(others & ((copies["name"] & KEYLESS) == 0))
-    some = found[np.lexsort((copies["row"][found], copies["block"][found]))[:MAX_CLASHES]]
-    return len(found), tuple(
+    clashing = np.flatnonzero(others & ((copies["name"] & KEYLESS) == 0))
+    some = clashing[np.lexsort((copies["row"][clashing], copies["block"][clashing]))[:MAX_CLASHES]]
+    return len(clashing), tuple(
         Clash((block, row), (other_block, other_row), name, other_name, time, other_time)
         for (block, row, name, time), (other_block, other_row, other_name, other_time) in zip(
             *(side[["block", "row", "name", "time"]][some].tolist() for side in (copies, winners)), strict=True
@@ -281,12 +281,12 @@ def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: ND
     return decided
 
 
-def _remaining(left: NDArray[np.void]) -> NDArray[np.void]:
-    found = np.empty(len(left), REMAINING)
+def _remaining(sent: NDArray[np.void]) -> NDArray[np.void]:
+    remaining = np.empty(len(sent), REMAINING)
     for name in ("block", "row", "position", "hi", "lo"):
-        found[name] = left[name]
-    found["content"] = left["content_hi"]
-    return found
+        remaining[name] = sent[name]
+    remaining["content"] = sent["content_hi"]
+    return remaining
 
 
 def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tuple[int, int, str]]:
@@ -295,9 +295,9 @@ def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tup
         return Counter()
     names = (copies["name"][out] & NAME).astype(np.int64)
     cells = np.stack([names, copies["time"][out] // DAY, kinds[out].astype(np.int64)], axis=1)
-    found, counts = np.unique(cells, axis=0, return_counts=True)
+    distinct, counts = np.unique(cells, axis=0, return_counts=True)
     return Counter(
-        {(name, day, CODES[kind]): n for (name, day, kind), n in zip(found.tolist(), counts.tolist(), strict=True)}
+        {(name, day, CODES[kind]): n for (name, day, kind), n in zip(distinct.tolist(), counts.tolist(), strict=True)}
     )
 
 
@@ -309,7 +309,7 @@ def _decide_one(
     settled: Settled | None,
     remaining: Decisions | None,
 ) -> Iterator[Decided]:
-    """`decide` for a file of one uuid, chunk by chunk: first the winner is found, then each record compared with it."""
+    """`decide` for a file of one uuid, chunk by chunk: first find the winner, then compare each record with it."""
     best = None
     for chunk in chunks_of(path, most):
         some = chunk if best is None else np.concatenate((best, chunk))
@@ -332,6 +332,6 @@ def _decide_one(
             )
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
         clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
-        changed = 0 if settled is None else _leave_settled(chunk, kinds, settled)
+        changed = 0 if settled is None else _mark_settled(chunk, kinds, settled)
         counts = _record(chunk, kinds, ordinals, decisions, remaining, changed)
         yield counts._replace(clashes=clashes, clashing=clashing)

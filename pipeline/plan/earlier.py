@@ -30,20 +30,16 @@ def plans_beside(directory: Directory, target: str) -> list[Directory]:
     if not target:
         return []
     own = directory.path.resolve()
-    found = []
-    for path in sorted(own.parent.glob("*/plan.json")):
-        place = Directory(path.parent)
-        if path.parent != own and was_ever_applied(place.ledger) and _head(place) == _Head(FORMAT, target):
-            found.append(place)
-    return found
+    directories = (Directory(path.parent) for path in sorted(own.parent.glob("*/plan.json")) if path.parent != own)
+    return [one for one in directories if was_ever_applied(one.ledger) and _head(one) == _Head(FORMAT, target)]
 
 
 def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
     """The links of these plans with the state of each. Raises UsageError for a directory without a plan,
     BrokenLedger."""
-    for place in plans:
-        if _head(place).format != FORMAT:
-            raise UsageError(f"{place.path} contains no plan", hint="give --earlier the directory of a plan")
+    for directory in plans:
+        if _head(directory).format != FORMAT:
+            raise UsageError(f"{directory.path} contains no plan", hint="give --earlier the directory of a plan")
     return chain.from_iterable(map(_links, plans))
 
 
@@ -52,15 +48,15 @@ def _links(directory: Directory) -> Iterator[EarlierLink]:
         return
     states: dict[int, list[tuple[BatchKey, str]]] = {}
     for state, name in (("settled", "settled"), ("begun", "in_doubt")):
-        for place in read_batches(directory.ledger, state):
-            if place.phase == PHASE:
-                states.setdefault(place.block, []).append((place, name))
+        for batch in read_batches(directory.ledger, state):
+            if batch.phase == PHASE:
+                states.setdefault(batch.block, []).append((batch, name))
     decode = msgspec.json.Decoder(SealedLink).decode
     for number, lines in enumerate(line_blocks(directory.identities)):
-        known = ["unsent"] * len(lines)
-        for place, name in states.get(number, ()):
-            known[place.first : place.last + 1] = [name] * place.events
-        for line, state in zip(lines, known, strict=True):
+        line_states = ["unsent"] * len(lines)
+        for batch, name in states.get(number, ()):
+            line_states[batch.first : batch.last + 1] = [name] * batch.events
+        for line, state in zip(lines, line_states, strict=True):
             link = decode(line)
             yield EarlierLink(link.distinct_id, link.other, link.kind, link.time, state)
 

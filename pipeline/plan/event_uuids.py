@@ -1,7 +1,7 @@
 """uuids.bin of a plan that is one of a series: the uuid of each event, in the order in which they are sent.
 
 A later plan of the series has to know which events were settled without transforming their files again, which may be
-gone or changed. A place in the ledger (block, first to last event) is a place in this file.
+gone or changed. A batch in the ledger (block, first to last event) is a range of this file.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def write_uuids(path: Path, remaining: Decisions) -> str:
     """Write the events to send, block by block, durably. Returns the sha256 of the file."""
     digest = hashlib.sha256()
     with path.open("wb", buffering=1 << 18) as file:
-        for _, found in remaining.by_block():
-            sent = np.empty(len(found), SENT)
+        for _, remaining_events in remaining.by_block():
+            sent = np.empty(len(remaining_events), SENT)
             for name in ("block", "hi", "lo", "content"):
-                sent[name] = found[name]
+                sent[name] = remaining_events[name]
             content = sent.tobytes()
             digest.update(content)
             file.write(content)
@@ -49,13 +49,16 @@ def write_uuids(path: Path, remaining: Decisions) -> str:
     return digest.hexdigest()
 
 
-def settled_uuids(directory: Directory, places: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
-    """The SENT records at these places of the ledger, which come in the order of phase, block and event."""
+def settled_uuids(directory: Directory, batches: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
+    """The SENT records of these batches of the ledger, which come in the order of phase, block and event."""
     by_phase: dict[str, list[BatchKey]] = {}
-    for place in places:
-        by_phase.setdefault(place.phase, []).append(place)
-    for phase, mine in by_phase.items():
-        yield from _events_at(directory.uuids, mine) if phase == EVENTS else _lines_at(phase, directory, mine)
+    for batch in batches:
+        by_phase.setdefault(batch.phase, []).append(batch)
+    for phase, of_phase in by_phase.items():
+        if phase == EVENTS:
+            yield from _events_at(directory.uuids, of_phase)
+        else:
+            yield from _lines_at(phase, directory, of_phase)
 
 
 def all_uuids(directory: Directory) -> Iterator[NDArray[np.void]]:
@@ -72,35 +75,35 @@ def _chunks(path: Path) -> Iterator[NDArray[np.void]]:
             yield chunk
 
 
-def _events_at(path: Path, places: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
-    ahead = iter(places)
-    place = next(ahead, None)
+def _events_at(path: Path, batches: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
+    ahead = iter(batches)
+    batch = next(ahead, None)
     block, passed = -1, 0  # events of this block in earlier chunks
     for chunk in _chunks(path):
-        keep = np.zeros(len(chunk), bool)
+        selected = np.zeros(len(chunk), bool)
         numbers, starts = np.unique(chunk["block"], return_index=True)
         stops = [*starts[1:].tolist(), len(chunk)]
         for number, start, stop in zip(numbers.tolist(), starts.tolist(), stops, strict=True):
             first = passed if number == block else 0
             block, passed = number, first + stop - start
-            while place is not None and (place.block, place.first) < (block, passed):
-                if place.block == block:
-                    keep[start + max(place.first - first, 0) : min(start + place.last - first + 1, stop)] = True
-                    if place.last >= passed:
+            while batch is not None and (batch.block, batch.first) < (block, passed):
+                if batch.block == block:
+                    selected[start + max(batch.first - first, 0) : min(start + batch.last - first + 1, stop)] = True
+                    if batch.last >= passed:
                         break  # it goes on in the next chunk
-                place = next(ahead, None)
-        yield chunk[keep]
+                batch = next(ahead, None)
+        yield chunk[selected]
 
 
-def _lines_at(phase: str, directory: Directory, places: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
+def _lines_at(phase: str, directory: Directory, batches: Iterable[BatchKey]) -> Iterator[NDArray[np.void]]:
     settled: dict[int, list[BatchKey]] = {}
-    for place in places:
-        settled.setdefault(place.block, []).append(place)
+    for batch in batches:
+        settled.setdefault(batch.block, []).append(batch)
     for number, chunk in enumerate(_blocks(sealed_file(phase, directory))):
-        keep = np.zeros(len(chunk), bool)
-        for place in settled.get(number, ()):
-            keep[place.first : place.last + 1] = True
-        yield chunk[keep]
+        selected = np.zeros(len(chunk), bool)
+        for batch in settled.get(number, ()):
+            selected[batch.first : batch.last + 1] = True
+        yield chunk[selected]
 
 
 def _blocks(path: Path) -> Iterator[NDArray[np.void]]:

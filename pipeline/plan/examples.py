@@ -1,4 +1,4 @@
-"""Examples for warnings and checks: the file and row in which a row of a block lies, found again after the walk."""
+"""Examples for warnings and checks: the file and row in which a row of a block lies, found after the walk."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ class SourceExamples:
         """A row of a block, both counted from 0, as an example. Its offset is that of the block."""
         with self._directory.blocks.open("rb") as lines:
             block = next(
-                one for one in (msgspec.json.decode(line, type=SealedBlock) for line in lines) if one.number == number
+                block
+                for block in (msgspec.json.decode(line, type=SealedBlock) for line in lines)
+                if block.number == number
             )
         return Example(self._paths[block.part], block.first_row + row, block.offset, detail)
 
     def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:
         """Each clash in words: where the two rows with one key lie, their event names and their UTC days."""
 
-        def row(place: tuple[int, int], name: int, time: int) -> str:
-            found = self.at(*place, "")
-            what = printable(names[name], _NAME_CHARACTERS)
-            return f"row {found.row:,} of {found.part} ({what}, {day_name(time // DAY)})"
+        def row(block_row: tuple[int, int], name: int, time: int) -> str:
+            example = self.at(*block_row, "")
+            event = printable(names[name], _NAME_CHARACTERS)
+            return f"row {example.row:,} of {example.part} ({event}, {day_name(time // DAY)})"
 
         return [
-            f"{row(one.place, one.name, one.time)} and {row(one.winner, one.winner_name, one.winner_time)}"
-            for one in clashes
+            f"{row(clash.row, clash.name, clash.time)} and {row(clash.winner, clash.winner_name, clash.winner_time)}"
+            for clash in clashes
         ]

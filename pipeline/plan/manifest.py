@@ -42,7 +42,7 @@ def as_name(text: str) -> str:
 
 
 class PartSeal(msgspec.Struct, frozen=True):
-    """One part as it was read: enough to find it again and to know that it did not change.
+    """One file as it was read: enough to open it again, and to notice that it has changed.
 
     `file` and `member` are names as `as_text` writes them.
     """
@@ -142,8 +142,8 @@ class PersonsSeal(msgspec.Struct, frozen=True):
 class ProfilesSeal(msgspec.Struct, frozen=True):
     """Ids that occur on events, with and without identity, and their events, copies included.
 
-    The service copies some properties of events to persons by itself. Of the events some were `looked_at`; `promoted`
-    counts, of these, those with each such property.
+    The service copies some properties of events to persons by itself. `looked_at` events were sampled for them;
+    `promoted` counts, of these, those with each such property.
     """
 
     identified_ids: int = 0
@@ -257,7 +257,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         ]
         merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
         sent = pluralize(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
-        read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'part')}"
+        read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'file')}"
         return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected."
 
 
@@ -273,7 +273,7 @@ def seal(plan: Plan) -> Plan:
 
 
 def digest_of_plan(plan: Plan) -> str:
-    """A sha256 over all of a plan but the places where its files lie on this machine, and their times there."""
+    """A sha256 over all of a plan except the paths and times of its files on this machine."""
     parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
     mapping = msgspec.structs.replace(plan.mapping, name=PurePath(plan.mapping.name).name)
     bare = msgspec.structs.replace(plan, digest="", parts=parts, mapping=mapping)

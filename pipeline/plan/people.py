@@ -61,7 +61,7 @@ Promoted = Callable[[], Iterable[list[tuple[str, list[PromotedUpdate]]]]]
 
 @dataclass(frozen=True, slots=True)
 class IdentityInputs:
-    """What a plan knows of ids beside its export: the operator's file of pairs, and the links of earlier plans."""
+    """Pairs of ids from elsewhere than the export: the operator's file of pairs, and the links of earlier plans."""
 
     pair_file: Path | None = None
     earlier: Iterable[EarlierLink] = ()
@@ -127,50 +127,50 @@ class PeopleBuilder:
             write_window_index(self._directory, self._observed, ids, files)
             pending_merges = series.max_merges is not None
             self._observed.add(
-                len(self._parts), earlier_pairs(self._directory, series.known, pending_merges=pending_merges)
+                len(self._parts), earlier_pairs(self._directory, series.ids, pending_merges=pending_merges)
             )
 
-        def look(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> IdActivity:
-            earlier = () if series is None else series.known.sightings(hashed)
+        def activity_of(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> IdActivity:
+            earlier = () if series is None else series.ids.sightings(hashed)
             return find_activity(hashed, order, chain(ids.chunks(), earlier))
 
         with (
-            _rare_garbage_collection(),
+            _infrequent_garbage_collection(),
             resolve(
                 self._observed,
-                look,
+                activity_of,
                 self._directory.scratch,
                 most=options.max_ids_per_person,
                 earlier=self._inputs.earlier,
-            ) as found,
+            ) as resolved,
         ):
-            identities = self._seal_identities(found, warnings, files)
-            profiles = self._seal_profiles(found, ids, files)
+            merges = self._seal_identities(resolved, warnings, files)
+            profiles = self._seal_profiles(resolved, ids, files)
             counts = PersonCounts()
-            initials = None if promoted is None else self._initials(promoted, found, counts)
+            initials = None if promoted is None else self._initials(promoted, resolved, counts)
             groups, before = self._seal_groups(initials, warnings, files)
-            persons = self._seal_persons(found, counts, warnings, files)
+            persons = self._seal_persons(resolved, counts, warnings, files)
             if promoted is not None:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
-        return PeopleSeal(identities, groups, persons, profiles)
+        return PeopleSeal(merges, groups, persons, profiles)
 
     # -- one table each ------------------------------------------------------------------------------
 
-    def _seal_identities(self, found: Identities, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
+    def _seal_identities(self, identities: Identities, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
         with LinesWriter(self._directory.identities) as writer:
-            links = found.links(self._mapper.hasher, self._options.as_of)
+            links = identities.links(self._mapper.hasher, self._options.as_of)
             writer.write_all(links if self._series is None else new_links(links, self._series, warnings))
             files["identities.jsonl"] = writer.close()
         named = self._inputs.pair_file.name if self._inputs.pair_file is not None else ""
-        found.write(self._directory.pairs, [*self._parts, EARLIER], named)
+        identities.write(self._directory.pairs, [*self._parts, EARLIER], named)
         files["identities.parquet"] = digest_file(self._directory.pairs)
-        summary = msgspec.structs.replace(found.summary(), links=writer.count)
-        found.release()
+        summary = msgspec.structs.replace(identities.summary(), links=writer.count)
+        identities.release()
         return summary
 
-    def _initials(self, promoted: Promoted, found: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
+    def _initials(self, promoted: Promoted, identities: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
         """The properties set once for persons before all events. An event belongs to the person of its id."""
-        moves = found.canonical if found.moves else None
+        moves = identities.canonical if identities.moves else None
         self._promotes = PromotedValues(self._directory.scratch / "promoted", moves)
         for updates in promoted():
             self._promotes.add(updates)
@@ -183,8 +183,8 @@ class PeopleBuilder:
     ) -> tuple[GroupsSeal, int]:
         """Write the groups and, after them, `initials`. Returns the groups' seal and the number of `initials`."""
         options, counts = self._options, GroupCounts()
-        found = self._groups.types
-        types = choose_types(found, options.group_types)
+        rows = self._groups.types
+        types = choose_types(rows, options.group_types)
         with LinesWriter(self._directory.groups) as writer:
             groups = self._groups.last_values(types, self._mapper.hasher, counts)
             fitting = self._fitting(groups, encode_group, counts.left_out, "large_group")
@@ -192,24 +192,24 @@ class PeopleBuilder:
             count = writer.count
             writer.write_all(initials or ())
             files["groups.jsonl"] = writer.close()
-        shown = [GroupTypeSeal(one, found[one], True) for one in types.chosen]
-        shown += [GroupTypeSeal(one, found[one], False) for one in types.left_out]
+        shown = [GroupTypeSeal(type_, rows[type_], True) for type_ in types.chosen]
+        shown += [GroupTypeSeal(type_, rows[type_], False) for type_ in types.left_out]
         sealed = GroupsSeal(count, counts.properties, shown, dict(sorted(counts.left_out.items())))
         return sealed, writer.count - count
 
-    def _seal_profiles(self, found: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
-        """Count who is identified. The table is only kept under `--persons identified`."""
+    def _seal_profiles(self, identities: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
+        """Count who is identified. The table is retained only under `--persons identified`."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
-        counts = write_identified(path, ids, found.identified())
+        counts = write_identified(path, ids, identities.identified())
         if chosen:
             files["identified.bin"] = digest_file(path)
-        looked_at = self._promoted.pop("", 0)
-        promoted = dict(sorted(self._promoted.items(), key=lambda one: (-one[1], one[0])))
-        return ProfilesSeal(*counts, looked_at=looked_at, promoted=promoted)
+        sampled = self._promoted.pop("", 0)
+        promoted = dict(sorted(self._promoted.items(), key=lambda item: (-item[1], item[0])))
+        return ProfilesSeal(*counts, looked_at=sampled, promoted=promoted)
 
     def _seal_persons(
-        self, found: Identities, counts: PersonCounts, warnings: Counter[str], files: dict[str, str]
+        self, identities: Identities, counts: PersonCounts, warnings: Counter[str], files: dict[str, str]
     ) -> PersonsSeal:
         options = self._options
         with LinesWriter(self._directory.persons) as writer:
@@ -218,7 +218,7 @@ class PeopleBuilder:
                 parse_policy(options.profile_policy),
                 self._mapper.hasher,
                 counts,
-                moves=found.owners if found.moves else None,
+                moves=identities.owners if identities.moves else None,
                 wanted=self._wanted(),
                 promoted=None if self._promotes is None else self._promotes.last_values(),
             )
@@ -258,12 +258,12 @@ class PeopleBuilder:
 
 
 @contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """Run the cyclic garbage collector rarely. Millions of small objects are created here, none in a cycle; at the
-    usual threshold the collector takes a tenth of the time of this step (measured)."""
-    usual = gc.get_threshold()
-    gc.set_threshold(100_000, *usual[1:])
+def _infrequent_garbage_collection() -> Iterator[None]:
+    """Run the cyclic garbage collector infrequently. Millions of objects are created here, none in a cycle; at the
+    default threshold the collector takes a tenth of the time of this step (measured)."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*usual)
+        gc.set_threshold(*before)

@@ -28,21 +28,22 @@ T = TypeVar("T", bound=_Sealed)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The other plans of the series: the events they settled are left out, and their pairs of ids count.
+    """The other plans of the series: `settled` are the events they settled, which are left out, and `ids` their
+    ids and pairs of ids.
 
-    More merges than `max_merges` stop the plan; None holds all merges back.
+    More merges than `max_merges` stop the plan; None withholds all merges.
     """
 
     settled: Settled
-    known: IdentityIndex
+    ids: IdentityIndex
     max_merges: int | None
 
 
 def new_links(links: Iterator[SealedLink], series: Series, warnings: Counter[str]) -> Iterator[SealedLink]:
-    """The merges to send, without those that are settled or held back; both are counted in `warnings`."""
+    """The merges to send, without those that are settled or withheld; both are counted in `warnings`."""
     while some := list(islice(links, AT_ONCE)):
-        for link, known in zip(some, _known(some, series.settled), strict=True):
-            if known:
+        for link, is_settled in zip(some, _are_settled(some, series.settled), strict=True):
+            if is_settled:
                 warnings["settled_link"] += 1
             elif series.max_merges is None:
                 warnings["held_link"] += 1
@@ -50,19 +51,19 @@ def new_links(links: Iterator[SealedLink], series: Series, warnings: Counter[str
                 yield link
 
 
-def unsettled(made: Iterator[T], settled: Settled, code: str, warnings: Counter[str]) -> Iterator[T]:
+def unsettled(updates: Iterator[T], settled: Settled, code: str, warnings: Counter[str]) -> Iterator[T]:
     """The updates that are not settled; the others are counted in `warnings` under `code`."""
-    while some := list(islice(made, AT_ONCE)):
-        for one, known in zip(some, _known(some, settled), strict=True):
-            if known:
+    while some := list(islice(updates, AT_ONCE)):
+        for one, is_settled in zip(some, _are_settled(some, settled), strict=True):
+            if is_settled:
                 warnings[code] += 1
             else:
                 yield one
 
 
-def _known(made: Iterable[_Sealed], settled: Settled) -> list[bool]:
-    uuids = np.frombuffer(b"".join(UUID(one.uuid).bytes for one in made), ">u8").astype(np.uint64).reshape(-1, 2)
+def _are_settled(updates: Iterable[_Sealed], settled: Settled) -> list[bool]:
+    uuids = np.frombuffer(b"".join(UUID(one.uuid).bytes for one in updates), ">u8").astype(np.uint64).reshape(-1, 2)
     order = np.lexsort((uuids[:, 1], uuids[:, 0]))
-    known = np.zeros(len(uuids), bool)
-    known[order], _ = settled.find(uuids[order, 0], uuids[order, 1])
-    return list(map(bool, known))
+    are_settled = np.zeros(len(uuids), bool)
+    are_settled[order], _ = settled.find(uuids[order, 0], uuids[order, 1])
+    return list(map(bool, are_settled))

@@ -1,4 +1,4 @@
-"""References of a mapping that no row of the source matches, which a person should look at before anything is sent.
+"""References of a mapping that no row of the source matches, which a person should review before anything is sent.
 
 A misspelt column name costs a property of every event, or the key that identifies events, although every row is valid.
 """
@@ -32,7 +32,7 @@ class ReferenceUsage:
     def __init__(self, wanted: Wanted | None) -> None:
         self._references = () if wanted is None else wanted.references
         self._named = {name for reference in self._references for _, name in path_of(reference.level, reference.name)}
-        self._seen: dict[Level, dict[str, int]] = {}
+        self._names: dict[Level, dict[str, int]] = {}
         self._uncounted: set[Level] = set()
         self._rows = 0
 
@@ -40,26 +40,33 @@ class ReferenceUsage:
         """Add the names that one block's rows have, and how many rows of it were read."""
         self._rows += good_rows
         for level, counts in names.items():
-            seen = self._seen.setdefault(level, {})
+            counted = self._names.setdefault(level, {})
             for name, rows in counts.items():
                 if not rows:
                     self._uncounted.add(level)
-                if name in seen or name in self._named or len(seen) < MOST_NAMES:
-                    seen[name] = seen.get(name, 0) + rows
+                if name in counted or name in self._named or len(counted) < MOST_NAMES:
+                    counted[name] = counted.get(name, 0) + rows
 
     def missing(self) -> MissingReferences | None:
         """The references that no row matches; None where there are none, or no row could be read."""
         if not self._rows:
             return None
-        missing = {one: where for one in self._references if (where := self._missing(one)) is not None}
+        missing = {
+            reference: where for reference in self._references if (where := self._missing(reference)) is not None
+        }
         if not missing:
             return None
-        slots = {one.slot for one in self._references if one.slot}
-        needed = slots - {one.slot for one in self._references if one not in missing}
-        ordered = sorted(missing, key=lambda one: one.slot not in needed)
-        by_text = {(one.level, one.name): one for one in reversed(ordered)}  # the first of those with the same text
+        slots = {reference.slot for reference in self._references if reference.slot}
+        needed = slots - {reference.slot for reference in self._references if reference not in missing}
+        ordered = sorted(missing, key=lambda reference: reference.slot not in needed)
+        by_text = {
+            (reference.level, reference.name): reference for reference in reversed(ordered)
+        }  # the first of those with the same text
         shown = sorted(by_text.values(), key=ordered.index)
-        details = [self._detail(one, *missing[one], needed=one.slot in needed) for one in shown[:MAX_SHOWN]]
+        details = [
+            self._detail(reference, *missing[reference], needed=reference.slot in needed)
+            for reference in shown[:MAX_SHOWN]
+        ]
         more = f"; and {len(shown) - MAX_SHOWN:,} more" if len(shown) > MAX_SHOWN else ""
         count = pluralize(len(shown), "reference")
         text = f"{count} of the mapping {are(len(shown))} in no row: {'; '.join(details)}{more}"
@@ -68,27 +75,27 @@ class ReferenceUsage:
     def _missing(self, reference: Reference) -> tuple[Level, str] | None:
         """The first name on the way to a reference's that no row has, and the object that lacks it; None for none."""
         for level, name in path_of(reference.level, reference.name):
-            if name not in self._seen.get(level, {}):
+            if name not in self._names.get(level, {}):
                 return None if self._is_matched(reference) else (level, name)
         return None
 
     def _is_matched(self, reference: Reference) -> bool:
-        """Whether rows have the name itself. What lies on the way is not counted any more once all of it was there."""
-        return reference.name in self._seen.get(reference.level, {})
+        """Whether rows have the name itself. Names on the way to it are not counted once all of them occurred."""
+        return reference.name in self._names.get(reference.level, {})
 
     def _detail(self, reference: Reference, level: Level, name: str, *, needed: bool) -> str:
         place = reference.place
         where = [f"{PurePath(place.file).name}:{place.line}:{place.column}"] if place is not None else []
         role = reference.slot.partition(" ")[0]
         needs = [f"without it no row has {_ROLES[role]}"] if needed else []
-        near = _near(name, self._seen.get(level, {}), self._named)
+        near = _near(name, self._names.get(level, {}), self._named)
         if near is not None:
             meant = f"did you mean {printable(near, _CHARACTERS)!r}"
             if level not in self._uncounted:
-                meant += f", which is in {pluralize(self._seen[level][near], 'row')}"
+                meant += f", which is in {pluralize(self._names[level][near], 'row')}"
             meant += "?"
         else:
-            meant = "no name there is like it" if level != ROW else "no column is like it"
+            meant = "no name there is similar" if level != ROW else "no column is similar"
         return f"{printable(reference.text, _CHARACTERS)!r} ({', '.join([*where, *needs, meant])})"
 
 
@@ -96,8 +103,8 @@ _ROLES = {"event": "an event's name", "distinct_id": "a person", "time": "a time
 
 
 def _near(word: str, names: Mapping[str, int], named: Iterable[str]) -> str | None:
-    """The name that was probably meant: one that differs in case or signs alone, else a like one; rather one that the
-    mapping does not look for."""
+    """The name that was probably meant: one that differs in case or punctuation alone, else a similar one; preferably a
+    name that the mapping does not use."""
     used = set(named)
     for some in ([name for name in names if name not in used], list(names)):
         bare = {_bare(name): name for name in sorted(some, reverse=True)}

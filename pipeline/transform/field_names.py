@@ -1,12 +1,12 @@
-"""Which of the names that a mapping requires occur in the rows of a source: a plan compares them.
+"""Finds which of the field names that a mapping requires occur in the rows of a source.
 
-Every row is scanned until all names were found, because what is reported of a source has to be true of all of it. Until
-then a row of a table costs nothing, since its columns stand in the block's head; a row of JSON lines one call of the C
-part, or in Python the tuple of its names; an object that is still a text a search for the names, and it is opened only
-where they may be there.
+Rows are scanned until every name occurred, because a report has to be true of the whole source. Until then a row of a
+table costs nothing, since all rows of a block have the same columns; a row of JSON lines costs one call of the C part,
+or in Python a count of its names; an object that is still JSON text costs a search for the names, and is decoded only
+where they may be in it.
 
-Other names are kept beside them, so that the one that was meant can be suggested: those of rows with how many rows have
-them, those of objects that are still texts from the first rows of each block; of very many, the first in order.
+Other names are collected, too, so that the one that was meant can be suggested: those of rows with the number of rows
+that have them, those of objects that are still text from the first rows of a block; of very many, the first in order.
 """
 
 from __future__ import annotations
@@ -23,48 +23,17 @@ from pipeline.mapper.references import find
 from pipeline.mapper.required_fields import Level, Wanted
 from pipeline.mapper.runtime import members_of
 from pipeline.native import AVAILABLE, native
-from pipeline.values import NULL, BadValue, Record
+from pipeline.values import NULL, BadValue
 
 Names: TypeAlias = Mapping[Level, Mapping[str, int]]
 """Of objects in rows, the names of their members and how many rows have each; 0 where they were not counted."""
 
 MOST_NAMES = 2_000
-"""So many names of one object are kept of a block, and of a source, beside the required ones."""
+"""Beside the required names, at most this many names of one object are collected from a block, and from a source."""
 SAMPLE = 64
-"""From so many objects of a block that are still texts other names are kept."""
+"""Other names are collected from this many objects of a block that are still text."""
 ROW, OPENED = Level(False, ()), Level(True, ())
 _Members: Any = native.Members if AVAILABLE else None
-
-
-class _NameCounter:
-    """Counts the names of dicts. Most rows have the names of one that was there before, so those are kept by number."""
-
-    def __init__(self) -> None:
-        self._usual: dict[int, tuple[tuple[str, ...], list[int]]] = {}
-        self._names: Counter[str] = Counter()
-
-    def add(self, found: Record) -> None:
-        """Count the names of one row."""
-        shape = tuple(found)
-        usual = self._usual.get(len(shape))
-        if usual is not None and usual[0] == shape:
-            usual[1][0] += 1
-            return
-        if usual is not None:
-            self._add_up(*usual)
-        self._usual[len(shape)] = shape, [1]
-
-    def take(self) -> Counter[str]:
-        """How many rows had each name since the last time."""
-        for usual in self._usual.values():
-            self._add_up(*usual)
-        self._usual = {}
-        names, self._names = self._names, Counter()
-        return names
-
-    def _add_up(self, shape: tuple[str, ...], times: list[int]) -> None:
-        for name in shape:
-            self._names[name] += times[0]
 
 
 class _NestedNames:
@@ -74,62 +43,59 @@ class _NestedNames:
         self.level = level
         self._wanted = frozenset(wanted.get(level, ()))
         depth = len(level.steps)
-        below = {one for one in wanted if one.opened == level.opened and one.steps[:depth] == level.steps}
-        steps = dict.fromkeys(one.steps[depth] for one in below if len(one.steps) > depth)
+        below = {other for other in wanted if other.opened == level.opened and other.steps[:depth] == level.steps}
+        steps = dict.fromkeys(other.steps[depth] for other in below if len(other.steps) > depth)
         self.inside = {step: _NestedNames(Level(level.opened, (*level.steps, step)), wanted) for step in steps}
-        texts = {name for one in below for name in wanted[one]}
+        texts = {name for other in below for name in wanted[other]}
         self._texts = tuple(f'"{name}"' for name in sorted(texts))
         self._bytes = tuple(text.encode("utf-8", "surrogatepass") for text in self._texts)
         self._rows = 0
         self.names: dict[str, int] = {}
 
     def scan(self, value: Any, sample: bool = True) -> None:
-        """Look at a member of a row, whatever it is; `sample` says whether other names are kept from what it is in."""
+        """Scan a member of a row, whatever its type. With `sample`, other names may be collected, too."""
         sample = sample and self._rows < SAMPLE
         if not sample:
-            # JSON without a backslash spells a name in one way: where that is missing, nothing has to be opened.
+            # JSON without a backslash spells a name in one way: where that is missing, nothing has to be decoded.
             if value.__class__ is Raw:
                 text = bytes(value)
                 if b"\\" not in text:
-                    for one in self._bytes:  # written out: once for every row
-                        if one in text:
+                    for quoted in self._bytes:  # not any(): this runs once for every row
+                        if quoted in text:
                             break
                     else:
                         return
             elif value.__class__ is str and "\\" not in value and not any(name in value for name in self._texts):
                 return
-        found = value if value.__class__ is dict or value.__class__ is _Members else members_of(value)
-        if found:
-            self.scan_members(found, sample)
-
-    def scan_members(self, found: Any, sample: bool) -> None:
-        """The same of its members."""
+        record = value if value.__class__ is dict or value.__class__ is _Members else members_of(value)
+        if not record:
+            return
         if sample:
             self._rows += 1
-            self.names.update(dict.fromkeys(found, 0))
+            self.names.update(dict.fromkeys(record, 0))
         for name in self._wanted:
-            if name in found:
+            if name in record:
                 self.names[name] = 0
-        self.scan_nested(found, sample)
+        self.scan_nested(record, sample)
 
-    def scan_nested(self, found: Any, sample: bool = True) -> None:
-        """The same of the objects inside, where the names of the object itself are counted by others."""
-        for step, one in self.inside.items():
-            value = found.get(step)
+    def scan_nested(self, record: Any, sample: bool = True) -> None:
+        """Scan the objects inside an object."""
+        for step, nested in self.inside.items():
+            value = record.get(step)
             if value is not None:
-                one.scan(value, sample)
+                nested.scan(value, sample)
 
     def take(self) -> Iterator[tuple[Level, dict[str, int]]]:
-        """The names of this object and those inside, each with 0: that it is there, and not in how many rows."""
+        """The names of this object and of those inside, each with 0, because rows are not counted."""
         names, self.names, self._rows = self.names, {}, 0
         if names:
             yield self.level, names
-        for one in self.inside.values():
-            yield from one.take()
+        for nested in self.inside.values():
+            yield from nested.take()
 
 
 class FieldNameScan:
-    """The required names that one process has not found yet, block by block."""
+    """Scans for the required names that have not occurred yet in this process, block by block."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._open = wanted.open
@@ -141,12 +107,13 @@ class FieldNameScan:
                 self._names.setdefault(level, set()).add(name)
         self._named = {level: frozenset(names) for level, names in self._names.items()}
         self._columns: Sequence[str] | None = None
-        self._rows, self._properties = _NameCounter(), _NameCounter()
+        self._row_names: Counter[str] = Counter()
+        self._opened_names: Counter[str] = Counter()
         self._tally: Any = native.Tally() if AVAILABLE else None
         self._choose_scan()
 
     def _choose_scan(self) -> None:
-        """Choose how rows are scanned for the names that are left."""
+        """Choose how rows are scanned for the remaining names."""
         self._row, self._opened = _NestedNames(ROW, self._names), _NestedNames(OPENED, self._names)
         opened = any(level.opened for level in self._names)
         self._apart = opened and self._column is None
@@ -183,16 +150,13 @@ class FieldNameScan:
     def _scan(self, row: Any) -> None:
         if row.__class__ is dict:
             if self._counts_row:
-                self._rows.add(row)
+                self._row_names.update(row.keys())
         elif self._counts_row or self._counts_opened:
             self._tally(row)
         self._scan_nested(row)
 
     def _scan_nested(self, row: Any) -> None:
-        for step, one in self._row.inside.items():
-            value = row.get(step)
-            if value is not None:
-                one.scan(value)
+        self._row.scan_nested(row)
         if self._within is not None:
             self._scan_opened(row.get(self._within))
         elif self._apart and self._open is not None:
@@ -207,9 +171,9 @@ class FieldNameScan:
             return
         if value.__class__ is dict:
             if self._counts_opened:
-                self._properties.add(value)
+                self._opened_names.update(value.keys())
             self._opened.scan_nested(value)
-        elif value.__class__ is _Members:  # the tally has its names
+        elif value.__class__ is _Members:  # the tally counts its names
             self._opened.scan_nested(value)
         else:
             self._opened.scan(value)
@@ -224,21 +188,22 @@ class FieldNameScan:
             self._scan(record)
 
     def end(self, rows: int) -> Names:
-        """End a block of so many good rows; gives the names of the objects that have required ones."""
-        counts: dict[Level, Counter[str]] = {ROW: self._rows.take(), OPENED: self._properties.take()}
+        """End a block of so many good rows. Returns the names of the objects that have required names."""
+        counts = {ROW: self._row_names, OPENED: self._opened_names}
+        self._row_names, self._opened_names = Counter(), Counter()
         if self._columns is not None and rows:
             counts[ROW].update(dict.fromkeys(self._columns, rows))
         for level, name, times in self._tally.take() if self._tally is not None else ():
             counts[OPENED if level else ROW][name] += times
         for inside, names in (*self._row.take(), *self._opened.take()):
             counts.setdefault(inside, Counter()).update(names)
-        kept = {level: _kept(count, self._named[level]) for level, count in counts.items() if level in self._names}
-        left = {level: names - kept.get(level, {}).keys() for level, names in self._names.items()}
-        left = {level: names for level, names in left.items() if names}
-        if left != self._names:
-            self._names = left
+        block = {level: _bounded(count, self._named[level]) for level, count in counts.items() if level in self._names}
+        remaining = {level: names - block.get(level, {}).keys() for level, names in self._names.items()}
+        remaining = {level: names for level, names in remaining.items() if names}
+        if remaining != self._names:
+            self._names = remaining
             self._choose_scan()
-        return {level: names for level, names in kept.items() if names}
+        return {level: names for level, names in block.items() if names}
 
 
 def path_of(level: Level, name: str) -> Iterator[tuple[Level, str]]:
@@ -252,7 +217,7 @@ def _is_column(call: Any) -> bool:
     return bool(call.verb == "ref" and call.given["ref"].count("/") == 1 and call.given["ref"][0] == "/")
 
 
-def _kept(count: Mapping[str, int], wanted: frozenset[str]) -> dict[str, int]:
+def _bounded(count: Mapping[str, int], wanted: frozenset[str]) -> dict[str, int]:
     """The required names, and of the others the first in order."""
     others = nsmallest(MOST_NAMES, count.keys() - wanted) if len(count) > MOST_NAMES else sorted(count.keys() - wanted)
     return {name: count[name] for name in (*sorted(wanted & count.keys()), *others)}

@@ -109,14 +109,14 @@ def test_the_sentence_adds_up(tmp_path: Path) -> None:
     """The rows it names are the rows that were read."""
     rows = [row(key="a"), row(key="b"), row(key="b"), {"skip": "not_wanted"}, row(id="")]
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)])
-    assert made.plan.sentence == "Plan: 2 events to send, from 2 of 5 rows in 1 part; 2 skipped, 1 rejected."
+    assert made.plan.sentence == "Plan: 2 events to send, from 2 of 5 rows in 1 file; 2 skipped, 1 rejected."
 
 
 def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
     """Its files, its window or its mapping are the wrong ones."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row()])], until=0)
     assert [gate.name for gate in made.plan.gates] == ["zero_events"]
-    assert made.plan.sentence == "Plan: nothing to send, from 0 of 1 row in 1 part; 1 skipped, 0 rejected."
+    assert made.plan.sentence == "Plan: nothing to send, from 0 of 1 row in 1 file; 1 skipped, 0 rejected."
 
 
 def test_some_event_passes_the_gate() -> None:

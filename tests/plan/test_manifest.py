@@ -175,18 +175,18 @@ def test_the_digest_depends_on_what_would_be_sent(tmp_path: Path) -> None:
         (
             EventCounts(1_234_567, {"identities": 4_567, "events": 1_230_000}),
             RowCounts(1_300_000, 1_230_000, 60_000, 10_000),
-            "Plan: 1,230,000 events and 4,567 merges to send, from 1,230,000 of 1,300,000 rows in 2 parts;"
+            "Plan: 1,230,000 events and 4,567 merges to send, from 1,230,000 of 1,300,000 rows in 2 files;"
             " 60,000 skipped, 10,000 rejected.",
         ),
         (
             EventCounts(5, {"identities": 0, "events": 5}),
             RowCounts(5, 5, 0, 0),
-            "Plan: 5 events to send, from 5 of 5 rows in 2 parts; 0 skipped, 0 rejected.",
+            "Plan: 5 events to send, from 5 of 5 rows in 2 files; 0 skipped, 0 rejected.",
         ),
         (
             EventCounts(0, {"identities": 0, "events": 0}),
             RowCounts(7, 0, 4, 3),
-            "Plan: nothing to send, from 0 of 7 rows in 2 parts; 4 skipped, 3 rejected.",
+            "Plan: nothing to send, from 0 of 7 rows in 2 files; 4 skipped, 3 rejected.",
         ),
     ],
 )

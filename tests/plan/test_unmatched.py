@@ -104,7 +104,7 @@ groups:
         "'/context/page/refferer' (mine.yaml:11:8, did you mean 'referrer'?)",
         "'/contxt/page/url' (mine.yaml:12:8, did you mean 'context', which is in 3 rows?)",
         "'/plam' (mine.yaml:18:23, did you mean 'plan', which is in 3 rows?)",
-        "'/tem' (mine.yaml:20:17, no column is like it)",
+        "'/tem' (mine.yaml:20:17, no column is similar)",
         "'pageurl' (did you mean 'page_url', which is in 3 rows?)",
     ]
 

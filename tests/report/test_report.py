@@ -239,7 +239,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     "said",
     [
         "Not ready: fix the failed checks",
-        "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 parts; 2 skipped, 2 rejected.",
+        "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 files; 2 skipped, 2 rejected.",
         "stop: max_rejects 2 of 14 rows (14.29%) rejected (limit 0) What to do: list them with",
         "identities merges of two ids into one person; they cannot be undone 2",
         "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
