@@ -21,8 +21,8 @@ from pipeline.local_service.http import run_in
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.management.routes import ManagementApi
 from pipeline.local_service.openapi.document import openapi_document
-from pipeline.local_service.openapi.html import HEADERS, render_document
-from pipeline.local_service.page.routes import Page, guarded
+from pipeline.local_service.page.rendering import render_document
+from pipeline.local_service.page.routes import DOCUMENT_HEADERS, Page, guarded
 from pipeline.local_service.query.runner import QueryRunner
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import Store, Unavailable
@@ -60,7 +60,7 @@ def create_app(
         return JSONResponse(openapi_document(settings))
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(render_document(openapi_document(settings)), headers=HEADERS)
+        return HTMLResponse(render_document(openapi_document(settings)), headers=DOCUMENT_HEADERS)
 
     routes = [
         *capture.routes(),

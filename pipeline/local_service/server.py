@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import uvicorn
@@ -70,7 +69,7 @@ class LocalService:
         with LocalService() as service:
             ...service.url, service.capture_key, service.personal_key, service.count()
 
-    `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None makes
+    `store` is the file of the database, None for one in memory; `port` 0 takes a free one; `keys` None is
     project 1 with new keys; `faults` is a script of simulated failures (see `pipeline.local_service.faults`), drawn
     by `fault_seed`; `seed` has the hog functions and recordings that exist from the start. Raises OSError where the
     port is taken, BadFault, BadSeed.
@@ -126,9 +125,7 @@ class LocalService:
     def __enter__(self) -> LocalService:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def start(self) -> LocalService:
@@ -194,19 +191,19 @@ class LocalService:
 
     def events(self, project_id: int | None = None) -> list[LandedEvent]:
         """The events of a project (by default the first) after duplicates collapsed, by time and uuid."""
-        return read_events(self.store, self.project_id if project_id is None else project_id)
+        return read_events(self.store, project_id or self.project_id)
 
     def persons(self, project_id: int | None = None) -> list[PersonProfile]:
         """The persons of a project (by default the first), by their first id."""
-        return read_persons(self.store, self.project_id if project_id is None else project_id)
+        return read_persons(self.store, project_id or self.project_id)
 
     def groups(self, project_id: int | None = None) -> list[GroupProfile]:
         """The groups of a project (by default the first), by type and key."""
-        return read_groups(self.store, self.project_id if project_id is None else project_id)
+        return read_groups(self.store, project_id or self.project_id)
 
     def warnings(self, project_id: int | None = None) -> list[IngestionWarning]:
         """What the service did to accepted events without an error, in the order of their acceptance."""
-        return read_warnings(self.store, self.project_id if project_id is None else project_id)
+        return read_warnings(self.store, project_id or self.project_id)
 
     def select(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a SELECT over the views of the first project."""
@@ -216,7 +213,7 @@ class LocalService:
 def _listening(port: int) -> socket.socket:
     """A listener with its protocol named: only then does asyncio turn off Nagle's algorithm for the connections.
 
-    With it, every answer on a kept connection would be delayed by 40 ms.
+    With it, every answer on an open connection would be delayed by 40 ms.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

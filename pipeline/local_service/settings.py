@@ -50,7 +50,7 @@ class Settings:
 
     oversize_event: Literal["reject", "keep_earlier"] = "reject"
     """One event too large for the queue answers 413. `reject` stores nothing of its batch; `keep_earlier`
-    stores the events that stood before it, as the real service is thought to do (docs/know/service.md#answers)."""
+    stores the events before it, as the real service is thought to do (docs/know/service.md#answers)."""
 
     batch_wire_limit: int = 20 * MIB
     """The body of `/batch` as it travels (docs/know/service.md#encodings-and-sizes)."""
@@ -151,7 +151,7 @@ def describe_settings() -> list[SettingHelp]:
     descriptions = _descriptions()
     defaults = {field.name: field.default for field in fields(Settings)}
     return [
-        SettingHelp(name, _values(kind), _spelling(defaults[name]), descriptions[name])
+        SettingHelp(name, _values(kind), str(defaults[name]).replace("None", "none"), descriptions[name])
         for name, kind in _kinds().items()
     ]
 
@@ -168,14 +168,13 @@ def _value(name: str, value: str, kind: Any) -> Any:
         return value
     if value == "none" and type(None) in get_args(kind):
         return None
-    number = float if kind is float else int
     try:
-        found = number(value)
+        number = (float if kind is float else int)(value)
     except ValueError:
-        found = -1
-    if not 0 <= found < 2**53:
+        number = -1
+    if not 0 <= number < 2**53:
         raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
-    return found
+    return number
 
 
 def _values(kind: Any) -> str:
@@ -184,18 +183,14 @@ def _values(kind: Any) -> str:
     return "a number or none" if type(None) in get_args(kind) else "a number"
 
 
-def _spelling(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
 def _descriptions() -> dict[str, str]:
     """The first sentence of the docstring below each setting."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(Settings)).body if isinstance(node, ast.ClassDef))
-    found, name = {}, ""
+    descriptions, name = {}, ""
     for node in body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             name = node.target.id
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
             plain = _SOURCE.sub("", " ".join(str(node.value.value).split()))
-            found[name] = plain.replace("`", "").partition(". ")[0].rstrip(".")
-    return found
+            descriptions[name] = plain.replace("`", "").partition(". ")[0].rstrip(".")
+    return descriptions

@@ -38,7 +38,7 @@ def test_a_large_batch_of_real_events_is_taken() -> None:
     """Size alone is no fault."""
     event = {"event": "e", "properties": {"distinct_id": "u", "text": "x" * 1_000_000}}
     parsed = parse_body(msgspec.json.encode({"api_key": "k", "batch": [event] * 18}))
-    assert [one.event for one in parsed.events] == ["e"] * 18
+    assert [parsed_event.event.event for parsed_event in parsed.events] == ["e"] * 18
 
 
 def test_depth_is_that_of_the_deepest_place() -> None:

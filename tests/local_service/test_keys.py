@@ -42,32 +42,31 @@ def test_a_file_gives_projects_keys_and_scopes(tmp_path: Path) -> None:
         (1, "One", "phc_test_1"),
         (2, "Two", "phc_test_2"),
     ]
-    assert keys.scopes_of("phx_test_read") == {"hog_function:read"}
-    assert (keys.scopes_of("phx_test_two"), keys.reach) == ({"*"}, {"phx_test_two": {2}})
-    assert keys.scopes_of("phx_test_other") is None
+    assert keys.personal["phx_test_read"] == {"hog_function:read"}
+    assert (keys.personal["phx_test_two"], keys.reach) == ({"*"}, {"phx_test_two": {2}})
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("{", "not JSON"),
-        ("[]", "not a JSON object"),
-        ({"projects": []}, 'no list "projects"'),
-        ({"projects": [{"id": "1", "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
-        ({"projects": [{"id": 0, "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
-        ({"projects": [{"id": True, "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
-        ({"projects": [{"id": 2**40, "capture_key": "phc_test_1"}]}, '"id" of projects[0]'),
-        ({"projects": [{"id": 1, "capture_key": "phx_test_1"}]}, '"capture_key" of projects[0]'),
+        ("{", "truncated"),
+        ("[]", "Expected `object`"),
+        ({"projects": []}, "length >= 1 - at `$.projects`"),
+        ({"projects": [{"id": "1", "capture_key": "phc_test_1"}]}, "$.projects[0].id"),
+        ({"projects": [{"id": 0, "capture_key": "phc_test_1"}]}, "$.projects[0].id"),
+        ({"projects": [{"id": True, "capture_key": "phc_test_1"}]}, "$.projects[0].id"),
+        ({"projects": [{"id": 2**40, "capture_key": "phc_test_1"}]}, "$.projects[0].id"),
+        ({"projects": [{"id": 1, "capture_key": "phx_test_1"}]}, "$.projects[0].capture_key"),
         ({"projects": GOOD["projects"][:1] * 2}, "one id"),
-        ({"keys": []}, '"keys"'),
+        ({"keys": []}, "$.keys"),
         ({"keys": {"phc_test_1": ["*"]}}, "personal key 1"),
         ({"keys": {"phx_test 1": ["*"]}}, "personal key 1"),
-        ({"keys": {"phx_test_1": "*"}}, "scopes of personal key 1"),
-        ({"keys": {"phx_test_1": ["*"], "phx_test_2": ["hog_function.read"]}}, "scopes of personal key 2"),
-        ({"keys": {"phx_test_1": ["hog_function:delete"]}}, "scopes of personal key 1"),
+        ({"keys": {"phx_test_1": "*"}}, "personal key 1"),
+        ({"keys": {"phx_test_1": ["*"], "phx_test_2": ["hog_function.read"]}}, "personal key 2"),
+        ({"keys": {"phx_test_1": ["hog_function:delete"]}}, "personal key 1"),
         ({"keys": {"phx_test_1": {"scopes": ["*"], "projects": [3]}}}, '"projects" of personal key 1'),
-        ({"keys": {"phx_test_1": {"scopes": ["*"], "projects": 1}}}, '"projects" of personal key 1'),
-        ({"keys": {"phx_test_1": {"projects": [1]}}}, "scopes of personal key 1"),
+        ({"keys": {"phx_test_1": {"scopes": ["*"], "projects": 1}}}, "$.projects"),
+        ({"keys": {"phx_test_1": {"projects": [1]}}}, "field `scopes`"),
     ],
 )
 def test_a_bad_file_says_where_and_shows_no_key(tmp_path: Path, change: Any, said: str) -> None:

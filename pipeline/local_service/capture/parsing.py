@@ -13,7 +13,7 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -71,14 +71,20 @@ class _EventNameBatch(msgspec.Struct):
     batch: list[_EventName]
 
 
+class ParsedEvent(NamedTuple):
+    """An event with its properties (decoded, and as text) and its size in bytes."""
+
+    event: RawEvent
+    properties: dict[str, Any]
+    text: bytes
+    size: int
+
+
 @dataclass(slots=True)
 class ParsedRequest:
-    """The events of a request in their order, each with its properties (decoded, and as text) and its size in bytes."""
+    """The events of a request in their order."""
 
-    events: list[RawEvent]
-    properties: list[dict[str, Any]]
-    texts: list[bytes]
-    sizes: list[int]
+    events: list[ParsedEvent]
     token: str | None = field(default=None, repr=False)
     historical: bool = False
     sent_at: str | None = None
@@ -111,7 +117,7 @@ _UUID = re.compile(
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _AS_BRACES = bytes.maketrans(b"[]", b"{}")
-_USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+_CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _FIELDS = frozenset(RawEvent.__struct_encode_fields__)
 _QUOTED_FIELDS = [f'"{name}"'.encode() for name in _FIELDS]
 
@@ -146,11 +152,11 @@ def _batch(body: bytes) -> ParsedRequest:
 def _events(texts: list[bytes], *, around: int) -> ParsedRequest:
     """Events from their JSON texts, of which `around` objects and lists are still open."""
     events = [_as_event(text) for text in texts]
-    inner = [_properties(event) for event in events]
-    opened = [_as_object(text) for text in inner]
-    for event, properties, text in zip(events, inner, texts, strict=True):
-        _check(event, properties, text, around)
-    return ParsedRequest(events, opened, inner, [len(text) for text in texts])
+    properties = [_properties(event) for event in events]
+    decoded = [_as_object(text) for text in properties]
+    for event, inner, text in zip(events, properties, texts, strict=True):
+        _check(event, inner, text, around)
+    return ParsedRequest(list(map(ParsedEvent, events, decoded, properties, map(len, texts))))
 
 
 def _properties(event: _EventFields) -> bytes:
@@ -158,11 +164,11 @@ def _properties(event: _EventFields) -> bytes:
 
 
 def _check(event: _EventFields, properties: bytes, text: bytes, around: int) -> None:
-    """Check what the typed decoder does not: the uuid, repeated fields, depth. Writes the uuid in its usual spelling.
+    """Check what the typed decoder does not: the uuid (and write it canonically), repeated fields, depth.
 
     Raises _WrongShape.
     """
-    if event.uuid and not _USUAL_UUID(event.uuid):
+    if event.uuid and not _CANONICAL_UUID(event.uuid):
         if not _UUID(event.uuid):
             raise _WrongShape
         event.uuid = str(uuid.UUID(event.uuid))
@@ -205,11 +211,11 @@ def _has_repeated_name(text: bytes) -> bool:
 def depth(text: bytes) -> int:
     """How many objects and lists are open at once in a JSON text, at most; one more than DEEPEST for all above that."""
     brackets = _STRING.sub(b"", text).translate(_AS_BRACES, _NO_BRACKET)
-    found = 0
-    while brackets and found <= DEEPEST:
+    levels = 0
+    while brackets and levels <= DEEPEST:
         brackets = brackets.replace(b"{}", b"")
-        found += 1
-    return found
+        levels += 1
+    return levels
 
 
 def _parse_single(body: bytes, engage: bool) -> ParsedRequest:
@@ -229,7 +235,7 @@ def _parse_single(body: bytes, engage: bool) -> ParsedRequest:
                 raise RequestRefused(400, NO_EVENT_NAME)
             fields = {name: getattr(event, name) for name in event.__struct_fields__}
             event = RawEvent(event="$identify", **fields)
-        return ParsedRequest([event], [decoded], [properties], [len(body)])
+        return ParsedRequest([ParsedEvent(event, decoded, properties, len(body))])
     raise unparsable(NO_SHAPE)
 
 

@@ -80,7 +80,8 @@ def accept_request(
     now = settings.clock()
     if not parsed.events:
         raise RequestRefused(400, "request holds no event")
-    _remove_performance_events(parsed)
+    # these are removed without any record, before the key is checked (docs/know/service.md#answers)
+    parsed.events = [parsed_event for parsed_event in parsed.events if parsed_event.event.event != "$performance_event"]
     if not parsed.events:
         return AcceptedRequest(None, EventColumns(now))
     token = _token(parsed)
@@ -99,26 +100,16 @@ def _is_json(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() in ("application/json", FORM)
 
 
-def _remove_performance_events(parsed: ParsedRequest) -> None:
-    """`$performance_event` is removed without any record, before the key is checked (docs/know/service.md#answers)."""
-    if any(event.event == "$performance_event" for event in parsed.events):
-        kept = [place for place, event in enumerate(parsed.events) if event.event != "$performance_event"]
-        parsed.events = [parsed.events[place] for place in kept]
-        parsed.properties = [parsed.properties[place] for place in kept]
-        parsed.texts = [parsed.texts[place] for place in kept]
-        parsed.sizes = [parsed.sizes[place] for place in kept]
-
-
 def _token(parsed: ParsedRequest) -> str:
     """The capture key: the batch's own, else the one that all events share (docs/know/service.md#event-fields)."""
     token = parsed.token
     if token is None:
-        found = {_event_token(*pair) for pair in zip(parsed.events, parsed.properties, strict=True)} - {None}
-        if not found:
+        tokens = {_event_token(event, properties) for event, properties, _, _ in parsed.events} - {None}
+        if not tokens:
             raise RequestRefused(401, "event submitted without an api_key")
-        if len(found) > 1:
+        if len(tokens) > 1:
             raise RequestRefused(401, "batch submitted with inconsistent api_key values")
-        token = str(found.pop())
+        token = str(tokens.pop())
     token = token.strip(_WHITESPACE)
     problem = _token_problem(token)
     if problem:
@@ -165,8 +156,7 @@ def _check_events(
     """Every event checked and added to the columns. Raises RequestRefused."""
     events = EventColumns(now)
     refusal = None
-    columns = (parsed.events, parsed.properties, parsed.texts, parsed.sizes)
-    for event, properties, text, size in zip(*columns, strict=True):
+    for event, properties, text, size in parsed.events:
         if not event.event:
             raise RequestRefused(400, "event submitted with an empty event name")
         distinct_id = _distinct_id(event, properties)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pipeline.local_service.faults.request import CaptureRequest, ConnectionCut, Ending, Forward
+
+Value = TypeVar("Value")
 
 
 class BadFault(ValueError):
@@ -44,22 +47,32 @@ def flag() -> Any:
     return field(default=False, metadata={"read": None})
 
 
-def read_count(text: str) -> int:
-    """A whole number of 1 or more."""
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise ValueError("a whole number of 1 or more")
-    return int(text)
+def reader(pattern: str, convert: Callable[[re.Match[str]], Value | None], expected: str) -> Callable[[str], Value]:
+    """A function that reads a text which matches a pattern as a whole.
+
+    It raises ValueError with what is expected for other texts, and where `convert` returns None.
+    """
+
+    def read(text: str) -> Value:
+        match = re.fullmatch(pattern, text, re.ASCII)
+        value = None if match is None else convert(match)
+        if value is None:
+            raise ValueError(expected)
+        return value
+
+    return read
 
 
-def read_share(text: str) -> float:
-    """`10%` or `0.1`, above 0 and at most 1."""
-    try:
-        found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 1:
-        raise ValueError("a share such as 10% or 0.1")
-    return found
+NUMBER = r"(\d+\.?\d*|\.\d+)"
+read_count = reader(r"\d+", lambda match: int(match[0]) or None, "a whole number of 1 or more")
+
+
+def _share(match: re.Match[str]) -> float | None:
+    share = float(match[1]) / (100 if match[2] else 1)
+    return share if 0 < share <= 1 else None
+
+
+read_share = reader(NUMBER + "(%)?", _share, "a share such as 10% or 0.1")
 
 
 @dataclass(kw_only=True)

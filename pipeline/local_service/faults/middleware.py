@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import socket
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.local_service.faults.base import Fault, FaultCounts
 from pipeline.local_service.faults.request import (
-    App,
     CaptureRequest,
     ClientGone,
     ConnectionCut,
     Ending,
     Forward,
     HttpReply,
-    Message,
-    Receive,
-    Scope,
-    Send,
 )
 
 ADDRESS = "/_faults"
@@ -41,7 +37,7 @@ class FaultMiddleware:
     """An application that sends each POST to one of `routes` through the faults of a script."""
 
     def __init__(
-        self, app: App, faults: Sequence[Fault], seed: int, routes: Sequence[str], closing: Callable[[], bool]
+        self, app: ASGIApp, faults: Sequence[Fault], seed: int, routes: Sequence[str], closing: Callable[[], bool]
     ) -> None:
         self._app = app
         self._faults = faults
@@ -53,9 +49,10 @@ class FaultMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["path"] == ADDRESS:
-            await _send_reply(
-                HttpReply(200, self._counts_json(), ((b"content-type", b"application/json"),)), None, send
-            )
+            counts = [
+                {"fault": count.fault, "met": count.reached, "acted": count.acted} for count in counts_of(self._faults)
+            ]
+            await JSONResponse({"seed": self._seed, "faults": counts})(scope, receive, send)
         elif scope["method"] == "POST" and scope["path"].rstrip("/") in self._routes:
             request = CaptureRequest(scope, receive, self._closing)
             try:
@@ -75,14 +72,10 @@ class FaultMiddleware:
         forward: Forward = functools.partial(self._through, request, number + 1)
         return await self._faults[number].handle(request, forward)
 
-    def _counts_json(self) -> bytes:
-        counts = [{"fault": one.fault, "met": one.reached, "acted": one.acted} for one in counts_of(self._faults)]
-        return json.dumps({"seed": self._seed, "faults": counts}).encode()
-
 
 def counts_of(faults: Sequence[Fault]) -> list[FaultCounts]:
     """The counts of each fault of a script so far, in its order."""
-    return [one for fault in faults for one in fault.counts()]
+    return [count for fault in faults for count in fault.counts()]
 
 
 class CuttableConnection(H11Protocol):
@@ -99,19 +92,15 @@ class CuttableConnection(H11Protocol):
         self.app = app
 
 
-async def _send_reply(reply: HttpReply, request: CaptureRequest | None, send: Send) -> None:
+async def _send_reply(reply: HttpReply, request: CaptureRequest, send: Send) -> None:
     """Send an answer with its length declared; its body byte by byte where it takes a time."""
     headers = [(name, value) for name, value in reply.headers if name.lower() != b"content-length"]
     headers.append((b"content-length", str(len(reply.body)).encode()))
-    start: Message = {"type": "http.response.start", "status": reply.status, "headers": headers}
-    await send(start)
-    if request is not None and reply.over:
-        for byte in reply.body:
-            await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
-            await request.pause(reply.over / len(reply.body))
-        await send({"type": "http.response.body", "body": b""})
-    else:
-        await send({"type": "http.response.body", "body": reply.body})
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    for byte in reply.body if reply.over else b"":
+        await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
+        await request.pause(reply.over / len(reply.body))
+    await send({"type": "http.response.body", "body": b"" if reply.over else reply.body})
 
 
 async def _cut(transport: asyncio.Transport, cut: ConnectionCut, receive: Receive) -> None:

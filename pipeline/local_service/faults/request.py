@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope
 
 from pipeline.local_service.capture.decoding import RequestRefused, decode_body
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _DECODED_LIMIT = 100 * 1024 * 1024
 _CLOSING_CHECK = 0.05
@@ -131,7 +125,7 @@ class CaptureRequest:
         while (left := until - loop.time()) > 0 and not self._closing():
             await asyncio.sleep(min(left, _CLOSING_CHECK))
 
-    async def forward_to(self, app: App) -> HttpReply:
+    async def forward_to(self, app: ASGIApp) -> HttpReply:
         """The answer of the service itself."""
         replayed = False
         status, headers, body = 500, (), bytearray()

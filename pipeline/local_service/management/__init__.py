@@ -1,5 +1,5 @@
 """The management API of the local service: hog functions, session recordings with sharing, projects.
 
-`operations` is the one table of them; routes, scopes and the OpenAPI document are derived from it. An operation is a
-function `(ManagementState, OperationCall) -> OperationReply`; they run one after another, so two updates never mix.
+An operation is a function from an OperationCall to a Response, with its declaration above it. `operations` collects
+them; routes, scopes and the OpenAPI document are derived from it. They run one after another, so two updates never mix.
 """

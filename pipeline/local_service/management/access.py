@@ -14,7 +14,7 @@ from pipeline.local_service.keys import Keyring, Project, allows
 from pipeline.local_service.management.requests import ApiError, forbidden, not_found
 
 if TYPE_CHECKING:
-    from pipeline.local_service.management.operations import Operation
+    from pipeline.local_service.management.requests import Operation
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="api"'}
 _USERS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e90")
@@ -55,7 +55,7 @@ def caller_of(header: str | None, keys: Keyring) -> Caller:
     if scheme.lower() != "bearer" or not key:
         detail = "Authentication credentials were not provided."
         raise ApiError(401, "authentication_error", "not_authenticated", detail, headers=_CHALLENGE)
-    scopes = keys.scopes_of(key)
+    scopes = keys.personal.get(key)
     if scopes is None:
         detail = "Personal API key found in request Authorization header is invalid."
         raise ApiError(401, "authentication_error", "authentication_failed", detail, headers=_CHALLENGE)

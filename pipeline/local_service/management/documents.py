@@ -36,7 +36,7 @@ class Documents:
         """One document, or None. The caller must not change it."""
         return self._documents.get((kind, project), {}).get(id)
 
-    def known(self, kind: DocumentKind, project: int, id: str) -> bool:
+    def existed(self, kind: DocumentKind, project: int, id: str) -> bool:
         """Whether there is or was such a document."""
         return id in self._documents.get((kind, project), {})
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 import base64
 from datetime import datetime, timedelta
 
+from starlette.responses import JSONResponse, Response
+
 from pipeline.local_service.management.function_fields import read_fields
 from pipeline.local_service.management.hog_functions import find_function
 from pipeline.local_service.management.requests import (
-    EMPTY,
-    BareError,
-    ManagementState,
+    FUNCTION,
+    FUNCTIONS,
+    READ,
+    WRITE,
     OperationCall,
-    OperationReply,
     forbidden,
     invalid,
+    natural_number,
     not_found,
+    operation,
     parse_instant,
 )
 from pipeline.local_service.management.templates import TEMPLATES
@@ -41,102 +45,110 @@ _MOST_LABELS = 10_000
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def broadcast(state: ManagementState, call: OperationCall) -> OperationReply:
-    """200 for a function that exists. The source that was read has no such operation
-    (docs/know/service.md#hog-functions)."""
-    if state.observed and state.settings.broadcast == "removed":
+@operation("POST", FUNCTION + "/broadcast", WRITE, body="HogFunctionWrite")
+def hog_functions_broadcast(call: OperationCall) -> Response:
+    """Run for matching persons.
+
+    200 for a function that exists. The source that was read has no such operation
+    (docs/know/service.md#hog-functions).
+    """
+    if call.observed and call.state.settings.broadcast == "removed":
         raise not_found()
-    find_function(state, call)
-    if state.observed:
-        return OperationReply(body={"success": True})
+    find_function(call)
+    if call.observed:
+        return JSONResponse({"success": True})
     read_fields(call.body, observed=False)
-    return EMPTY
+    return Response()
 
 
-def invoke(state: ManagementState, call: OperationCall) -> OperationReply:
-    """One run. Under `observed` the id may be that of no function, and problems are bare
-    (docs/know/service.md#hog-functions)."""
-    if not state.observed:
-        find_function(state, call)
+@operation("POST", FUNCTION + "/invocations", WRITE, body="HogFunctionWrite")
+def hog_functions_invoke(call: OperationCall) -> Response:
+    """Run once.
+
+    Under `observed` the id may be that of no function, and problems are bare (docs/know/service.md#hog-functions).
+    """
+    if not call.observed:
+        find_function(call)
         read_fields(call.body, observed=False)
-        return EMPTY
+        return Response()
     if not call.body.get("use_draft"):
         configuration = call.body.get("configuration")
         if "configuration" not in call.body:
-            raise BareError(400, {"configuration": ["This field is required."]})
+            return JSONResponse({"configuration": ["This field is required."]}, 400)
         if not isinstance(configuration, dict):
-            raise BareError(400, {"configuration": ["Expected a dictionary of items."]})
+            return JSONResponse({"configuration": ["Expected a dictionary of items."]}, 400)
     logs = [{"level": "INFO", "timestamp": call.now, "message": NOT_RUN}]
-    return OperationReply(body={"status": "success", "logs": logs, "invocation_id": call.body.get("invocation_id")})
+    return JSONResponse({"status": "success", "logs": logs, "invocation_id": call.body.get("invocation_id")})
 
 
-def logs(state: ManagementState, call: OperationCall) -> OperationReply:
-    """The logs of the runs, newest first: none."""
-    find_function(state, call)
-    if not state.observed:
-        return EMPTY
+@operation("GET", FUNCTION + "/logs", READ)
+def hog_functions_logs(call: OperationCall) -> Response:
+    """Retrieve logs. There are none."""
+    find_function(call)
+    if not call.observed:
+        return Response()
     limit = call.parameter("limit")
-    if limit is not None and not (
-        limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= MOST_LOGS
-    ):
+    if limit is not None and not 1 <= (natural_number(limit) or 0) <= MOST_LOGS:
         raise invalid("limit", f"Ensure this value is between 1 and {MOST_LOGS}.")
     _span(call)
-    return OperationReply(body={"count": 0, "next": None, "previous": None, "results": []})
+    return JSONResponse({"count": 0, "next": None, "previous": None, "results": []})
 
 
-def metrics(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Runs over time: the labels of the requested time span, and no series."""
-    find_function(state, call)
-    if not state.observed:
-        return EMPTY
+@operation("GET", FUNCTION + "/metrics", READ)
+def hog_functions_metrics(call: OperationCall) -> Response:
+    """Retrieve metrics. The labels of the requested time span, and no series."""
+    find_function(call)
+    if not call.observed:
+        return Response()
     interval = call.parameter("interval") or "day"
     if interval not in _LABELS:
         raise invalid("interval", "Not a valid choice.", "invalid_choice")
     _check_breakdown(call)
     after, before = _span(call)
-    step, length, rest = _LABELS[interval]
-    now = parse_instant(call.now)
-    assert now is not None
-    end, at = before or now, after or now - timedelta(days=7)
-    if (end - at) / step > _MOST_LABELS:
+    step, length, suffix = _LABELS[interval]
+    end, start = before or _now(call), after or _now(call) - timedelta(days=7)
+    if (end - start) / step > _MOST_LABELS:
         raise invalid("after", "The time between after and before is too long for this interval.")
-    count = max(0, (end - at) // step + 1)
-    labels = [(at + number * step).isoformat()[:length] + rest for number in range(count)]
-    return OperationReply(body={"labels": labels, "series": []})
+    count = max(0, (end - start) // step + 1)
+    labels = [(start + number * step).isoformat()[:length] + suffix for number in range(count)]
+    return JSONResponse({"labels": labels, "series": []})
 
 
-def metrics_totals(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Runs in sum: none."""
-    find_function(state, call)
-    if not state.observed:
-        return EMPTY
+@operation("GET", FUNCTION + "/metrics/totals", READ)
+def hog_functions_metrics_totals(call: OperationCall) -> Response:
+    """Retrieve totals. There are none."""
+    find_function(call)
+    if not call.observed:
+        return Response()
     _check_breakdown(call)
     _span(call)
-    return OperationReply(body={"totals": {}})
+    return JSONResponse({"totals": {}})
 
 
-def icon(state: ManagementState, call: OperationCall) -> OperationReply:
-    """The picture of one icon."""
-    _check_icons(state)
-    if not state.observed:
-        return EMPTY
+@operation("GET", FUNCTIONS + "/icon", READ)
+def hog_functions_icon(call: OperationCall) -> Response:
+    """Retrieve an icon."""
+    _check_icons(call)
+    if not call.observed:
+        return Response()
     if call.parameter("id") is None:
         raise invalid("id", "This field is required.", "required")
-    return OperationReply(content=PICTURE, media_type="image/png")
+    return Response(PICTURE, media_type="image/png")
 
 
-def icons(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Icons by a part of their name."""
-    _check_icons(state)
-    if not state.observed:
-        return EMPTY
+@operation("GET", FUNCTIONS + "/icons", READ)
+def hog_functions_icons(call: OperationCall) -> Response:
+    """Retrieve icons. Those with the query in their name."""
+    _check_icons(call)
+    if not call.observed:
+        return Response()
     wanted = (call.parameter("query") or "").casefold()
-    found = [one for one in TEMPLATES.values() if wanted in one["name"].casefold()]
-    return OperationReply(body=[{"id": one["id"], "name": one["name"], "url": one["icon_url"]} for one in found])
+    templates = [template for template in TEMPLATES.values() if wanted in template["name"].casefold()]
+    return JSONResponse([{"id": entry["id"], "name": entry["name"], "url": entry["icon_url"]} for entry in templates])
 
 
-def _check_icons(state: ManagementState) -> None:
-    if state.observed and state.settings.icons == "closed":
+def _check_icons(call: OperationCall) -> None:
+    if call.observed and call.state.settings.icons == "closed":
         raise forbidden("This action does not support personal API key access")
 
 
@@ -147,22 +159,26 @@ def _check_breakdown(call: OperationCall) -> None:
 
 def _span(call: OperationCall) -> tuple[datetime | None, datetime | None]:
     """`after` and `before`: instants, or `-7d`, `-12h`, `-2w` before now. Raises ApiError (400)."""
-    found = []
-    for name in ("after", "before"):
-        value = call.parameter(name)
-        at = None
-        if value is not None:
-            amount, unit = value[1:-1], value[-1:]
-            if value.startswith("-") and unit in _UNITS and amount.isascii() and amount.isdigit() and len(amount) < 6:
-                now = parse_instant(call.now)
-                assert now is not None
-                try:
-                    at = now - timedelta(seconds=int(amount) * _UNITS[unit])
-                except OverflowError:
-                    at = None
-            else:
-                at = parse_instant(value)
-            if at is None:
-                raise invalid(name, "Datetime has wrong format.")
-        found.append(at)
-    return found[0], found[1]
+    return _bound(call, "after"), _bound(call, "before")
+
+
+def _bound(call: OperationCall, name: str) -> datetime | None:
+    value = call.parameter(name)
+    if value is None:
+        return None
+    amount = natural_number(value[1:-1], digits=5)
+    if value.startswith("-") and value[-1] in _UNITS and amount is not None:
+        try:
+            return _now(call) - timedelta(seconds=amount * _UNITS[value[-1]])
+        except OverflowError:
+            pass
+    instant = parse_instant(value)
+    if instant is None:
+        raise invalid(name, "Datetime has wrong format.")
+    return instant
+
+
+def _now(call: OperationCall) -> datetime:
+    now = parse_instant(call.now)
+    assert now is not None
+    return now

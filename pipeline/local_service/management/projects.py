@@ -4,30 +4,33 @@ contract."""
 from __future__ import annotations
 
 import uuid
+from functools import partial
+
+from starlette.responses import JSONResponse, Response
 
 from pipeline.local_service.keys import Project, allows
-from pipeline.local_service.management.requests import Json, ManagementState, OperationCall, OperationReply, paginate
+from pipeline.local_service.management.requests import PROJECT, PROJECTS, Json, OperationCall, operation, paginate
 
 _SPACE = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e91")
 _ORGANIZATION = str(uuid.uuid5(_SPACE, "organization"))
 
 
-def list_projects(state: ManagementState, call: OperationCall) -> OperationReply:
-    """One page of the projects that the key reaches."""
-    found = [project for project in state.keys.projects if call.caller.reaches(project)]
-    envelope, shown = paginate(call, found, strict=not state.observed)
-    envelope["results"] = [_shown(state, call, project) for project in shown]
-    return OperationReply(body=envelope)
+@operation("GET", PROJECTS, None, answer="ProjectPage")
+def projects_list(call: OperationCall) -> Response:
+    """List the projects that the key reaches."""
+    reached = [project for project in call.state.keys.projects if call.caller.reaches(project)]
+    return paginate(call, reached, partial(_shown, call))
 
 
-def retrieve(state: ManagementState, call: OperationCall) -> OperationReply:
-    """One project with its settings."""
+@operation("GET", PROJECT, "project:read", answer="Project")
+def projects_retrieve(call: OperationCall) -> Response:
+    """Retrieve a project. With its settings."""
     assert call.project is not None
-    more = {"drop_events_older_than_seconds": state.settings.drop_events_older_than}
-    return OperationReply(body=_shown(state, call, call.project) | more)
+    more = {"drop_events_older_than_seconds": call.state.settings.drop_events_older_than}
+    return JSONResponse(_shown(call, call.project) | more)
 
 
-def _shown(state: ManagementState, call: OperationCall, project: Project) -> Json:
+def _shown(call: OperationCall, project: Project) -> Json:
     shown: Json = {
         "id": project.id,
         "uuid": str(uuid.uuid5(_SPACE, str(project.id))),

@@ -11,14 +11,20 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from starlette.responses import JSONResponse, Response
+
 from pipeline.local_service.management.function_fields import check_shape
 from pipeline.local_service.management.requests import (
+    RECORDING,
+    RECORDINGS,
+    SHARING,
+    ApiError,
     Json,
-    ManagementState,
     OperationCall,
-    OperationReply,
     invalid,
+    natural_number,
     not_found,
+    operation,
     paginate,
     parse_instant,
     uuid_of,
@@ -26,8 +32,9 @@ from pipeline.local_service.management.requests import (
 from pipeline.management.models import Person
 
 KIND: Final = "session_recording"
-USUAL = 50
-"""Recordings of a page under `observed`."""
+_READ, _WRITE, _SHARE = "session_recording:read", "session_recording:write", "sharing_configuration:write"
+PAGE_SIZE = 50
+"""Recordings of a page under `observed` without a limit."""
 RETENTION = 30
 """Days that a recording is stored where its seed does not name them: what the service's source assumes."""
 _PARAMETERS = frozenset({
@@ -35,90 +42,108 @@ _PARAMETERS = frozenset({
     "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
     "person_uuid", "distinct_ids", "as_query", "version", "hogql_filtering", "add_events_to_property_queries",
 })  # fmt: skip
-"""Query parameters that the real service knows, as far as is known; any other is a 400
+"""Query parameters of the real service, as far as is known; any other is a 400
 (docs/know/service.md#session-recordings)."""
+_NOT_AN_OBJECT = {
+    True: ("This field may not be null.", "null"),
+    False: ("Expected a dictionary.", "invalid_input"),
+}
 
 
-def list_recordings(state: ManagementState, call: OperationCall) -> OperationReply:
-    """One page, the latest first."""
-    found = sorted(state.documents.all(KIND, call.project_id), key=_start, reverse=True)
-    if state.observed:
-        return _observed_page(call, found)
-    envelope, shown = paginate(call, found, strict=True)
-    envelope["results"] = list(shown)
-    return OperationReply(body=envelope)
+@operation("GET", RECORDINGS, _READ, answer="SessionRecordingPage")
+def recordings_list(call: OperationCall) -> Response:
+    """List session recordings. One page, the latest first."""
+    recordings = sorted(call.state.documents.all(KIND, call.project_id), key=_start, reverse=True)
+    if call.observed:
+        return _observed_page(call, recordings)
+    return paginate(call, recordings, lambda recording: recording)
 
 
-def retrieve(state: ManagementState, call: OperationCall) -> OperationReply:
-    """One recording."""
-    recording = _find(state, call, "id")
-    return OperationReply(body=_with_retention(call, recording) if state.observed else recording)
+@operation("GET", RECORDING, _READ, answer="SessionRecording")
+def recordings_retrieve(call: OperationCall) -> Response:
+    """Retrieve a session recording."""
+    recording = _find(call, "id")
+    return JSONResponse(_with_retention(call, recording) if call.observed else recording)
 
 
-def update(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Set `person`, whose inner shape the contract does not show: it is merged into the stored one.
+@operation("PATCH", RECORDING, _WRITE, body="SessionRecordingWrite", answer="SessionRecording")
+def recordings_update(call: OperationCall) -> Response:
+    """Update a session recording.
 
-    Under `observed` it is marked as viewed or analysed instead, and the answer is not the recording.
+    `person`, whose inner shape the contract does not show, is merged into the stored person. Under `observed` the
+    recording is marked as viewed or analysed instead, and the answer is not the recording.
     """
-    recording = _find(state, call, "id")
-    if state.observed:
-        return _mark(state, call, recording)
+    recording = _find(call, "id")
+    if call.observed:
+        return _mark(call, recording)
     if "person" in call.body:
         value = call.body["person"]
         if not isinstance(value, dict):
-            code = (
-                ("null", "This field may not be null.")
-                if value is None
-                else ("invalid_input", "Expected a dictionary.")
-            )
-            raise invalid("person", code[1], code[0])
+            raise invalid("person", *_NOT_AN_OBJECT[value is None])
         check_shape(Person, value, attr="person")
         if "uuid" in value and uuid_of(value["uuid"]) is None:
             raise invalid("person__uuid", "Enter a valid UUID.")
         if "created_at" in value and parse_instant(value["created_at"]) is None:
             raise invalid("person__created_at", "Enter a valid date/time.")
         recording = recording | {"person": (recording.get("person") or {}) | value}
-        state.documents.put(KIND, call.project_id, recording)
-    return OperationReply(body=recording)
+        call.state.documents.put(KIND, call.project_id, recording)
+    return JSONResponse(recording)
 
 
-def delete(state: ManagementState, call: OperationCall) -> OperationReply:
-    """204. The real service does not look whether there is such a recording
-    (docs/know/service.md#session-recordings)."""
+@operation("PUT", RECORDING, _WRITE, body="SessionRecordingWrite", observed=True)
+def recordings_replace(call: OperationCall) -> Response:
+    """The same as PATCH."""
+    return recordings_update(call)
+
+
+@operation("DELETE", RECORDING, _WRITE, status=204)
+def recordings_delete(call: OperationCall) -> Response:
+    """Delete a session recording.
+
+    The real service does not check whether there is such a recording (docs/know/service.md#session-recordings).
+    """
     id = call.ids["id"]
-    if state.documents.get(KIND, call.project_id, id) is not None:
-        state.documents.remove(KIND, call.project_id, id)
-    elif not state.observed:
+    if call.state.documents.get(KIND, call.project_id, id) is not None:
+        call.state.documents.remove(KIND, call.project_id, id)
+    elif not call.observed:
         raise not_found()
-    return OperationReply(204)
+    return Response(status_code=204)
 
 
-def sharing(state: ManagementState, call: OperationCall) -> OperationReply:
-    """How a recording is shared; one that never was gets a disabled configuration."""
-    recording = _find(state, call, "recording_id")
-    configuration = state.documents.get("sharing", call.project_id, str(recording["id"]))
+@operation("GET", SHARING, "sharing_configuration:read", answer="SharingConfiguration")
+def recordings_sharing(call: OperationCall) -> Response:
+    """Retrieve the sharing configuration of a recording.
+
+    A recording that was never shared gets a disabled configuration.
+    """
+    recording = _find(call, "recording_id")
+    configuration = call.state.documents.get("sharing", call.project_id, str(recording["id"]))
     if configuration is None:
         configuration = new_sharing(str(recording["id"]), call.now)
-        state.documents.put("sharing", call.project_id, configuration)
-    return _sharing(state, configuration)
+        call.state.documents.put("sharing", call.project_id, configuration)
+    return _sharing(call, configuration)
 
 
-def refresh_sharing(state: ManagementState, call: OperationCall) -> OperationReply:
-    """Replace the access token: a new configuration, enabled or not as the one that it replaces."""
-    id = str(_find(state, call, "recording_id")["id"])
+@operation("POST", SHARING + "/refresh", _SHARE, answer="SharingConfiguration", observed=True)
+def recordings_sharing_refresh(call: OperationCall) -> Response:
+    """Replace the access token of a recording.
+
+    A new configuration, enabled or not as the previous one.
+    """
+    id = str(_find(call, "recording_id")["id"])
     configuration = new_sharing(id, call.now)
-    before = state.documents.get("sharing", call.project_id, id)
+    before = call.state.documents.get("sharing", call.project_id, id)
     if before is not None:
         configuration["enabled"] = before["enabled"]
-    state.documents.put("sharing", call.project_id, configuration)
-    return _sharing(state, configuration)
+    call.state.documents.put("sharing", call.project_id, configuration)
+    return _sharing(call, configuration)
 
 
-def _sharing(state: ManagementState, configuration: Json) -> OperationReply:
+def _sharing(call: OperationCall, configuration: Json) -> Response:
     shown: Json = {name: configuration[name] for name in ("created_at", "enabled", "access_token")}
-    if state.observed:
+    if call.observed:
         shown |= {"settings": {}, "password_required": False, "share_passwords": []}
-    return OperationReply(body=shown)
+    return JSONResponse(shown)
 
 
 def new_sharing(id: str, now: str) -> Json:
@@ -126,10 +151,10 @@ def new_sharing(id: str, now: str) -> Json:
     return {"id": id, "created_at": now, "enabled": False, "access_token": secrets.token_urlsafe(22)}
 
 
-def _find(state: ManagementState, call: OperationCall, name: str) -> Json:
-    recording = state.documents.get(KIND, call.project_id, call.ids[name])
+def _find(call: OperationCall, name: str) -> Json:
+    recording = call.state.documents.get(KIND, call.project_id, call.ids[name])
     if recording is None:
-        raise not_found("Recording not found" if state.observed else "Not found.")
+        raise not_found("Recording not found" if call.observed else "Not found.")
     return recording
 
 
@@ -151,29 +176,29 @@ def _start(recording: Json) -> tuple[float, str]:
     return (at.timestamp() if at else 0.0), str(recording["id"])
 
 
-def _observed_page(call: OperationCall, found: list[Json]) -> OperationReply:
+def _observed_page(call: OperationCall, recordings: list[Json]) -> Response:
     for name, _ in call.query:
         if name not in _PARAMETERS:
-            detail = [{"type": "extra_forbidden", "loc": [name], "msg": "Extra inputs are not permitted"}]
-            raise invalid(None, json.dumps(detail))
-    limit, offset = _count(call, "limit", USUAL), _count(call, "offset", 0)
+            raise _bad_parameter("extra_forbidden", name, "Extra inputs are not permitted")
+    limit, offset = _count(call, "limit", PAGE_SIZE), _count(call, "offset", 0)
     for name, field in (("session_ids", "id"), ("distinct_ids", "distinct_id")):
         wanted = _names(call, name)
         if wanted is not None:
-            found = [one for one in found if one.get(field) in wanted]
-    shown = [_with_retention(call, one) for one in found[offset : offset + limit]]
-    return OperationReply(body={"results": shown, "has_next": offset + limit < len(found), "version": 4})
+            recordings = [recording for recording in recordings if recording.get(field) in wanted]
+    shown = [_with_retention(call, recording) for recording in recordings[offset : offset + limit]]
+    return JSONResponse({"results": shown, "has_next": offset + limit < len(recordings), "version": 4})
 
 
-def _count(call: OperationCall, name: str, usual: int) -> int:
+def _bad_parameter(kind: str, name: str, message: str) -> ApiError:
+    return invalid(None, json.dumps([{"type": kind, "loc": [name], "msg": message}]))
+
+
+def _count(call: OperationCall, name: str, default: int) -> int:
     value = call.parameter(name)
-    if value is None:
-        return usual
-    if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise invalid(
-            None, json.dumps([{"type": "int_parsing", "loc": [name], "msg": "Input should be a valid integer"}])
-        )
-    return int(value)
+    number = default if value is None else natural_number(value)
+    if number is None:
+        raise _bad_parameter("int_parsing", name, "Input should be a valid integer")
+    return number
 
 
 def _names(call: OperationCall, name: str) -> list[object] | None:
@@ -185,20 +210,19 @@ def _names(call: OperationCall, name: str) -> list[object] | None:
     except (ValueError, RecursionError):
         listed = None
     if not isinstance(listed, list):
-        raise invalid(None, json.dumps([{"type": "list_type", "loc": [name], "msg": "Input should be a valid list"}]))
+        raise _bad_parameter("list_type", name, "Input should be a valid list")
     return listed
 
 
-def _mark(state: ManagementState, call: OperationCall, recording: Json) -> OperationReply:
-    marks = {}
-    for name in ("viewed", "analyzed"):
-        marks[name] = call.body.get(name, False)
-        if not isinstance(marks[name], bool):
+def _mark(call: OperationCall, recording: Json) -> Response:
+    marks = {name: call.body.get(name, False) for name in ("viewed", "analyzed")}
+    for name, mark in marks.items():
+        if not isinstance(mark, bool):
             raise invalid(name, "Must be a valid boolean.")
     if not any(marks.values()):
         raise invalid(None, "At least one of 'viewed' or 'analyzed' must be provided.")
     if marks["viewed"]:
         viewer = call.caller.user["email"]
-        seen = [one for one in recording.get("viewers") or [] if one != viewer]
-        state.documents.put(KIND, call.project_id, recording | {"viewed": True, "viewers": [*seen, viewer]})
-    return OperationReply(body={"success": True})
+        others = [email for email in recording.get("viewers") or [] if email != viewer]
+        call.state.documents.put(KIND, call.project_id, recording | {"viewed": True, "viewers": [*others, viewer]})
+    return JSONResponse({"success": True})

@@ -1,4 +1,4 @@
-"""What an operation of the management API receives and returns: bodies, parameters, pages, instants, and errors.
+"""What an operation of the management API is and receives: bodies, parameters, pages, instants, and errors.
 
 Errors are the JSON envelope of the service (docs/know/service.md#management-api; the contract shows none). One error
 names one problem; the name of a nested field is joined by `__`. No text here repeats a value that was sent, since a
@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
+
+from starlette.responses import JSONResponse, Response
 
 if TYPE_CHECKING:
     from pipeline.local_service.keys import Keyring, Project
     from pipeline.local_service.management.access import Caller
     from pipeline.local_service.management.documents import Documents
-    from pipeline.local_service.management.operations import Operation
     from pipeline.local_service.settings import Settings
     from pipeline.local_service.store.database import Store
 
@@ -40,15 +41,10 @@ class ApiError(Exception):
         super().__init__(status, code)
         self.status = status
         self.envelope: dict[str, object] = {"type": kind, "code": code, "detail": detail, "attr": attr}
-        self.headers = dict(headers or {})
+        self.headers = headers
 
-
-class BareError(ApiError):
-    """An error whose body is not the envelope: `body` as it is, None for an empty one."""
-
-    def __init__(self, status: int, body: dict[str, object] | None, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status, "", "", "", None, headers)
-        self.body = body
+    def response(self) -> Response:
+        return JSONResponse(self.envelope, self.status, self.headers)
 
 
 def invalid(attr: str | None, detail: str, code: str = "invalid_input") -> ApiError:
@@ -79,6 +75,7 @@ def not_allowed(method: str, allowed: str) -> ApiError:
 
 
 Json = dict[str, Any]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +94,9 @@ class ManagementState:
 
 @dataclass(frozen=True, slots=True)
 class OperationCall:
-    """One request that was let in. `address` is its absolute URL without the query; `now` is ISO 8601 in UTC."""
+    """One authorised request. `address` is its absolute URL without the query; `now` is ISO 8601 in UTC."""
 
-    operation: Operation
+    state: ManagementState
     caller: Caller
     project: Project | None
     ids: Mapping[str, str]
@@ -107,6 +104,10 @@ class OperationCall:
     body: Json
     address: str
     now: str
+
+    @property
+    def observed(self) -> bool:
+        return self.state.observed
 
     @property
     def project_id(self) -> int:
@@ -123,24 +124,79 @@ class OperationCall:
         return frozenset(part.strip() for key, value in self.query if key == name for part in value.split(",") if part)
 
 
-@dataclass(frozen=True, slots=True)
-class OperationReply:
-    """A success: JSON where `body` is a value, else the bytes of `content` (none: an empty body)."""
+Run = Callable[[OperationCall], Response]
 
+
+class Operation(NamedTuple):
+    """One operation (docs/know/service.md#management-api, #key-scopes). `scope` None: a key of any scope; `run` None:
+    the query, which runs beside the others. `name` and `summary` are in the OpenAPI document.
+
+    Scopes that the contract does not state are those of the service's source where it has one
+    (docs/know/service.md#hog-functions), else that of the nearest operation.
+    """
+
+    method: str
+    path: str
+    scope: str | None
+    run: Run | None
+    name: str
+    summary: str
     status: int = 200
-    body: object = None
-    content: bytes = b""
-    media_type: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    """That of a success, or of the refusal that is its only answer."""
+    body: str = ""
+    """The schema of the request's body in the OpenAPI document; "" for none."""
+    answer: str = ""
+    """The schema of the answer; "" for an empty one, or for one that the contract does not state."""
+    observed: bool = False
+    """Only under `observed`: the service has it, the contract does not (docs/know/service.md#hog-functions)."""
+
+    @property
+    def stated(self) -> bool:
+        """Whether the contract states the scope."""
+        resource = self.path.removesuffix("/{id}").removesuffix("/sharing").removesuffix("/{recording_id}")
+        return resource in (FUNCTIONS, RECORDINGS) and not self.observed
+
+    @property
+    def analytics(self) -> bool:
+        """Whether it counts against the lower of the two rates (docs/know/service.md#management-api)."""
+        return (self.scope or "").startswith("session_recording:")
+
+    @property
+    def area(self) -> str:
+        """The heading in the OpenAPI document."""
+        areas = {"hog_functions": "hog functions", "session_recordings": "session recordings", "query": "query"}
+        return next((area for part, area in areas.items() if part in self.path), "projects")
 
 
-EMPTY = OperationReply()
-"""200 without a body: what the contract states for several operations (docs/know/service.md#hog-functions)."""
+PROJECTS = "/api/projects"
+PROJECT = PROJECTS + "/{project_id}"
+FUNCTIONS = PROJECT + "/hog_functions"
+FUNCTION = FUNCTIONS + "/{id}"
+RECORDINGS = PROJECT + "/session_recordings"
+RECORDING = RECORDINGS + "/{id}"
+SHARING = RECORDINGS + "/{recording_id}/sharing"
+READ, WRITE = "hog_function:read", "hog_function:write"
+
+registered: list[Operation] = []
+
+
+def operation(method: str, path: str, scope: str | None, **more: Any) -> Callable[[Run], Run]:
+    """Register a function as the operation of its name; its docstring's first sentence is the summary.
+
+    `more` are the other fields of Operation.
+    """
+
+    def register(run: Run) -> Run:
+        summary = " ".join((run.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+        registered.append(Operation(method, path, scope, run, run.__name__, summary, **more))
+        return run
+
+    return register
 
 
 DEEPEST = 100
 """How many objects and lists may be open at once."""
-_TEXT = "Null characters and lone surrogates are not allowed."
+_BAD_TEXT = "Null characters and lone surrogates are not allowed."
 
 
 def read_json_body(body: bytes, content_type: str) -> Json:
@@ -179,7 +235,7 @@ def _problems(content: Json) -> Iterator[tuple[str, str | None]]:
     """What cannot be stored, with the name of the outermost field where the name itself can be shown."""
     for name, value in content.items():
         if not _storable(name):
-            yield "A name holds characters that cannot be stored.", None
+            yield "A name has characters that cannot be stored.", None
             continue
         problem = _problem_of(value)
         if problem:
@@ -195,14 +251,14 @@ def _problem_of(value: Any) -> str:
                 return "Nested too deeply."
             if isinstance(inner, dict):
                 if not all(map(_storable, inner)):
-                    return _TEXT
+                    return _BAD_TEXT
                 open_.append(iter(inner.values()))
                 break
             if isinstance(inner, list):
                 open_.append(iter(inner))
                 break
             if isinstance(inner, str) and not _storable(inner):
-                return _TEXT
+                return _BAD_TEXT
             if isinstance(inner, float) and not math.isfinite(inner):
                 return "A number is out of range."
         else:
@@ -211,7 +267,7 @@ def _problem_of(value: Any) -> str:
 
 
 def _storable(text: str) -> bool:
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= one <= "\udfff" for one in text))
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -225,17 +281,14 @@ def format_instant(micros: int) -> str:
 def parse_instant(text: str) -> datetime | None:
     """The instant of an ISO 8601 text, in UTC where it has no zone; None for any other text."""
     try:
-        found = datetime.fromisoformat(text.strip().replace(" ", "+") if "T" in text else text.strip())
-    except ValueError:
-        return None
-    try:
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except OverflowError:
+        instant = datetime.fromisoformat(text.strip().replace(" ", "+") if "T" in text else text.strip())
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
 
 
 def uuid_of(text: str) -> str | None:
-    """The usual spelling of a UUID; None for any other text."""
+    """The canonical spelling of a UUID; None for any other text."""
     try:
         return str(UUID(text))
     except ValueError:
@@ -246,39 +299,41 @@ PAGE_SIZE = 100
 """Results of a page without a limit; there is no maximum (docs/know/service.md#management-api)."""
 
 
-def paginate(call: OperationCall, found: Sequence[Any], *, strict: bool) -> tuple[Json, Sequence[Any]]:
-    """The envelope of one page, its `results` still empty, and the part of `found` that belongs into it.
+def paginate(call: OperationCall, items: Sequence[Item], show: Callable[[Item], Json]) -> Response:
+    """The envelope of one page of `items`, its results as `show` returns them.
 
     A limit under 1 is the default one and an offset under 0 is 0, as at the real service. Text that is no integer is
-    so there too; under `strict` it is a 400, since the contract states integers.
+    so under `observed`; the contract states integers, so there it is a 400.
     """
-    limit = _number(call, "limit", least=1, otherwise=PAGE_SIZE, strict=strict)
-    offset = _number(call, "offset", least=0, otherwise=0, strict=strict)
-    following = offset + limit if offset + limit < len(found) else None
-    previous = max(offset - limit, 0) if offset > 0 else None
-    envelope: Json = {
-        "count": len(found),
-        "next": None if following is None else _url(call, limit, following),
-        "previous": None if previous is None else _url(call, limit, previous),
-        "results": [],
+    limit = _number(call, "limit", minimum=1, default=PAGE_SIZE)
+    offset = _number(call, "offset", minimum=0, default=0)
+    end = offset + limit
+    envelope = {
+        "count": len(items),
+        "next": _url(call, limit, end) if end < len(items) else None,
+        "previous": _url(call, limit, max(offset - limit, 0)) if offset > 0 else None,
+        "results": [show(item) for item in items[offset:end]],
     }
-    return envelope, found[offset : offset + limit]
+    return JSONResponse(envelope)
 
 
-def _number(call: OperationCall, name: str, *, least: int, otherwise: int, strict: bool) -> int:
-    text = call.parameter(name)
-    if text is None:
-        return otherwise
-    digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 4000:
-        if strict:
+def _number(call: OperationCall, name: str, *, minimum: int, default: int) -> int:
+    text = call.parameter(name) or ""
+    number = natural_number(text.removeprefix("-"), digits=4000)
+    if number is None:
+        if text and not call.observed:
             raise invalid(name, "A valid integer is required.")
-        return otherwise
-    return int(text) if int(text) >= least else otherwise
+        return default
+    return default if (text.startswith("-") and number) or number < minimum else number
+
+
+def natural_number(text: str, digits: int = 9) -> int | None:
+    """The number of a text of ASCII digits, at most so many; None for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
 def _url(call: OperationCall, limit: int, offset: int) -> str:
-    """The request's own URL with another offset, its other parameters kept."""
+    """The request's own URL with another offset, with all its other parameters."""
     others = [pair for pair in call.query if pair[0] not in ("limit", "offset")]
     others.append(("limit", str(limit)))
     if offset:

@@ -6,30 +6,29 @@ the body (413, 415, 400). Then the operation runs.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pipeline.local_service.http import read_body
+from pipeline.local_service.http import read_body, run_in
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.management.access import Throttle, caller_of, check_scope, project_for
 from pipeline.local_service.management.documents import Documents
-from pipeline.local_service.management.operations import PROJECTS, WITH_BODY, Operation, paths
+from pipeline.local_service.management.operations import WITH_BODY, paths
 from pipeline.local_service.management.requests import (
+    PROJECTS,
     ApiError,
-    BareError,
     Json,
     ManagementState,
+    Operation,
     OperationCall,
-    OperationReply,
     format_instant,
     not_allowed,
     not_found,
@@ -69,17 +68,18 @@ class ManagementApi:
         self._worker.shutdown()
 
     def routes(self) -> list[Route]:
-        """Every path with and without a final slash, under both its names, and a 404 for the rest of `/api`."""
-        found = []
-        for path, methods in paths(observed=self.state.observed).items():
-            for spelled in (path, path.replace(PROJECTS, ALIAS, 1)):
-                for slash in ("", "/"):
-                    found.append(Route(spelled + slash, _PathEndpoint(self, methods)))
-        return [*found, Route("/api/{rest:path}", _PathEndpoint(self, {}))]
+        """Every path with and without a final slash, under both its names, and a 404 for any other of `/api`."""
+        routes = [
+            Route(spelling + slash, _PathEndpoint(self, methods))
+            for path, methods in paths(observed=self.state.observed).items()
+            for spelling in (path, path.replace(PROJECTS, ALIAS, 1))
+            for slash in ("", "/")
+        ]
+        return [*routes, Route("/api/{rest:path}", _PathEndpoint(self, {}))]
 
     async def hog_functions(self, project: int) -> list[Json]:
         """The full records of a project's hog functions, the deleted ones too. They must not be changed."""
-        return await self._in(self._worker, lambda: self.state.documents.all("hog_function", project))
+        return await run_in(self._worker, lambda: self.state.documents.all("hog_function", project))
 
     async def respond(self, request: Request, methods: Mapping[str, Operation]) -> Response:
         """The answer to a request to a path that has these methods."""
@@ -87,22 +87,15 @@ class ManagementApi:
         if methods and request.method == "OPTIONS":
             return Response(headers={"Allow": allowed})
         try:
-            reply = await self._answered(request, methods, allowed)
-        except BareError as error:
-            if error.body is None:
-                return Response(status_code=error.status, headers=error.headers)
-            return JSONResponse(error.body, error.status, error.headers)
+            return await self._run(request, methods, allowed)
         except ApiError as error:
-            return JSONResponse(error.envelope, error.status, error.headers)
+            return error.response()
         except ClientDisconnect:
             return Response(status_code=400)
-        if reply.body is None:
-            return Response(reply.content, reply.status, reply.headers, reply.media_type)
-        return JSONResponse(reply.body, reply.status, reply.headers)
 
-    async def _answered(self, request: Request, methods: Mapping[str, Operation], allowed: str) -> OperationReply:
+    async def _run(self, request: Request, methods: Mapping[str, Operation], allowed: str) -> Response:
         settings = self.state.settings
-        is_query = any(one.name == "query" for one in methods.values())
+        is_query = any(operation.name == "query" for operation in methods.values())
         body = await read_body(request, QUERY_LIMIT if is_query else settings.management_body_limit)
         if not methods:
             raise not_found("Endpoint not found.")
@@ -120,13 +113,13 @@ class ManagementApi:
         run = operation.run
         if run is None:
             assert project is not None
-            found = await _served(answer_query(request, body, project.id, self._queries, settings))
-            return OperationReply(content=found, media_type="application/json")
+            answer = await _served(answer_query(request, body, project.id, self._queries, settings))
+            return Response(answer, media_type="application/json")
         writes = operation.method in WITH_BODY
 
-        def work() -> OperationReply:
+        def work() -> Response:
             call = OperationCall(
-                operation=operation,
+                state=self.state,
                 caller=caller,
                 project=project,
                 ids=request.path_params,
@@ -135,12 +128,9 @@ class ManagementApi:
                 address=_address(request),
                 now=format_instant(settings.clock()),
             )
-            return run(self.state, call)
+            return run(call)
 
-        return await self._in(self._worker, work)
-
-    async def _in(self, worker: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-        return await _served(asyncio.get_running_loop().run_in_executor(worker, work))
+        return await _served(run_in(self._worker, work))
 
 
 async def _served(work: Awaitable[Result]) -> Result:
@@ -164,7 +154,7 @@ class _PathEndpoint:
 
 
 def _address(request: Request) -> str:
-    """The URL of a request without its query, by the host that the client named."""
+    """The URL of a request without its query, with the host that the client names."""
     host = request.headers.get("host", "")
     if not _HOST.fullmatch(host):
         name, port = request.scope.get("server") or ("localhost", None)

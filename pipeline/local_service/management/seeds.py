@@ -1,6 +1,6 @@
 """What is there from the start: `{"hog_functions": [...], "session_recordings": [...]}` in a JSON file.
 
-It goes to the first project. What a store already knows, even as deleted, stays as it is; so a service that is started
+It goes to the first project. What a store has or had stays as it is; so a service that is started
 again with the same seed and store has everything once. A recording may bring its `sharing` configuration.
 """
 
@@ -74,7 +74,7 @@ def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> Non
         if len({document["id"] for document in documents}) < len(documents):
             raise BadSeed(f"two entries of the seed have one id ({kind})")
     for kind, documents in created.items():
-        fresh = [one for one in documents if not state.documents.known(kind, project, one["id"])]
+        fresh = [document for document in documents if not state.documents.existed(kind, project, document["id"])]
         state.documents.put(kind, project, *fresh)
 
 

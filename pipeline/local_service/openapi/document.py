@@ -19,8 +19,8 @@ from pipeline.local_service.management.function_fields import (
     TYPES,
 )
 from pipeline.local_service.management.hog_functions import FILTERS
-from pipeline.local_service.management.operations import WITH_BODY, Operation, operations
-from pipeline.local_service.management.requests import Json
+from pipeline.local_service.management.operations import WITH_BODY, operations
+from pipeline.local_service.management.requests import Json, Operation
 from pipeline.local_service.management.templates import TEMPLATES
 from pipeline.local_service.openapi.capture import capture_paths, capture_schemas
 from pipeline.local_service.settings import Settings

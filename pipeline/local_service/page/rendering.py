@@ -6,6 +6,7 @@ direction of a line, and keys of the service inside an event, as the `token` of 
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -117,6 +118,24 @@ class Links:
         return address + ("?" + urlencode(present) if present else "")
 
 
+def render_document(document: Mapping[str, Any]) -> str:
+    """The page of an OpenAPI document: plain HTML, no script, nothing from the internet."""
+    areas: dict[str, list[tuple[str, str, Any]]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            areas.setdefault(operation["tags"][0], []).append((path, method, operation))
+    environment = _environment()
+    environment.filters["indented_json"] = lambda value: json.dumps(value, indent=2)
+    return environment.get_template("openapi.html.j2").render(document, areas=areas)
+
+
+def _environment(**options: Any) -> Environment:
+    from jinja2 import Environment, PackageLoader
+
+    loader = PackageLoader("pipeline.local_service.page")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, **options)
+
+
 class PageRenderer:
     """Templates filled in for one service."""
 
@@ -125,19 +144,13 @@ class PageRenderer:
 
     def page(self, name: str, values: Mapping[str, Any]) -> str:
         """The HTML of a template."""
-        return self._environment.get_template(f"{name}.html.j2").render(values)
+        return self._strict_environment.get_template(f"{name}.html.j2").render(values)
 
     @cached_property
-    def _environment(self) -> Environment:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+    def _strict_environment(self) -> Environment:
+        from jinja2 import StrictUndefined
 
-        environment = Environment(
-            loader=PackageLoader("pipeline.local_service.page"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        environment = _environment(undefined=StrictUndefined)
         environment.filters |= {
             "n": lambda number: f"{number:,}",
             "counted": lambda number, noun: f"{number:,} {noun}" + ("" if number == 1 else "s"),

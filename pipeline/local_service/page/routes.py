@@ -28,7 +28,7 @@ from pipeline.local_service.page.rendering import Links, PageRenderer, PlainText
 from pipeline.local_service.page.views import VIEWS, PageNotFound, PageRequest, View
 from pipeline.local_service.store.database import BadQuery, SlowQuery, Store, Unavailable
 
-HEADERS: Mapping[str, str] = {
+HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
         "frame-ancestors 'none'"
@@ -41,6 +41,11 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 """On every answer of the page."""
+DOCUMENT_HEADERS = HEADERS | {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
 
 _LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 """Any port: a tunnel to the service has another one than the service."""

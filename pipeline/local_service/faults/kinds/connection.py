@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
-from pipeline.local_service.faults.base import Fault, flag, value
+from pipeline.local_service.faults.base import Fault, flag, reader, value
 from pipeline.local_service.faults.kinds.refusals import read_seconds
 from pipeline.local_service.faults.request import CaptureRequest, ConnectionCut, Ending, Forward, HttpReply
 
@@ -46,11 +46,7 @@ class Truncated(Fault, example="truncated"):
         return ConnectionCut(head.encode() + ending.body[: len(ending.body) // 2])
 
 
-def read_kind(text: str) -> str:
-    """What is sent instead of an answer."""
-    if text not in ("html", "noise"):
-        raise ValueError("html (a page, with 200) or noise (not HTTP at all)")
-    return text
+read_kind = reader("html|noise", lambda match: match[0], "html (a page, with 200) or noise (not HTTP at all)")
 
 
 @dataclass(kw_only=True)

@@ -42,4 +42,4 @@ class Mix(Fault, example="mix:10%"):
         return await chosen.handle(request, forward)
 
     def counts(self) -> list[FaultCounts]:
-        return super().counts() + [one for fault in self.of for one in fault.counts()]
+        return super().counts() + [count for fault in self.of for count in fault.counts()]

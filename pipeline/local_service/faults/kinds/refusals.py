@@ -14,29 +14,22 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from pipeline.local_service.faults.base import Fault, flag, option, read_count, value
+from pipeline.local_service.faults.base import NUMBER, Fault, flag, option, read_count, reader, value
 from pipeline.local_service.faults.request import CaptureRequest, Ending, EventKey, Forward, HttpReply
 
 _TEXTS = {429: "rate limited", 503: "transient error, please retry", 402: "billing limit reached"}
 
 
-def read_status(text: str) -> int:
-    """A status of an error."""
-    if not text.isascii() or not text.isdigit() or not 400 <= int(text) <= 599:
-        raise ValueError("a status from 400 to 599")
-    return int(text)
+_UNITS = {None: 1, "s": 1, "m": 60, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
-def read_seconds(text: str) -> float:
-    """`2`, `2s`, `1.5s`, `3m`: 0 or more seconds."""
-    number, unit = (text[:-1], 60 if text.endswith("m") else 1) if text[-1:] in ("s", "m") else (text, 1)
-    try:
-        found = float(number) * unit
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < 1e9:
-        raise ValueError("a length of time such as 2s, 0.5s or 3m")
-    return found
+def _seconds(match: re.Match[str]) -> float | None:
+    seconds = float(match[1]) * _UNITS[match[2]]
+    return seconds if seconds < 1e9 else None
+
+
+read_status = reader(r"[45]\d\d", lambda match: int(match[0]), "a status from 400 to 599")
+read_seconds = reader(NUMBER + "([sm])?", _seconds, "a length of time such as 2s, 0.5s or 3m")
 
 
 class Span(NamedTuple):
@@ -48,10 +41,8 @@ class Span(NamedTuple):
 
 def read_span(text: str) -> Span:
     """`30s`, `2m`, or `20` requests."""
-    if text.isascii() and text.isdigit():
-        return Span(None, int(text))
     try:
-        return Span(read_seconds(text), None)
+        return Span(None, int(text)) if re.fullmatch(r"\d+", text, re.ASCII) else Span(read_seconds(text), None)
     except ValueError:
         raise ValueError("a time such as 30s or 2m, or a number of requests") from None
 
@@ -128,12 +119,7 @@ class Maintenance(RetryAfterFault, example="maintenance:30s"):
         return await (forward() if over else self.refuse(503, request, forward))
 
 
-def read_one_in(text: str) -> int:
-    """`1/5000`."""
-    one, _, of = text.partition("/")
-    if one != "1" or not of.isascii() or not of.isdigit() or not int(of):
-        raise ValueError("a rate such as 1/5000")
-    return int(of)
+read_one_in = reader(r"1/(\d+)", lambda match: int(match[1]) or None, "a rate such as 1/5000")
 
 
 @dataclass(kw_only=True)
@@ -160,15 +146,11 @@ class Poison(Fault, example="poison:1/5000"):
         return int(self.draw(event.uuid) * self.one_in) == 0
 
 
-def read_size(text: str) -> int:
-    """Bytes: `500000`, `64KiB`, `1MiB`."""
-    number, unit = text, 1
-    for suffix, factor in (("KiB", 1 << 10), ("MiB", 1 << 20)):
-        if text.endswith(suffix):
-            number, unit = text[: -len(suffix)], factor
-    if not number.isascii() or not number.isdigit() or not int(number):
-        raise ValueError("a number of bytes such as 500000, 64KiB or 1MiB")
-    return int(number) * unit
+read_size = reader(
+    r"(\d+)(KiB|MiB)?",
+    lambda match: int(match[1]) * _UNITS[match[2]] or None,
+    "a number of bytes such as 500000, 64KiB or 1MiB",
+)
 
 
 @dataclass(kw_only=True)
@@ -183,19 +165,12 @@ class Large(Fault, example="large:64KiB"):
         return HttpReply(413, f"maximum event size exceeded: request body over {self.limit} bytes".encode())
 
 
-_UNITS = {"s": 1, "m": 60}
+def _rate(match: re.Match[str]) -> float | None:
+    number = float(match[1])
+    return number / _UNITS[match[2]] if 0 < number < 1e9 else None
 
 
-def read_rate(text: str) -> float:
-    """`20/s`, `0.5/s`, `300/m`: requests a second."""
-    number, slash, unit = text.partition("/")
-    try:
-        found = float(number)
-    except ValueError:
-        found = 0.0
-    if not slash or unit not in _UNITS or not 0 < found < 1e9:
-        raise ValueError("a rate such as 20/s or 300/m")
-    return found / _UNITS[unit]
+read_rate = reader(NUMBER + "/([sm])", _rate, "a rate such as 20/s or 300/m")
 
 
 @dataclass(kw_only=True)
@@ -219,11 +194,7 @@ class Rate(RetryAfterFault, example="rate:20/s"):
         return await self.refuse(429, request, forward)
 
 
-def read_form(text: str) -> int:
-    """`200` or `402`."""
-    if text not in ("200", "402"):
-        raise ValueError("200 or 402")
-    return int(text)
+read_form = reader("200|402", lambda match: int(match[0]), "200 or 402")
 
 
 @dataclass(kw_only=True)
@@ -251,21 +222,10 @@ class Quota(Fault, example="quota:10000"):
         return HttpReply(200, b'{"status":"Ok","quota_limited":["events"]}', ((b"content-type", b"application/json"),))
 
 
-STATUSES = ("301", "302", "303", "307", "308")
-
-
-def read_redirect_status(text: str) -> int:
-    """A redirecting status that a capture client has to follow."""
-    if text not in STATUSES:
-        raise ValueError("one of " + ", ".join(STATUSES))
-    return int(text)
-
-
-def read_host(text: str) -> str:
-    """A host name, with a port if it is another one."""
-    if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d{1,5})?", text):
-        raise ValueError("a host name such as localhost or localhost:8101")
-    return text
+read_redirect_status = reader("30[12378]", lambda match: int(match[0]), "one of 301, 302, 303, 307, 308")
+read_host = reader(
+    r"[A-Za-z0-9.-]+(:\d{1,5})?", lambda match: match[0], "a host name such as localhost or localhost:8101"
+)
 
 
 @dataclass(kw_only=True)
