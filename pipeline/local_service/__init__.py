@@ -1,7 +1,7 @@
 """The local service: an offline stand-in that a whole migration can be rehearsed against.
 
 It speaks the capture endpoint and the query endpoint of the real service, on 127.0.0.1 only, with a DuckDB
-database behind them. It is the judge of the rest of this package, so it imports nothing of it: it decodes,
+database behind them. It checks what the other packages send, so it imports nothing of them: it decodes,
 validates, stores and collapses by code of its own, written from docs/know/service.md.
 
     with LocalService() as service:

@@ -1,7 +1,7 @@
 """The web application of the local service: which endpoint answers which path.
 
 The capture endpoint, the management API with the query endpoint, the page for people (`/`) and the counts for programs
-(`/_stats`), the OpenAPI document with its page, and the texts that say that the service is ready.
+(`/_stats`), the OpenAPI document with its page, and the texts for probes that the service is ready.
 """
 
 from __future__ import annotations

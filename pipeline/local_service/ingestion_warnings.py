@@ -19,11 +19,9 @@ def _type(name: str, meaning: str) -> str:
     return name
 
 
-ILLEGAL_ID = _type(
-    "cannot_merge_with_illegal_distinct_id", "a merge that names a placeholder id; the merge was not made"
-)
+ILLEGAL_ID = _type("cannot_merge_with_illegal_distinct_id", "a merge that names a placeholder id; it was not merged")
 ALREADY_IDENTIFIED = _type(
-    "cannot_merge_already_identified", "a merge of a person that is already identified; the merge was not made"
+    "cannot_merge_already_identified", "a merge of a person that is already identified; it was not merged"
 )
 NOT_WITHOUT_PROFILE = _type(
     "invalid_event_when_process_person_profile_is_false", "a person or group event that asks for no person profile"
@@ -34,7 +32,7 @@ BAD_PROFILE_FLAG = _type(
 LONG_GROUP_KEY = _type("group_key_too_long", "a group's key is too long")
 BAD_GROUP_SET = _type("invalid_group_set", "a group's properties are not an object")
 BAD_MERGE_ID = _type("invalid_merge_id", "the id of a merge is not text")
-TOO_OLD = _type("event_dropped_too_old", "older than the project keeps")
+TOO_OLD = _type("event_dropped_too_old", "older than the project stores")
 BAD_TIMESTAMP = _type("ignored_invalid_timestamp", "the time cannot be read; the time of arrival was used")
 
 NO_TIMESTAMP = _type("missing_timestamp", "no timestamp; the time of arrival was used")

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 
 class BadKeys(ValueError):
-    """A keys file cannot be used; the message says where in the file, without any key."""
+    """A keys file cannot be used; the message has the position in the file, and no key."""
 
 
 @dataclass(frozen=True, slots=True)

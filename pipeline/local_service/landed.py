@@ -58,17 +58,17 @@ class IngestionWarning:
 
 def read_events(store: Store, project: int) -> list[LandedEvent]:
     """The events, by time and uuid."""
-    found = store.select(
+    rows = store.select(
         "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM events "
         "ORDER BY timestamp, uuid, event, distinct_id",
         project,
     )
-    return [LandedEvent(*row) for row in found]
+    return [LandedEvent(*row) for row in rows]
 
 
 def read_persons(store: Store, project: int) -> list[PersonProfile]:
     """The persons, by their first id."""
-    found = store.select(
+    rows = store.select(
         "SELECT p.id, list_sort(list(d.distinct_id)) AS ids, any_value(p.properties), any_value(p.created_at), "
         "any_value(p.is_identified) FROM persons p JOIN person_distinct_ids d ON d.person_id = p.id "
         "GROUP BY p.id ORDER BY ids",
@@ -76,23 +76,23 @@ def read_persons(store: Store, project: int) -> list[PersonProfile]:
     )
     return [
         PersonProfile(key, tuple(ids), msgspec.json.decode(text), created_at, is_identified)
-        for key, ids, text, created_at, is_identified in found
+        for key, ids, text, created_at, is_identified in rows
     ]
 
 
 def read_groups(store: Store, project: int) -> list[GroupProfile]:
     """The groups, by type and key."""
-    found = store.select('SELECT "index", type, key, properties, created_at FROM groups ORDER BY "index", key', project)
+    rows = store.select('SELECT "index", type, key, properties, created_at FROM groups ORDER BY "index", key', project)
     return [
         GroupProfile(index, kind, key, msgspec.json.decode(text), created_at)
-        for index, kind, key, text, created_at in found
+        for index, kind, key, text, created_at in rows
     ]
 
 
 def read_warnings(store: Store, project: int) -> list[IngestionWarning]:
     """The warnings, in the order of their events' acceptance."""
-    found = store.select(
+    rows = store.select(
         "SELECT type, details, dropped, uuid, event, distinct_id FROM warnings ORDER BY receipt, type, details",
         project,
     )
-    return [IngestionWarning(kind, msgspec.json.decode(text), *rest) for kind, text, *rest in found]
+    return [IngestionWarning(kind, msgspec.json.decode(text), *others) for kind, text, *others in rows]

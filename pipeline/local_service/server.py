@@ -35,7 +35,7 @@ from pipeline.local_service.store.database import Store
 
 HOST = "127.0.0.1"
 SENDING_GRACE = 0.5
-"""Seconds after the stop in which a client may finish a request that it has begun; then its connection is closed."""
+"""Seconds after the stop in which a client may finish a request that it is sending; then its connection is closed."""
 SHUTDOWN_TIMEOUT = 5
 """Seconds after the stop in which a request that runs may end."""
 

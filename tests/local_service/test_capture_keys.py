@@ -90,7 +90,7 @@ def test_reads_a_keys_file(tmp_path: Path) -> None:
     file.write_text('{"projects": [{"id": 7, "name": "P", "capture_key": "phc_x"}], "keys": {"phx_y": ["query:read"]}}')
     keys = load_keys(file)
     assert (keys.project_of("phc_x"), keys.project_of("phc_z")) == (7, None)
-    assert (keys.scopes_of("phx_y"), keys.scopes_of("phc_x")) == (frozenset({"query:read"}), None)
+    assert keys.personal == {"phx_y": frozenset({"query:read"})}
 
 
 @pytest.mark.parametrize(

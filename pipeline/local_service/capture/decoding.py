@@ -31,7 +31,7 @@ def undecodable(detail: str) -> RequestRefused:
 
 
 def unparsable(detail: str) -> RequestRefused:
-    """The body is not JSON, or not of a known shape."""
+    """The body is not JSON, or not of an accepted shape."""
     return RequestRefused(400, f"failed to parse request: {detail}")
 
 
@@ -79,7 +79,7 @@ def decode_body(body: bytes, query: Mapping[str, str], headers: Mapping[str, str
 def decode_beginning(body: bytes, query: Mapping[str, str], headers: Mapping[str, str], most: int) -> bytes:
     """About the first `most` bytes of a refused request, decoded, so that a person can find out what was wrong.
 
-    Empty for what cannot be decoded: nobody could find and mask the keys inside base64 and gzip.
+    Empty for what cannot be decoded: keys inside base64 and gzip could not be masked.
     """
     data = query.get("data", "").encode() or body
     try:

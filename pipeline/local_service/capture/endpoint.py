@@ -111,7 +111,7 @@ def without_keys(body: bytes, keys: Keyring) -> str:
 async def _flags(request: Request) -> Response:
     """The feature flags of a project without any, for `/flags` (its second version) and the older `/decide`.
 
-    An SDK that gets no good answer here retries, logs errors and may send events late.
+    An SDK that gets no good answer here retries, logs errors and may delay events.
     """
     try:
         await read_body(request, 0)  # the answer is the same whatever is asked

@@ -52,7 +52,7 @@ class RawEvent(_EventFields, kw_only=True, gc=False):
 
 
 class _EventName(msgspec.Struct, gc=False):
-    """The least that makes an object an event."""
+    """The only field that every event has."""
 
     event: str
 
@@ -66,7 +66,7 @@ class _Batch(msgspec.Struct):
 
 
 class _EventNameBatch(msgspec.Struct):
-    """The least that makes an object a batch."""
+    """The only field that every batch has."""
 
     batch: list[_EventName]
 

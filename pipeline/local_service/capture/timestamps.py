@@ -85,9 +85,9 @@ def parse_timestamp(text: str, now: int) -> int | None:
         divisor = _EPOCH_DIGITS.get(len(text))
         return None if divisor is None else int(text) * SECOND // divisor
     for form in _FORMS:
-        found = form(text)
-        if found is not None:
-            return _instant(found.groupdict(), now)
+        match = form(text)
+        if match is not None:
+            return _instant(match.groupdict(), now)
     if _RFC2822(text):
         try:
             when = parsedate_to_datetime(text)
@@ -101,36 +101,33 @@ def parse_timestamp(text: str, now: int) -> int | None:
 
 def parse_sent_at(text: str) -> int | None:
     """`sent_at` of a batch: ISO 8601 with a zone; anything else is ignored (docs/know/service.md#timestamps)."""
-    for form in _FORMS[:1]:
-        found = form(text)
-        if found is not None and found["zone"] is not None:
-            return _instant(found.groupdict(), 0)
-    return None
+    match = _FORMS[0](text)
+    return _instant(match.groupdict(), 0) if match is not None and match["zone"] is not None else None
 
 
-def _instant(found: dict[str, str | None], now: int) -> int | None:
+def _instant(fields: dict[str, str | None], now: int) -> int | None:
     """The instant of the named groups of a form; None for a date or a time that does not exist."""
-    year, month, day = (int(found[name] or 0) for name in ("year", "month", "day"))
-    if len(found["year"] or "") == 2:
+    year, month, day = (int(fields[name] or 0) for name in ("year", "month", "day"))
+    if len(fields["year"] or "") == 2:
         year += 2000 if year < 69 else 1900
-    try:  # one calendar cycle later and back, so that the year 0 can be reckoned
+    try:  # one calendar cycle later and back, so that the year 0 can be computed
         days = datetime(year + 400 if year < 400 else year, month, day).toordinal() - 719_163
     except ValueError:
         return None
     if year < 400:
         days -= 146_097
-    if found.get("hour") is None:
+    if fields.get("hour") is None:
         return days * DAY + now % DAY
-    hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
-    am_pm = found.get("am_pm")
+    hour, minute, second = (int(fields[name] or 0) for name in ("hour", "minute", "second"))
+    am_pm = fields.get("am_pm")
     if am_pm is not None:
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + (12 if am_pm in ("pm", "PM") else 0)
     if hour > 23 or minute > 59 or second > 60:
         return None
-    fraction = int((found["fraction"] or "0").ljust(6, "0")[:6])
-    shift = _zone_minutes(found.get("zone"))
+    fraction = int((fields["fraction"] or "0").ljust(6, "0")[:6])
+    shift = _zone_minutes(fields.get("zone"))
     if shift is None:
         return None
     return days * DAY + ((hour * 60 + minute - shift) * 60 + second) * SECOND + fraction

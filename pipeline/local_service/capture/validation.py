@@ -29,16 +29,16 @@ from pipeline.local_service.store.database import EventColumns
 
 OK = '{"status":"Ok"}'
 LONGEST_ID = 200
-"""Characters of a distinct_id that are kept (docs/know/service.md#ids-and-text)."""
+"""Characters of a distinct_id that are stored (docs/know/service.md#ids-and-text)."""
 LONGEST_NAME = 200
-"""UTF-16 units of an event's name that are kept (docs/know/service.md#ids-and-text)."""
+"""UTF-16 units of an event's name that are stored (docs/know/service.md#ids-and-text)."""
 LONGEST_TOKEN = 64
 LONGEST_GROUP_KEY = 400
 """Characters of a group's key."""
 
 _MAY_BE_DROPPED = MERGES | GROUP_EVENTS
 _NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
-"""Events that keep out of the historical lane even when the batch asks for it
+"""Events that are never in the historical lane even when the batch asks for it
 (docs/know/service.md#historical-migration)."""
 _WHITESPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _EXACT_SIZE_ABOVE = 200_000
@@ -195,20 +195,20 @@ def _check_events(
 
 def _distinct_id(event: RawEvent, properties: dict[str, Any]) -> str:
     """The id in full: text as it is, anything else as JSON text, NUL replaced. Raises RequestRefused."""
-    given = event.distinct_id
-    if given is UNSET:
-        given = event.dollar_distinct_id
-    if given is UNSET or given is None:
-        given = properties.get("distinct_id")
-    if type(given) is not str:
-        if given is None:
+    value = event.distinct_id
+    if value is UNSET:
+        value = event.dollar_distinct_id
+    if value is UNSET or value is None:
+        value = properties.get("distinct_id")
+    if type(value) is not str:
+        if value is None:
             raise RequestRefused(400, "event submitted without a distinct_id")
-        given = _json_text(given)
-    if "\0" in given:
-        given = given.replace("\0", "\ufffd")
-    if not given or (given.isspace() and not given.strip(_WHITESPACE)):
+        value = _json_text(value)
+    if "\0" in value:
+        value = value.replace("\0", "\ufffd")
+    if not value or (value.isspace() and not value.strip(_WHITESPACE)):
         raise RequestRefused(400, "event submitted without a distinct_id")
-    return given
+    return value
 
 
 def _shortened(name: str) -> str:
@@ -223,7 +223,7 @@ def _json_text(value: Any) -> str:
     if isinstance(value, float):
         if 1e-5 <= abs(value) < 1e-4:  # Python already writes an exponent here
             return format(Decimal(repr(value)), "f")
-        return _EXPONENT.sub(lambda found: "e" + found[1].strip("+") + found[2], repr(value))
+        return _EXPONENT.sub(lambda match: "e" + match[1].strip("+") + match[2], repr(value))
     return _encode_sorted(value).decode()
 
 

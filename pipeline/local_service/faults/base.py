@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 class BadFault(ValueError):
-    """A text that is not a fault; `hint` says how to write one."""
+    """A text that is not a fault; `hint` explains how to write one."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -97,12 +97,12 @@ class Fault(ABC):
 
     text: str = ""
     seed: str = "0"
-    place: str = "0"
+    position: str = "0"
     reached: int = 0
     acted: int = 0
 
-    def __init_subclass__(cls, *, example: str = "", **rest: Any) -> None:
-        super().__init_subclass__(**rest)
+    def __init_subclass__(cls, *, example: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
         cls.example = example
         cls.name = example.partition(":")[0]
         if cls.name:
@@ -132,8 +132,8 @@ class Fault(ABC):
         return True
 
     def draw(self, of: object) -> float:
-        """A number from 0 to 1 that follows from the seed, this fault's place and `of`."""
-        text = f"{self.seed}/{self.place}/{of}"
+        """A number from 0 to 1 that follows from the seed, this fault's position and `of`."""
+        text = f"{self.seed}/{self.position}/{of}"
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / 2**64
 
     async def forward_and_claim(self, request: CaptureRequest, forward: Forward) -> tuple[Ending, bool]:
@@ -161,34 +161,34 @@ COMMON_OPTIONS = (
 
 def read_script(texts: Iterable[str], seed: int = 0) -> list[Fault]:
     """The faults of a script, in order. Raises BadFault."""
-    return [read_fault(text, seed=str(seed), place=str(place)) for place, text in enumerate(texts)]
+    return [read_fault(text, seed=str(seed), position=str(position)) for position, text in enumerate(texts)]
 
 
-def read_fault(text: str, *, seed: str = "0", place: str = "0") -> Fault:
+def read_fault(text: str, *, seed: str = "0", position: str = "0") -> Fault:
     """One fault. Raises BadFault, whose hint names the nearest name that exists."""
-    head, *rest = text.split(",")
-    name, colon, given = head.partition(":")
+    head, *items = text.split(",")
+    name, colon, setting_text = head.partition(":")
     kind = Fault.names.get(name)
     if kind is None:
         raise BadFault(f"no fault is called {name!r}", _nearest(name, Fault.names, "the faults are"))
     fields = {field.name: field for field in dataclasses.fields(kind) if "read" in field.metadata}
     main = next((field for field in fields.values() if "value" in field.metadata), None)
-    settings: dict[str, Any] = {"text": text, "seed": seed, "place": place}
+    settings: dict[str, Any] = {"text": text, "seed": seed, "position": position}
     if colon and main is None:
-        raise BadFault(f"{name} takes no value, but was given {given!r}", f"write {kind.example}")
+        raise BadFault(f"{name} takes no value, not {setting_text!r}", f"write {kind.example}")
     if main is not None:
         if colon:
-            settings[main.name] = _read(main, given, text, kind)
+            settings[main.name] = _read(main, setting_text, text, kind)
         elif main.default is dataclasses.MISSING:
             raise BadFault(f"{name} needs a value", f"write {kind.example}")
     options = {_spelt(field): field for field in fields.values() if field is not main}
-    for item in rest:
+    for item in items:
         key, equals, setting = item.partition("=")
         field = options.get(key)
         if field is None:
             raise BadFault(f"{name} has no option {key!r}", _nearest(key, options, f"the options of {name} are"))
         if field.name in settings:
-            raise BadFault(f"{key} is given twice in {text!r}", "give it once")
+            raise BadFault(f"{key} is repeated in {text!r}", "write it once")
         if (field.metadata["read"] is None) == bool(equals):
             wanted = key if equals else f"{key}=VALUE"
             raise BadFault(f"{item!r} is not how {key} is written", f"write {wanted}")
@@ -205,21 +205,21 @@ def catalogue() -> Sequence[tuple[str, str]]:
     return [(kind.example, " ".join((kind.__doc__ or "").split())) for _, kind in kinds] + list(COMMON_OPTIONS)
 
 
-def _read(field: dataclasses.Field[Any], given: str, text: str, kind: type[Fault]) -> Any:
+def _read(field: dataclasses.Field[Any], setting_text: str, text: str, kind: type[Fault]) -> Any:
     try:
-        return field.metadata["read"](given)
+        return field.metadata["read"](setting_text)
     except BadFault:
         raise
     except ValueError as error:
         named = kind.name if "value" in field.metadata else f"{_spelt(field)} of {kind.name}"
-        raise BadFault(f"{named} cannot be {given!r}", f"write {error}") from None
+        raise BadFault(f"{named} cannot be {setting_text!r}", f"write {error}") from None
 
 
 def _spelt(field: dataclasses.Field[Any]) -> str:
     return field.name.replace("_", "-")
 
 
-def _nearest(given: str, known: Iterable[str], what: str) -> str:
+def _nearest(setting_text: str, known: Iterable[str], what: str) -> str:
     names = sorted(known)
-    close = difflib.get_close_matches(given, names, 1, 0.5)
+    close = difflib.get_close_matches(setting_text, names, 1, 0.5)
     return (f"did you mean {close[0]}? " if close else "") + f"{what} {', '.join(names)}"

@@ -122,8 +122,8 @@ class CaptureRequest:
         """Wait so many seconds, or until the service closes."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while (left := until - loop.time()) > 0 and not self._closing():
-            await asyncio.sleep(min(left, _CLOSING_CHECK))
+        while (remaining := until - loop.time()) > 0 and not self._closing():
+            await asyncio.sleep(min(remaining, _CLOSING_CHECK))
 
     async def forward_to(self, app: ASGIApp) -> HttpReply:
         """The answer of the service itself."""

@@ -1,8 +1,8 @@
 """Whether a hog function would fire for an event. It is judged by its filters; nothing runs.
 
 An event name decides where it can. Property filters, actions and the exclusion of test accounts are not evaluated:
-where they stand between the event and the function, it may fire. So may one that runs on changed persons, which an
-event may change, one of an unknown type, and one whose status says that the service has disabled it.
+where a function has them, it may fire. So may one that runs on changed persons, which an
+event may change, one of an unknown type, and one that the service has disabled by its status.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _judged(function: Mapping[str, Any], event: str) -> Firing:
 
 
 def firing(functions: Iterable[Mapping[str, Any]], event: str) -> list[tuple[Mapping[str, Any], Firing]]:
-    """The functions that would or may fire for an event of this name, in the order given."""
+    """The functions that would or may fire for an event of this name, in their order."""
     judged = [(function, would_fire(function, event)) for function in functions]
     return [(function, verdict) for function, verdict in judged if verdict != "no"]
 
@@ -58,7 +58,7 @@ def _filtered(filters: Any, event: str) -> Firing:
     chosen: Firing = "yes"
     if events or actions:
         by_action: list[Firing] = ["may"] if actions else []
-        chosen = _most([*(_chosen(one, event) for one in events), *by_action])
+        chosen = _most([*(_chosen(entry, event) for entry in events), *by_action])
     narrowed = bool(filters.get("properties")) or filters.get("filter_test_accounts") is True
     return "may" if chosen == "yes" and narrowed else chosen
 
@@ -76,5 +76,5 @@ def _chosen(wanted: Any, event: str) -> Firing:
 
 
 def _most(verdicts: Iterable[Firing]) -> Firing:
-    found = set(verdicts)
-    return "yes" if "yes" in found else "may" if "may" in found else "no"
+    verdicts = set(verdicts)
+    return "yes" if "yes" in verdicts else "may" if "may" in verdicts else "no"

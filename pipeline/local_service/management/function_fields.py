@@ -1,6 +1,6 @@
 """The fields of a hog function that a request may write, and the inputs that are stored of it.
 
-Under `contract` a field has what the contract's types say; `observed` adds what the real service is known to refuse,
+Under `contract` a field has the contract's type; `observed` adds what the real service refuses,
 and accepts null where it does. The value of an input is any JSON in both (docs/know/service.md#hog-functions). Unknown
 and read-only fields are ignored.
 
@@ -72,7 +72,7 @@ def read_fields(body: Json, *, observed: bool) -> Json:
 
 
 def _as_integers(entry: Json, names: Iterable[str]) -> Json:
-    """The same with `1218.0` read as the whole number that JSON says it is."""
+    """The same with `1218.0` read as the whole number that it is in JSON."""
     whole = {n: int(v) for n in names if isinstance(v := entry.get(n), float) and v.is_integer()}
     return entry | whole
 
@@ -82,12 +82,12 @@ def check_shape(model: type[BaseModel], value: object, *, accepts: Any = None, a
     try:
         model.model_validate(value)
     except ValidationError as error:
-        for found in error.errors(include_url=False, include_input=False, include_context=False):
-            place = [str(part) for part in found["loc"]]
-            inner = _at(value, found["loc"])
-            if accepts is not None and accepts(place, inner):
+        for problem in error.errors(include_url=False, include_input=False, include_context=False):
+            path = [str(part) for part in problem["loc"]]
+            inner = _at(value, problem["loc"])
+            if accepts is not None and accepts(path, inner):
                 continue
-            raise _problem(found["type"], inner, "__".join([attr, *place] if attr else place)) from None
+            raise _problem(problem["type"], inner, "__".join([attr, *path] if attr else path)) from None
 
 
 def _problem(kind: str, value: object, attr: str) -> ApiError:
@@ -97,8 +97,8 @@ def _problem(kind: str, value: object, attr: str) -> ApiError:
     return invalid(attr or None, text, code)
 
 
-def _at(value: Any, place: Iterable[int | str]) -> Any:
-    for part in place:
+def _at(value: Any, path: Iterable[int | str]) -> Any:
+    for part in path:
         try:
             value = value[part]
         except (LookupError, TypeError):
@@ -106,15 +106,15 @@ def _at(value: Any, place: Iterable[int | str]) -> Any:
     return value
 
 
-def _is_also_accepted(place: list[str], value: object) -> bool:
+def _is_also_accepted(path: list[str], value: object) -> bool:
     """What the real service takes beyond the contract's types: null, where a field or an input need not be there, and
-    another `templating` than true and false, which `_check_inputs` looks at."""
-    if len(place) == 1:
-        return value is None and place[0] in NULLABLE
-    inner = place[2:] if place[0] == "mappings" else place
+    another `templating` than true and false, which `_check_inputs` checks."""
+    if len(path) == 1:
+        return value is None and path[0] in NULLABLE
+    inner = path[2:] if path[0] == "mappings" else path
     if inner[:1] == ["inputs_schema"] and inner[2:] == ["templating"]:
         return True
-    return value is None and (place == ["masking", "threshold"] or inner[:-1] == ["inputs"])
+    return value is None and (path == ["masking", "threshold"] or inner[:-1] == ["inputs"])
 
 
 def _check_observed(entry: Json) -> None:
@@ -135,7 +135,9 @@ def _check_observed(entry: Json) -> None:
     if entry.get("filters") is not None:
         entry["filters"] = _filters(entry["filters"], "filters", mapped=bool(entry.get("mappings")))
     if entry.get("mappings"):
-        entry["mappings"] = [_mapping(one, f"mappings__{place}__") for place, one in enumerate(entry["mappings"])]
+        entry["mappings"] = [
+            _mapping(mapping, f"mappings__{index}__") for index, mapping in enumerate(entry["mappings"])
+        ]
 
 
 _SOURCES = ("events", "person-updates", "data-warehouse-table", "data-warehouse-view")
@@ -158,16 +160,16 @@ def _mapping(entry: Json, attr: str) -> Json:
 
 
 def _check_inputs(holder: Json, attr: str) -> None:
-    found = {f"inputs_schema__{place}": item for place, item in enumerate(holder.get("inputs_schema") or [])}
-    found |= {f"inputs__{key}": entry for key, entry in (holder.get("inputs") or {}).items() if entry is not None}
-    for place, one in found.items():
-        chosen = one.get("templating", True)
+    entries = {f"inputs_schema__{index}": item for index, item in enumerate(holder.get("inputs_schema") or [])}
+    entries |= {f"inputs__{key}": entry for key, entry in (holder.get("inputs") or {}).items() if entry is not None}
+    for name, entry in entries.items():
+        chosen = entry.get("templating", True)
         if not isinstance(chosen, bool) and chosen not in TEMPLATING:
-            raise invalid(f"{attr}{place}__templating", "Not a valid choice.", "invalid_choice")
+            raise invalid(f"{attr}{name}__templating", "Not a valid choice.", "invalid_choice")
 
 
 def _filters(entry: Json, attr: str, *, mapped: bool) -> Json:
-    """Filters as they are read back: their source is named, and what mappings or the source overrule is left out."""
+    """Filters as they are read back: their source is named, and what mappings or the source overrule is omitted."""
     if entry.get("source", "events") not in _SOURCES:
         raise invalid(f"{attr}__source", "Not a valid choice.", "invalid_choice")
     result = {"source": "events"} | entry
@@ -177,7 +179,7 @@ def _filters(entry: Json, attr: str, *, mapped: bool) -> Json:
 
 
 SECRET = {"secret": True}
-"""What is kept and shown of a secret input."""
+"""What is stored and shown of a secret input."""
 
 
 def store_inputs(
@@ -197,16 +199,16 @@ def store_inputs(
     if mappings:
         function["mappings"] = [
             _mapping_inputs(
-                one, old[place] if place < len(old) else {}, place, observed=observed, written="mappings" in written
+                mapping, old[index] if index < len(old) else {}, index, observed=observed, written="mappings" in written
             )
-            for place, one in enumerate(mappings)
+            for index, mapping in enumerate(mappings)
         ]
 
 
-def _mapping_inputs(mapping: Json, before: Json, place: int, *, observed: bool, written: bool) -> Json:
+def _mapping_inputs(mapping: Json, before: Json, index: int, *, observed: bool, written: bool) -> Json:
     if "inputs" not in mapping:
         return mapping
-    attr = f"mappings__{place}__inputs"
+    attr = f"mappings__{index}__inputs"
     schema, stored = mapping.get("inputs_schema") or [], before.get("inputs") or {}
     entry = _required_inputs(schema, mapping["inputs"], stored, attr) if observed and written else mapping["inputs"]
     return mapping | {"inputs": _stored_inputs(schema, entry, stored, attr, observed=observed)}
@@ -214,7 +216,7 @@ def _mapping_inputs(mapping: Json, before: Json, place: int, *, observed: bool, 
 
 def _required_inputs(schema: list[Json], inputs: Json, before: Json, attr: str) -> Json:
     """The inputs that a schema asks for. Raises ApiError (400) for a required one that is not there."""
-    found: Json = {}
+    required: Json = {}
     for item in schema:
         key = item.get("key")
         if not isinstance(key, str):
@@ -222,15 +224,15 @@ def _required_inputs(schema: list[Json], inputs: Json, before: Json, attr: str) 
         entry = inputs.get(key) or {}
         if item.get("secret") and (_is_marked(entry) or not entry):
             if _is_marked(before.get(key)):
-                found[key] = dict(SECRET)
+                required[key] = dict(SECRET)
                 continue
             if entry:
                 raise invalid(f"{attr}__{key}", "No value is saved for this secret input. Enter the value again.")
         if item.get("required") and entry.get("value") in (None, ""):
             raise invalid(f"{attr}__{key}", "This field is required.")
         if "value" in entry:
-            found[key] = entry
-    return found
+            required[key] = entry
+    return required
 
 
 def _stored_inputs(schema: list[Json], inputs: Json, before: Json, attr: str, *, observed: bool) -> Json:

@@ -4,8 +4,8 @@ Under `contract` an empty field is the empty value of its type, since the contra
 for the `filters` of a list item; `masking` alone is null all the same, as clients know it. Under `observed` it is null,
 the fields are those of the source (docs/know/service.md#hog-functions), and its code is there.
 
-The local service compiles and runs nothing, so its code is a stand-in: an array that begins as Hog bytecode does and is
-a program of one text, the digest of what would have been compiled. Equal sources have equal code, on any machine, and
+The local service compiles and runs nothing, so its code is a stand-in: an array that starts like Hog bytecode and is a
+program of one text, the digest of what would have been compiled. Equal sources have equal code, on any machine, and
 another source has other code. As in the service's source (`posthog/cdp/validation.py`), types written in TypeScript
 have `transpiled` and all others `bytecode`; a Liquid template and a value that is no template have neither. Code in a
 request is ignored, since the service creates it; code in a seed stays until its source is written again.
@@ -58,8 +58,8 @@ def without_code(fields: Json, before: Json) -> Json:
     if fields.get("mappings"):
         old = before.get("mappings") or []
         result["mappings"] = [
-            mapping | _bare(mapping, old[place] if place < len(old) else {})
-            for place, mapping in enumerate(fields["mappings"])
+            mapping | _bare(mapping, old[index] if index < len(old) else {})
+            for index, mapping in enumerate(fields["mappings"])
         ]
     return result
 
@@ -77,12 +77,12 @@ def _parts(holder: Json, script: bool) -> Json:
 def _inputs(inputs: Json, schema: list[Json], script: bool) -> Json:
     templating = {item.get("key"): item["templating"] for item in schema if "templating" in item}
     shown: Json = {}
-    for place, (key, entry) in enumerate(inputs.items()):
+    for index, (key, entry) in enumerate(inputs.items()):
         shown[key] = entry
         if isinstance(entry, dict) and "value" in entry:
             language = entry.get("templating", templating.get(key, True))
             coded = entry if language in (False, "liquid") else _coded(entry["value"], entry, script)
-            shown[key] = _with(coded, {"order": place, "transpiled": None})
+            shown[key] = _with(coded, {"order": index, "transpiled": None})
     return shown
 
 
@@ -93,7 +93,7 @@ def _coded(source: object, entry: Json, script: bool) -> Json:
 
 
 def _with(entry: Json, added: Json) -> Json:
-    """`given`, and of `made` what it lacks or has as null."""
+    """`entry`, and of `added` what it lacks or has as null."""
     return entry | {name: value for name, value in added.items() if entry.get(name) is None}
 
 

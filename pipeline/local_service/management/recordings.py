@@ -42,7 +42,7 @@ _PARAMETERS = frozenset({
     "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
     "person_uuid", "distinct_ids", "as_query", "version", "hogql_filtering", "add_events_to_property_queries",
 })  # fmt: skip
-"""Query parameters of the real service, as far as is known; any other is a 400
+"""Query parameters of the real service, as far as they are documented; any other is a 400
 (docs/know/service.md#session-recordings)."""
 _NOT_AN_OBJECT = {
     True: ("This field may not be null.", "null"),
@@ -159,7 +159,7 @@ def _find(call: OperationCall, name: str) -> Json:
 
 
 def _with_retention(call: OperationCall, recording: Json) -> Json:
-    """A recording and when it expires: so many days after the day it began; `recording_ttl` is the days that are left
+    """A recording and when it expires: so many days after the day it began; `recording_ttl` is the remaining days
     (the source's query of replay events). The real service shows it no longer then; this one does, with 0 days."""
     days = recording.get("retention_period_days") or RETENTION
     expiry_fields: Json = {"retention_period_days": days, "expiry_time": None, "recording_ttl": None}

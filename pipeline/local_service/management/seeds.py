@@ -34,7 +34,7 @@ _LISTS = ("hog_functions", "session_recordings")
 
 
 class BadSeed(ValueError):
-    """A seed cannot be used; the message says where, and repeats no value."""
+    """A seed cannot be used; the message has the position, and repeats no value."""
 
 
 def load_seed(path: Path) -> Json:
@@ -58,15 +58,15 @@ def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> Non
         listed = seed.get(name, [])
         if not isinstance(listed, list):
             raise BadSeed(f'"{name}" of the seed is not a list')
-        for place, entry in enumerate(listed):
-            where = f"{name}[{place}] of the seed"
+        for index, entry in enumerate(listed):
+            where = f"{name}[{index}] of the seed"
             if not isinstance(entry, dict):
                 raise BadSeed(f"{where} is not an object")
             try:
                 if name == "hog_functions":
-                    created["hog_function"].append(_function(state, entry, place, now))
+                    created["hog_function"].append(_function(state, entry, index, now))
                 else:
-                    _recording(entry, place, now, created)
+                    _recording(entry, index, now, created)
             except ApiError as error:
                 field = f", field {error.envelope['attr']}" if error.envelope["attr"] else ""
                 raise BadSeed(f"{where}{field}: {error.envelope['detail']}") from None
@@ -78,7 +78,7 @@ def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> Non
         state.documents.put(kind, project, *fresh)
 
 
-def _function(state: ManagementState, entry: Json, place: int, now: str) -> Json:
+def _function(state: ManagementState, entry: Json, index: int, now: str) -> Json:
     fields = read_fields({name: entry[name] for name in WRITABLE if name in entry}, observed=state.observed)
     record = {name: entry[name] for name in _READ_ONLY if name in entry}
     record |= {name: entry[name] for name in _ADDED if entry.get(name) is not None}
@@ -97,18 +97,18 @@ def _function(state: ManagementState, entry: Json, place: int, now: str) -> Json
         "version": 1,
     }
     function |= record | fields
-    function["id"] = uuid_of(id) if id is not None else _id("hog_function", place, entry)
+    function["id"] = uuid_of(id) if id is not None else _id("hog_function", index, entry)
     store_inputs(function, function, observed=state.observed)
     return function
 
 
-def _recording(entry: Json, place: int, now: str, created: dict[DocumentKind, list[Json]]) -> None:
+def _recording(entry: Json, index: int, now: str, created: dict[DocumentKind, list[Json]]) -> None:
     recording = {name: value for name, value in entry.items() if name != "sharing"}
     check_shape(SessionRecording, recording)
     days = recording.get("retention_period_days")
     if days is not None and (type(days) is not int or days < 1):
         raise ApiError(400, "", "", "A valid integer is required.", "retention_period_days")
-    recording["id"] = entry["id"] if entry.get("id") else _id("session_recording", place, entry)
+    recording["id"] = entry["id"] if entry.get("id") else _id("session_recording", index, entry)
     created["session_recording"].append({"viewed": False, "viewers": [], "ongoing": False} | recording)
     if "sharing" in entry:
         sharing = entry["sharing"]
@@ -116,6 +116,6 @@ def _recording(entry: Json, place: int, now: str, created: dict[DocumentKind, li
         created["sharing"].append(new_sharing(recording["id"], now) | sharing | {"id": recording["id"]})
 
 
-def _id(kind: str, place: int, entry: Json) -> str:
+def _id(kind: str, index: int, entry: Json) -> str:
     """An id for an entry without one: the same at every start."""
-    return str(uuid.uuid5(_IDS, f"{kind} {place} {json.dumps(entry, sort_keys=True)}"))
+    return str(uuid.uuid5(_IDS, f"{kind} {index} {json.dumps(entry, sort_keys=True)}"))

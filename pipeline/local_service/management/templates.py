@@ -1,4 +1,4 @@
-"""The templates that hog functions can be made from: a few of the usual ones (docs/know/service.md#hog-functions).
+"""The templates of hog functions: a few common templates (docs/know/service.md#hog-functions).
 
 Their ids are those of the real service; their code is only as much as the local service, which runs none, needs.
 """

@@ -19,18 +19,18 @@ _REFUSALS = {
 
 def capture_paths(settings: Settings) -> dict[str, Json]:
     """The paths, each by method."""
-    found: dict[str, Json] = {"/batch/": _methods("capture_batch", "CaptureBatch", settings)}
+    paths: dict[str, Json] = {"/batch/": _methods("capture_batch", "CaptureBatch", settings)}
     for path in _ROUTES:
-        found[path] = _methods("capture" + path.replace("/", "_").rstrip("_"), "CaptureEvent", settings)
+        paths[path] = _methods("capture" + path.replace("/", "_").rstrip("_"), "CaptureEvent", settings)
     for path, summary in (("/_readiness", "Ready"), ("/_liveness", "Alive")):
-        found[path] = {"get": _look(path, summary, _TEXT)}
+        paths[path] = {"get": _service_path(path, summary, _TEXT)}
     counts = {"application/json": {"schema": {"type": "object", "required": ["events", "raw_events", "requests"]}}}
-    found["/_stats"] = {"get": _look("/_stats", "Counts of what landed", counts)}
-    return found
+    paths["/_stats"] = {"get": _service_path("/_stats", "Counts of what landed", counts)}
+    return paths
 
 
 def capture_schemas() -> dict[str, Json]:
-    """The objects that a capture request holds (docs/know/service.md#event-fields, #body-shapes)."""
+    """The objects of a capture request (docs/know/service.md#event-fields, #body-shapes)."""
     event: Json = {
         "type": "object",
         "required": ["event", "properties"],
@@ -115,7 +115,7 @@ def _operation(name: str, summary: str, settings: Settings) -> Json:
     }
 
 
-def _look(path: str, summary: str, content: Json) -> Json:
+def _service_path(path: str, summary: str, content: Json) -> Json:
     return {
         "operationId": path.lstrip("/_"),
         "tags": ["service"],

@@ -168,7 +168,7 @@ def _operation(operation: Operation, observed: bool) -> Json:
 
 
 def _parameters(operation: Operation, observed: bool) -> list[Json]:
-    found: list[Json] = [
+    parameters: list[Json] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in ("project_id", "id", "recording_id")
         if f"{{{name}}}" in operation.path
@@ -180,24 +180,24 @@ def _parameters(operation: Operation, observed: bool) -> list[Json]:
         shape: Json = {"name": name, "in": "query", "required": False, "schema": schema, "description": about}
         if schema.get("type") == "array":
             shape |= {"style": "form", "explode": False}
-        found.append(shape)
+        parameters.append(shape)
     if observed:
         for name, schema in _OBSERVED_QUERIES.get(operation.name, {}).items():
-            found.append({"name": name, "in": "query", "required": False, "schema": schema})
-    return found
+            parameters.append({"name": name, "in": "query", "required": False, "schema": schema})
+    return parameters
 
 
 def _answers(operation: Operation, observed: bool) -> Json:
-    usual: Json = {"description": "Refused." if operation.status == 405 else "Done."}
+    success: Json = {"description": "Refused." if operation.status == 405 else "Done."}
     if observed and operation.name in _OBSERVED_ANSWERS:
-        usual["content"] = {"application/json": {"schema": _OBSERVED_ANSWERS[operation.name]}}
+        success["content"] = {"application/json": {"schema": _OBSERVED_ANSWERS[operation.name]}}
     elif observed and operation.name == "hog_functions_icon":
-        usual["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
+        success["content"] = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
     elif operation.answer:
-        usual["content"] = {"application/json": {"schema": _ref(operation.answer)}}
+        success["content"] = {"application/json": {"schema": _ref(operation.answer)}}
     elif operation.name == "hog_functions_rearrange":
-        usual["description"] = "Done; the contract does not state the answer."
-    answers: Json = {str(operation.status): usual}
+        success["description"] = "Done; the contract does not state the answer."
+    answers: Json = {str(operation.status): success}
     for status in _problems(operation, observed):
         if status not in answers:
             answers[status] = {"description": _PROBLEMS[status], "content": _problem_body(operation, status, observed)}
@@ -210,17 +210,17 @@ def _problem_body(operation: Operation, status: str, observed: bool) -> Json:
 
 
 def _problems(operation: Operation, observed: bool) -> list[str]:
-    found = ["401", "403", "404", "405", "413"]
+    statuses = ["401", "403", "404", "405", "413"]
     has_body = operation.method in WITH_BODY
     if has_body or operation.name in _QUERIES or (observed and operation.name in _OBSERVED_QUERIES):
-        found.append("400")
+        statuses.append("400")
     if has_body and operation.name != "query":
-        found += ["415"]
+        statuses += ["415"]
     if observed and operation.name in ("hog_functions_update", "hog_functions_replace"):
-        found.append("409")
+        statuses.append("409")
     if operation.name == "query":
-        found += ["504", "513"]
-    return [*found, "429", "503"]
+        statuses += ["504", "513"]
+    return [*statuses, "429", "503"]
 
 
 def _ref(name: str) -> Json:
@@ -228,10 +228,10 @@ def _ref(name: str) -> Json:
 
 
 def _schemas(observed: bool) -> dict[str, Json]:
-    _, made = models_json_schema(
+    _, components = models_json_schema(
         [(model, "validation") for model in _MODELS], ref_template="#/components/schemas/{model}"
     )
-    schemas: dict[str, Json] = dict(made["$defs"])
+    schemas: dict[str, Json] = dict(components["$defs"])
     write = schemas["HogFunctionWrite"]["properties"]
     write["template_id"] = {"type": "string", "enum": ["", *TEMPLATES]}
     if observed:

@@ -42,7 +42,7 @@ class Chart:
 def chart(by_day: Sequence[tuple[str, int]]) -> Chart | None:
     """The chart of (day as ISO 8601, events), in order of the days; None without days.
 
-    Years without events are left out, days and months are not.
+    Years without events are omitted, days and months are not.
     """
     if not by_day:
         return None

@@ -21,7 +21,7 @@ FLAGS = {"historical": "historical_migration", "live": "NOT historical_migration
 
 
 class BadFilter(ValueError):
-    """A filter cannot be understood; the message says which and why."""
+    """A filter cannot be understood; the message names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)

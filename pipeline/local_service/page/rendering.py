@@ -1,4 +1,4 @@
-"""From values to HTML, with foreign text made safe: no key, no control characters, a limited length.
+"""From values to HTML, with foreign text escaped: no key, no control characters, a limited length.
 
 The template engine escapes for HTML. `PlainText` does what HTML leaves alone: control characters, marks that change the
 direction of a line, and keys of the service inside an event, as the `token` of an SDK.
@@ -33,7 +33,7 @@ _text = msgspec.json.Decoder(str).decode
 
 
 class ShownText(NamedTuple):
-    """The start of a text, and how many characters were left out."""
+    """The start of a text, and how many characters were omitted."""
 
     text: str
     more: int = 0
@@ -47,7 +47,7 @@ class Property(NamedTuple):
 
 
 class ShownProperties(NamedTuple):
-    """The first properties of an object in their order, and how many were left out."""
+    """The first properties of an object in their order, and how many were omitted."""
 
     shown: list[Property]
     more: int = 0
@@ -72,14 +72,14 @@ class PlainText:
         return ShownText(cut, max(0, len(masked) - limit))
 
     def line(self, text: object, limit: int = 120) -> str:
-        """The same as one text, that ends in `…` where something was left out."""
+        """The same as one text, that ends in `…` where something was omitted."""
         cut, more = self.shown(str(text), limit)
         return cut + "…" if more else cut
 
     def properties(self, text: str, most: int = 40, limit: int = 200) -> ShownProperties:
         """The first `most` members of a JSON object, with `limit` characters of each value.
 
-        Each value is exact: a number keeps its digits, an object its order.
+        Each value is exact: the digits of a number, the order of an object.
         """
         try:
             members = _open(text)
@@ -111,8 +111,8 @@ class Links:
 
     def __call__(self, *path: str, **params: object) -> str:
         """The address of a path whose later parts are values, with a query of what is not empty."""
-        first, *rest = path
-        address = "/".join((first, *(quote(part, safe="") for part in rest)))
+        first, *values = path
+        address = "/".join((first, *(quote(part, safe="") for part in values)))
         query = {"project": self._project, **params}
         present = {name: str(value) for name, value in query.items() if value not in (None, "", False)}
         return address + ("?" + urlencode(present) if present else "")

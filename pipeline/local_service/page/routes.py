@@ -1,7 +1,7 @@
-"""The addresses of the page, what each shows, and who may see it.
+"""The addresses of the page, what each shows, and which requests are allowed.
 
 Only a browser on this machine that requested the page by a loopback name may see it. The page needs no key, so a site
-elsewhere must not read it through the browser of somebody who runs the service. A name of that site that resolves to
+elsewhere must not read it through the browser of a person with a running service. A name of that site that resolves to
 127.0.0.1 (DNS rebinding) is refused by the Host header. Another origin cannot read the answers, put them in a frame or
 load them as images and scripts. The page changes nothing, so there is no request to forge.
 """
@@ -55,7 +55,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def guarded(endpoint: Endpoint) -> Endpoint:
-    """The endpoint for those who may see the page, 403 for others."""
+    """The endpoint for the allowed requests, 403 for others."""
 
     async def answered(request: Request) -> Response:
         refused = refusal(request)
@@ -67,7 +67,7 @@ def guarded(endpoint: Endpoint) -> Endpoint:
 
 
 def refusal(request: Request) -> str | None:
-    """Why this request may not see the page, or None."""
+    """Why this request is refused, or None."""
     hosts = request.headers.getlist("host")
     if len(hosts) != 1 or not _LOOPBACK.fullmatch(hosts[0]):
         return "This page is for this machine alone. Open it as http://127.0.0.1 or http://localhost, with the port."
@@ -137,7 +137,7 @@ class Page:
         return guarded(answer)
 
     async def _show(self, view: View, request: PageRequest) -> Response:
-        """The view, or a page that says that persons and groups are still being processed."""
+        """The view, or a page with the notice that persons and groups are still being processed."""
         waits = view.waits if isinstance(view.waits, bool) else bool(request.param(view.waits))
         if waits or view.people:
             request = replace(request, people_ready=await self._people_ready(request.project))
@@ -145,9 +145,9 @@ class Page:
             return await self._rendered(request, "waiting", view.section, {"title": view.title})
         if view.functions:
             request = replace(request, functions=await self._hog_functions(request.project))
-        found = await run_in(self._reader, lambda: view.show(request))
+        shown = await run_in(self._reader, lambda: view.show(request))
         return (
-            found if isinstance(found, Response) else await self._rendered(request, view.template, view.section, found)
+            shown if isinstance(shown, Response) else await self._rendered(request, view.template, view.section, shown)
         )
 
     async def _rendered(
@@ -194,14 +194,14 @@ class Page:
     async def _people_ready(self, project: int) -> bool:
         """Whether persons and groups include every event; where they do not, a thread processes them."""
         end = time.monotonic() + self._patience
-        for _ in range(2):  # one that was begun before may not know of the last events
+        for _ in range(2):  # processing that was already running may miss the last events
             others = self._processing is not None and not self._processing.done()
             if self._processing is None or not others:
                 self._processing = self._processor.submit(self._store.select, "SELECT count(*) FROM persons", project)
             waiting = asyncio.wrap_future(self._processing)
             done, _ = await asyncio.wait([waiting], timeout=max(0, end - time.monotonic()))
             if not done:
-                waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
+                waiting.add_done_callback(lambda future: future.cancelled() or future.exception())
                 return False
             waiting.result()
             if not others:

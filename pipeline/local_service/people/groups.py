@@ -23,7 +23,7 @@ GroupKey = tuple[int, str, str]
 
 @dataclass(slots=True)
 class Group:
-    """A group as group events left it; `created_at` is microseconds since 1970 (UTC)."""
+    """A group after its group events; `created_at` is microseconds since 1970 (UTC)."""
 
     created_at: int
     properties: dict[str, Raw] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(slots=True)
 class GroupUpdater:
-    """The group types of all projects in their order, and some groups; changes are left in `changed`."""
+    """The group types of all projects in their order, and some groups; changes are in `changed`."""
 
     types: dict[int, list[str]] = field(default_factory=dict)
     groups: dict[GroupKey, Group] = field(default_factory=dict)

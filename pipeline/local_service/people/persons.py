@@ -3,7 +3,7 @@
 
 `$identify` with `$anon_distinct_id`, and `$create_alias` and `$merge_dangerously` with `alias`, merge the person of
 that other id into the person of the event's own id. A person that is identified can be merged away by
-`$merge_dangerously` alone. So of a chain a→b, b→c the second link is refused: the first made b identified.
+`$merge_dangerously` alone. So of a chain a→b, b→c the second link is refused: since the first, b is identified.
 
 The order of acceptance decides, never a timestamp: the last `$set` wins, whenever its event happened.
 """
@@ -88,7 +88,7 @@ Id = tuple[int, str]
 class PersonUpdater:
     """The persons of some ids, while events are applied in the order of their acceptance.
 
-    `ids` must contain every id that an event may name and that already has a person. Changes are left in `changed`,
+    `ids` must contain every id that an event may name and that already has a person. Changes are in `changed`,
     `new_ids` (ids that had no person before) and `merged` (persons that are part of another one now).
     """
 

@@ -1,8 +1,8 @@
 """Derives persons and groups from the accepted events of the store, in the order of their acceptance.
 
-It happens when somebody asks, from where it stopped the last time, a run of receipts at a time: accepting events stays
-fast, and memory does not grow with the number of persons. Of a run, only the events that change persons or groups are
-read here one by one; an id that merely occurs gets its person inside the database.
+It happens when they are requested, from where it stopped the last time, a run of receipts at a time: accepting events
+stays fast, and memory does not grow with the number of persons. Of a run, only the events that change persons or groups
+are read here singly; an id that merely occurs gets its person inside the database.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _encode = msgspec.json.Encoder().encode
 _RULES = ("promote_properties", "promoted_changes", "group_events", "merge_ids")
 """Settings that decide what an event changes."""
 
-# The temporary tables of a run: `touched` are the ids of the events that are read one by one, `plain` those of all
-# other events, `known` those of both that have a person already, and `created` those that get theirs here.
+# The temporary tables of a run: `touched` are the ids of the events that are read singly, `plain` those of all other
+# events, `existing` those of both that have a person already, and `created` those that get theirs here.
 _PLAIN = """
 CREATE OR REPLACE TEMP TABLE plain AS
 SELECT project, distinct_id, min(receipt) AS receipt, arg_min("timestamp", receipt) AS "timestamp"
 FROM kept WHERE receipt > ? AND receipt <= ? AND NOT ({is_read}) GROUP BY project, distinct_id
 """
-_KNOWN = """
-CREATE OR REPLACE TEMP TABLE known AS
+_EXISTING = """
+CREATE OR REPLACE TEMP TABLE existing AS
 SELECT i.project, i.distinct_id, i.person FROM people_ids i
 WHERE (i.project, i.distinct_id) IN (
     SELECT (project, distinct_id) FROM plain UNION ALL SELECT (project, distinct_id) FROM touched)
@@ -49,7 +49,7 @@ WHERE (i.project, i.distinct_id) IN (
 _CREATED = """
 CREATE OR REPLACE TEMP TABLE created AS
 SELECT * FROM plain WHERE (project, distinct_id) NOT IN (
-    SELECT (project, distinct_id) FROM known UNION ALL SELECT (project, distinct_id) FROM touched)
+    SELECT (project, distinct_id) FROM existing UNION ALL SELECT (project, distinct_id) FROM touched)
 """
 _INSERT_CREATED = """
 INSERT INTO people SELECT project, person_uuid(project, distinct_id), '{}', "timestamp", false FROM created;
@@ -58,11 +58,11 @@ INSERT INTO people_ids SELECT project, distinct_id, person_uuid(project, distinc
 
 
 class ServiceClosing(Exception):
-    """The service ends. What was processed so far stays; the rest is processed when somebody asks again."""
+    """The service ends. What was processed is stored; further events are processed at the next request for them."""
 
 
 class PersonProcessing:
-    """Persons and groups of one database. Once `closing` is set it stops at the next event and undoes its last run."""
+    """Persons and groups of a database. Once `closing` is set it stops at the next event and undoes its last run."""
 
     def __init__(self, settings: Settings, closing: threading.Event) -> None:
         self._settings = settings
@@ -88,9 +88,9 @@ class PersonProcessing:
 
     def _start(self, cursor: DuckDBPyConnection) -> int:
         """The last receipt that was processed by the same rules; under other rules everything is removed first."""
-        found = cursor.execute("SELECT receipt, rules FROM folded").fetchone()
-        if found is not None and found[1] == self._rules:
-            return int(found[0])
+        row = cursor.execute("SELECT receipt, rules FROM folded").fetchone()
+        if row is not None and row[1] == self._rules:
+            return int(row[0])
 
         def remove_all() -> None:
             for name in ("people", "people_ids", "group_kinds", "group_records", "folded"):
@@ -104,25 +104,25 @@ class PersonProcessing:
     def _run(self, cursor: DuckDBPyConnection, after: int, upto: int) -> None:
         """Process the receipts over `after`, up to and with `upto`."""
         events = list(self._until_closing(self._read(cursor, after, upto)))
-        touched = {(one.project, one.distinct_id) for one in events}
-        touched |= {(one.project, one.merged_id) for one in events if one.merged_id is not None}
+        touched = {(event.project, event.distinct_id) for event in events}
+        touched |= {(event.project, event.merged_id) for event in events if event.merged_id is not None}
         _register(cursor, "touched", project=numbers(p for p, _ in touched), distinct_id=texts(d for _, d in touched))
         cursor.execute(_PLAIN.format(is_read=self._is_read), [after, upto])
-        cursor.execute(_KNOWN)
+        cursor.execute(_EXISTING)
         cursor.execute(_CREATED)
         events += _first_plain_events(cursor)
-        events.sort(key=lambda one: one.receipt)
+        events.sort(key=lambda event: event.receipt)
 
         persons = PersonUpdater(self._settings, _read_persons(cursor))
         groups = GroupUpdater(_read_group_types(cursor), _read_groups(cursor, events))
-        known_types = {project: len(types) for project, types in groups.types.items()}
+        type_counts = {project: len(types) for project, types in groups.types.items()}
         for event in self._until_closing(events):
             groups.apply(event)
             persons.apply(event)
 
         cursor.execute(_INSERT_CREATED)
         _write_persons(cursor, persons)
-        _write_groups(cursor, groups, known_types)
+        _write_groups(cursor, groups, type_counts)
         _write_warnings(cursor, events)
         cursor.execute("UPDATE folded SET receipt = ?", [upto])
         cursor.unregister("touched")
@@ -153,7 +153,7 @@ def _first_plain_events(cursor: DuckDBPyConnection) -> list[PersonEvent]:
     cursor.execute(
         'SELECT project, receipt, epoch_us("timestamp"), distinct_id FROM plain WHERE (project, distinct_id) IN '
         "(SELECT (project, distinct_id) FROM touched) AND (project, distinct_id) NOT IN "
-        "(SELECT (project, distinct_id) FROM known)"
+        "(SELECT (project, distinct_id) FROM existing)"
     )
     return [
         PersonEvent(project, receipt, instant, "", distinct_id)
@@ -164,18 +164,18 @@ def _first_plain_events(cursor: DuckDBPyConnection) -> list[PersonEvent]:
 def _read_persons(cursor: DuckDBPyConnection) -> dict[Id, Person]:
     """The persons of the touched ids."""
     cursor.execute(
-        "CREATE OR REPLACE TEMP TABLE touched_known AS SELECT * FROM known WHERE (project, distinct_id) IN "
+        "CREATE OR REPLACE TEMP TABLE touched_existing AS SELECT * FROM existing WHERE (project, distinct_id) IN "
         "(SELECT (project, distinct_id) FROM touched)"
     )
     cursor.execute(
         "SELECT project, CAST(id AS VARCHAR), epoch_us(created_at), properties, is_identified FROM people "
-        "WHERE id IN (SELECT person FROM touched_known)"
+        "WHERE id IN (SELECT person FROM touched_existing)"
     )
     persons: dict[str, Person] = {}
     while rows := cursor.fetchmany(_FETCHED_ROWS):
         for project, key, created_at, properties, is_identified in rows:
             persons[key] = Person(project, key, created_at, _copied_members(properties), is_identified)
-    cursor.execute("SELECT project, distinct_id, CAST(person AS VARCHAR) FROM touched_known")
+    cursor.execute("SELECT project, distinct_id, CAST(person AS VARCHAR) FROM touched_existing")
     return {(project, distinct_id): persons[key] for project, distinct_id, key in cursor.fetchall()}
 
 
@@ -188,37 +188,39 @@ def _read_group_types(cursor: DuckDBPyConnection) -> dict[int, list[str]]:
 
 def _read_groups(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> dict[GroupKey, Group]:
     """The groups that the events of a run change."""
-    keys = {(one.project, one.group.type, one.group.key) for one in events if one.group is not None}
+    keys = {(event.project, event.group.type, event.group.key) for event in events if event.group is not None}
     if not keys:
         return {}
     _register_group_keys(cursor, keys)
-    found = cursor.execute(
+    rows = cursor.execute(
         "SELECT project, type, key, epoch_us(created_at), properties FROM group_records "
         "WHERE (project, type, key) IN (SELECT (project, type, key) FROM group_keys)"
     ).fetchall()
-    return {(p, kind, key): Group(created_at, _copied_members(text)) for p, kind, key, created_at, text in found}
+    return {(p, kind, key): Group(created_at, _copied_members(text)) for p, kind, key, created_at, text in rows}
 
 
 def _write_persons(cursor: DuckDBPyConnection, persons: PersonUpdater) -> None:
     changed, merged = list(persons.changed), persons.merged
     if changed or merged:
-        _register(cursor, "outdated", id=texts(one.id for one in [*changed, *merged]))
+        _register(cursor, "outdated", id=texts(person.id for person in [*changed, *merged]))
         cursor.execute("DELETE FROM people WHERE id IN (SELECT CAST(id AS UUID) FROM outdated)")
         _register(
             cursor,
             "changed",
-            project=numbers(one.project for one in changed),
-            id=texts(one.id for one in changed),
-            properties=texts(_encode(one.properties).decode() for one in changed),
-            created_at=instants(one.created_at for one in changed),
-            is_identified=numbers(one.is_identified for one in changed),
+            project=numbers(person.project for person in changed),
+            id=texts(person.id for person in changed),
+            properties=texts(_encode(person.properties).decode() for person in changed),
+            created_at=instants(person.created_at for person in changed),
+            is_identified=numbers(person.is_identified for person in changed),
         )
         cursor.execute(
             "INSERT INTO people SELECT project, CAST(id AS UUID), properties, created_at, is_identified = 1 "
             "FROM changed"
         )
     if merged:
-        _register(cursor, "merged", old=texts(one.id for one in merged), new=texts(one.final.id for one in merged))
+        _register(
+            cursor, "merged", old=texts(person.id for person in merged), new=texts(person.final.id for person in merged)
+        )
         cursor.execute(
             "UPDATE people_ids SET person = CAST(merged.new AS UUID) FROM merged "
             "WHERE person = CAST(merged.old AS UUID)"
@@ -230,14 +232,14 @@ def _write_persons(cursor: DuckDBPyConnection, persons: PersonUpdater) -> None:
             "new_ids",
             project=numbers(project for (project, _), _ in new_ids),
             distinct_id=texts(distinct_id for (_, distinct_id), _ in new_ids),
-            person=texts(one.final.id for _, one in new_ids),
+            person=texts(person.final.id for _, person in new_ids),
         )
         cursor.execute("INSERT INTO people_ids SELECT project, distinct_id, CAST(person AS UUID) FROM new_ids")
 
 
-def _write_groups(cursor: DuckDBPyConnection, groups: GroupUpdater, known_types: dict[int, int]) -> None:
+def _write_groups(cursor: DuckDBPyConnection, groups: GroupUpdater, type_counts: dict[int, int]) -> None:
     for project, types in groups.types.items():
-        for index in range(known_types.get(project, 0), len(types)):
+        for index in range(type_counts.get(project, 0), len(types)):
             cursor.execute("INSERT INTO group_kinds VALUES (?, ?, ?)", [project, index, types[index]])
     if not groups.changed:
         return
@@ -251,8 +253,8 @@ def _write_groups(cursor: DuckDBPyConnection, groups: GroupUpdater, known_types:
         project=numbers(project for project, _, _ in groups.changed),
         type=texts(kind for _, kind, _ in groups.changed),
         key=texts(key for _, _, key in groups.changed),
-        properties=texts(_encode(one.properties).decode() for one in groups.changed.values()),
-        created_at=instants(one.created_at for one in groups.changed.values()),
+        properties=texts(_encode(group.properties).decode() for group in groups.changed.values()),
+        created_at=instants(group.created_at for group in groups.changed.values()),
     )
     cursor.execute("INSERT INTO group_records SELECT * FROM changed")
 
@@ -291,9 +293,7 @@ def _copied_members(properties: str) -> dict[str, Raw]:
 
 
 def _number(cursor: DuckDBPyConnection, sql: str) -> int:
-    found = cursor.execute(sql).fetchone()
-    assert found is not None
-    return int(found[0])
+    return int(cursor.execute(sql).fetchall()[0][0])
 
 
 def _in_transaction(cursor: DuckDBPyConnection, work: Callable[[], None]) -> None:

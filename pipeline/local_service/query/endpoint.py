@@ -22,7 +22,7 @@ from pipeline.local_service.store.database import BadQuery, SlowQuery
 
 
 async def answer_query(request: Request, body: bytes, project: int, queries: QueryRunner, settings: Settings) -> bytes:
-    """The JSON answer_query to a request whose body is a query. Raises ApiError, Unavailable, ClientDisconnect."""
+    """The JSON answer to a request whose body is a query. Raises ApiError, Unavailable, ClientDisconnect."""
     try:
         return await queries.answer(_sql(body), project, _disconnected(request))
     except BadQuery as error:
@@ -31,7 +31,7 @@ async def answer_query(request: Request, body: bytes, project: int, queries: Que
         detail = f"The query took longer than {settings.query_seconds:g} seconds and was stopped."
         raise ApiError(504, "server_error", "query_timeout", detail) from None
     except MemoryExceeded as error:
-        detail = f"The query needs more memory than there is for one: {error}."
+        detail = f"The query needs more memory than is available: {error}."
         raise ApiError(513, "server_error", "clickhouse_memory_limit_exceeded", detail) from None
     except Abandoned:
         raise ClientDisconnect from None

@@ -162,5 +162,5 @@ def receive_update(connection: DuckDBPyConnection, source: IO[bytes]) -> None:
 
 def read_state(connection: DuckDBPyConnection) -> CopyState:
     """How much of the store a copy has."""
-    found = connection.execute("SELECT receipt, refused, folded, accepted FROM state").fetchall()
-    return CopyState(*found[0]) if found else CopyState()
+    rows = connection.execute("SELECT receipt, refused, folded, accepted FROM state").fetchall()
+    return CopyState(*rows[0]) if rows else CopyState()

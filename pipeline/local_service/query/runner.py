@@ -84,8 +84,8 @@ class QueryRunner:
             await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 turn.end("abandoned")
-            found: bytes = await work
-            return found
+            answer: bytes = await work
+            return answer
         finally:
             turn.end("abandoned")
             leaving.cancel()
@@ -118,9 +118,9 @@ class QueryRunner:
             self._turn = turn
         usable = False
         try:
-            found = self._ask(process, sql, project, turn)
+            answer = self._ask(process, sql, project, turn)
             usable = True
-            return found
+            return answer
         except _QueryFailure as error:
             usable = not error.failed.last
             raise _problem(error.failed) from None
@@ -204,7 +204,7 @@ class _Turn:
         self.killed = False
 
     def end(self, why: EndReason) -> None:
-        """Kill the process where it works on the query; a query that has not begun yet never does."""
+        """Kill the process where it works on the query; a query that has not started never does."""
         with self._lock:
             self.ended = self.ended or why
             if self._process is not None:
@@ -259,10 +259,10 @@ class _Process:
 
     def read_bytes(self, length: int) -> bytes:
         """The bytes after a message. Raises EOFError where there are fewer."""
-        found = self._source.read(length)
-        if len(found) < length:
+        content = self._source.read(length)
+        if len(content) < length:
             raise EOFError
-        return found
+        return content
 
     def kill(self) -> None:
         """End it at once."""
@@ -282,5 +282,5 @@ class _Process:
         self.kill()
         self._running.wait()
         for pipe in (self.sink, self._source):
-            with suppress(OSError):  # what is left in the buffer cannot be sent
+            with suppress(OSError):  # the buffered bytes cannot be sent
                 pipe.close()

@@ -114,7 +114,7 @@ def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes
             write(sink, QueryFailed("store", str(error), last=True))
             return False
         write(sink, Running())
-        found = _answer(copy, request, tree, people=people)
+        answer = _answer(copy, request, tree, people=people)
     except RecursionError:
         problem = QueryFailed("refused", "the query is nested too deeply", last=False)
     except (
@@ -128,8 +128,8 @@ def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes
         text = str(error).partition("\n\nPossible solutions")[0]  # they name settings that a query cannot change
         problem = QueryFailed("memory" if memory else "refused", text, last=not isinstance(error, _RECOVERABLE))
     else:
-        write(sink, QueryAnswer(len(found)))
-        sink.write(found)
+        write(sink, QueryAnswer(len(answer)))
+        sink.write(answer)
         sink.flush()
         return True
     write(sink, problem)
@@ -152,9 +152,9 @@ def _answer(copy: duckdb.DuckDBPyConnection, request: QueryRequest, tree: Any, *
         pieces: list[bytes] = []
         count = size = 0
         for batch in exact(relation).to_arrow_reader(min(most + 1, _ROWS)):
-            kept = batch.slice(0, most - count)
-            columns = [values(column, kind) for column, kind in zip(kept.columns, types, strict=True)]
-            if len(kept):
+            shown = batch.slice(0, most - count)
+            columns = [values(column, kind) for column, kind in zip(shown.columns, types, strict=True)]
+            if len(shown):
                 pieces.append(_encode(list(zip(*columns, strict=True)))[1:-1])
                 size += len(pieces[-1])
             count += len(batch)

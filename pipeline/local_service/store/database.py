@@ -39,7 +39,7 @@ CLOSING = "the service is closing"
 
 
 class BadStore(ValueError):
-    """The file is no database of this service, or somebody else has it open; the message says which file."""
+    """The file is no database of this service, or another process has it open; the message names it."""
 
 
 class Unavailable(Exception):
@@ -141,7 +141,7 @@ class Store:
 
     def _write_warnings(self, events: EventColumns, first: int) -> None:
         if events.warnings:
-            rows = [(first + place, one.type, one.details, one.dropped) for place, one in events.warnings]
+            rows = [(first + index, *warning) for index, warning in events.warnings]
             self._writer.executemany("INSERT INTO noticed VALUES (?, ?, ?, ?, false)", rows)
 
     def add_rejection(self, time: int, status: int, reason: str, payload: str) -> None:
@@ -152,7 +152,7 @@ class Store:
             )
 
     def count(self) -> int:
-        """How many events are left after duplicates collapsed, in all projects."""
+        """How many events there are after duplicates collapsed, in all projects."""
         return self._number("SELECT count(*) FROM collapsed")
 
     def raw_count(self) -> int:
@@ -184,10 +184,10 @@ class Store:
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 with _timed(cursor, seconds, stopped):
                     relation = cursor.sql(sql)
-                    kinds, found = relation.types, exact(relation).to_arrow_table()
+                    kinds, arrow = relation.types, exact(relation).to_arrow_table()
                 columns = [
                     [value for chunk in column.chunks for value in values(chunk, kind)]
-                    for column, kind in zip(found.columns, kinds, strict=True)
+                    for column, kind in zip(arrow.columns, kinds, strict=True)
                 ]
                 row = namedtuple("Row", relation.columns, rename=True)  # type: ignore[misc]
                 return list(map(row._make, zip(*columns, strict=True)))
@@ -231,8 +231,8 @@ class Store:
     def _group_types(self, cursor: duckdb.DuckDBPyConnection, project: int) -> list[str]:
         """The project's group types by index, after persons and groups were processed."""
         self._processing.refresh(cursor)
-        found = cursor.execute('SELECT type FROM group_kinds WHERE project = ? ORDER BY "index"', [project]).fetchall()
-        return [name for (name,) in found]
+        rows = cursor.execute('SELECT type FROM group_kinds WHERE project = ? ORDER BY "index"', [project]).fetchall()
+        return [name for (name,) in rows]
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -42,8 +42,8 @@ def exact(relation: DuckDBPyRelation) -> DuckDBPyRelation:
     if all(_is_exact(kind) for kind in relation.types):
         return relation
     columns = (
-        f"#{place}" if _is_exact(kind) else f"CAST(#{place} AS {_sent_as(kind)})"
-        for place, kind in enumerate(relation.types, 1)
+        f"#{number}" if _is_exact(kind) else f"CAST(#{number} AS {_sent_as(kind)})"
+        for number, kind in enumerate(relation.types, 1)
     )
     return relation.project(", ".join(columns))
 
@@ -59,19 +59,19 @@ def values(column: pa.Array, kind: DuckDBPyType) -> list[Any]:
         return _each(column.view(pa.int32()), _LAST_DATE, _day)
     if pa.types.is_time(shape):
         return _each(column.view(pa.int64()), _LAST_INSTANT, _time)
-    found: list[Any] = column.to_pylist()
+    python: list[Any] = column.to_pylist()
     if kind.id in _WHOLE_NUMBERS:
-        return [None if one is None else int(one) for one in found]
+        return [None if value is None else int(value) for value in python]
     if pa.types.is_floating(shape):
-        return [one if one is None or math.isfinite(one) else _not_finite(one) for one in found]
+        return [value if value is None or math.isfinite(value) else _not_finite(value) for value in python]
     if pa.types.is_binary(shape):
-        return [None if one is None else one.hex() for one in found]
-    return found
+        return [None if value is None else value.hex() for value in python]
+    return python
 
 
 def _is_exact(kind: DuckDBPyType) -> bool:
     if kind.id in _CONTAINERS and kind.id != "array":
-        return all(_is_exact(one) for _, one in _parts(kind))
+        return all(_is_exact(part) for _, part in _parts(kind))
     return kind.id in _EXACT_IN_ARROW
 
 
@@ -79,7 +79,7 @@ def _sent_as(kind: DuckDBPyType) -> str:
     """The SQL type in which values of this type leave the database."""
     if _is_exact(kind):
         return str(kind)
-    parts = [(name, _sent_as(one)) for name, one in _parts(kind)] if kind.id in _CONTAINERS else []
+    parts = [(name, _sent_as(part)) for name, part in _parts(kind)] if kind.id in _CONTAINERS else []
     if kind.id in ("list", "array"):
         return parts[0][1] + "[]"
     if kind.id in ("map", "tuple"):
@@ -90,7 +90,7 @@ def _sent_as(kind: DuckDBPyType) -> str:
 
 
 def _parts(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
-    """The named types that a type is made of, without the tag of a union and the length of an array."""
+    """The named parts of a type, without the tag of a union and the length of an array."""
     parts: list[Any] = kind.children
     return parts[:1] if kind.id == "array" else parts[1:] if kind.id == "union" else parts
 
@@ -107,9 +107,9 @@ def _contained(column: pa.Array, kind: DuckDBPyType) -> list[Any]:
         keys, items = values(column.keys, parts[0][1]), values(column.items, parts[1][1])
         return _runs(column, [list(pair) for pair in zip(keys, items, strict=True)])
     if kind.id == "union":
-        members = [values(column.field(place), one) for place, (_, one) in enumerate(parts)]
+        members = [values(column.field(number), part) for number, (_, part) in enumerate(parts)]
         return [members[tag][row] for row, tag in enumerate(column.type_codes.to_pylist())]
-    fields = [values(column.field(place), one) for place, (_, one) in enumerate(parts)]
+    fields = [values(column.field(number), part) for number, (_, part) in enumerate(parts)]
     rows: Iterator[Any] = map(list, zip(*fields, strict=True))
     if kind.id == "struct":
         names = [name for name, _ in parts]
@@ -138,7 +138,7 @@ def _instants(column: pa.Array) -> list[str | None]:
 
 def _each(numbers: pa.Array, infinite: int, text: Callable[[int], str]) -> list[str | None]:
     endless = {None: None, infinite: "infinity", -infinite: "-infinity"}
-    return [endless[one] if one in endless else text(one) for one in numbers.to_pylist()]
+    return [endless[value] if value in endless else text(value) for value in numbers.to_pylist()]
 
 
 def _instant(number: int, digits: int) -> str:
@@ -151,9 +151,9 @@ def _instant(number: int, digits: int) -> str:
 
 def _day(days: int) -> str:
     """A day of any year, from its count since 1970; the calendar repeats itself after 400 years."""
-    rounds, rest = divmod(days, _DAYS_OF_400_YEARS)
-    near = _EPOCH + timedelta(rest)
-    year = near.year + 400 * rounds
+    cycles, day = divmod(days, _DAYS_OF_400_YEARS)
+    near = _EPOCH + timedelta(day)
+    year = near.year + 400 * cycles
     return f"{year:04d}-{near:%m-%d}" if 0 <= year <= 9999 else f"{year:+07d}-{near:%m-%d}"
 
 

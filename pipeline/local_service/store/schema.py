@@ -5,8 +5,8 @@ real service's table engine does in the background: one row per project, uuid, e
 received wins (docs/know/service.md#uuids-and-duplicates). Events that were dropped after their 200 are in `accepted`
 alone. `noticed` has the warnings about events, `refused` the requests that were refused as a whole.
 
-`people`, `people_ids`, `group_kinds` and `group_records` are derived from `accepted` when somebody asks for them;
-`folded` says up to which receipt, and by which rules. The names of tables are part of store files: they stay.
+`people`, `people_ids`, `group_kinds` and `group_records` are derived from `accepted` when they are read;
+`folded` has up to which receipt, and by which rules. The names of tables are part of store files: they stay.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _DERIVED = frozenset({"persons", "person_distinct_ids", "groups", "group_types",
 _TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
 _TABLE_KINDS = frozenset({"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-"""The parts of a query; a WITH may hold others, which write."""
+"""The parts of a query; a WITH may contain others, which write."""
 _REFUSED = re.compile(
     "__internal.*|pg_.*|json_serialize_.*|json_deserialize_.*|"
     "current_.*setting|getenv|getvariable|current_query.*|write_log|stats|index_key"
@@ -30,7 +30,7 @@ Tree = dict[str, Any]
 
 
 class QueryNotAllowed(Exception):
-    """The query is not one SELECT over the views; the message says what is wrong."""
+    """The query is not one SELECT over the views; the message names the reason."""
 
 
 def check_query(tree: Tree) -> None:
@@ -62,7 +62,7 @@ def _nodes_with_tables(statement: Tree) -> Iterator[tuple[Tree, frozenset[str]]]
     while waiting:
         node, names = waiting.pop()
         if isinstance(node, list):
-            waiting.extend((one, names) for one in node)
+            waiting.extend((child, names) for child in node)
         elif isinstance(node, dict):
             for entry in (node.get("cte_map") or {}).get("map", ()):
                 waiting.append((entry["value"], names))
@@ -70,14 +70,14 @@ def _nodes_with_tables(statement: Tree) -> Iterator[tuple[Tree, frozenset[str]]]
             yield node, names
             itself = names | {str(node.get("cte_name")).lower()} if node.get("type") == "RECURSIVE_CTE_NODE" else names
             waiting.extend(
-                (one, itself if name == "right" else names) for name, one in node.items() if name != "cte_map"
+                (child, itself if name == "right" else names) for name, child in node.items() if name != "cte_map"
             )
 
 
 def needs_people(tree: Tree) -> bool:
     """Whether the query may read persons or groups: one of their tables, or such a column of `events`.
 
-    True when in doubt: for a star, a join, or a name that stands for a whole row.
+    True when in doubt: for a star, a join, or a name that means a whole row.
     """
     nodes = list(_nodes(tree))
     rows = {str(node.get(name)).lower() for node in nodes if _is_table(node) for name in ("table_name", "alias")}

@@ -1,1 +1,1 @@
-"""The faults there are, one class each; every module here is found by itself."""
+"""The faults, each a class; every module here is imported by `pipeline.local_service.faults`."""

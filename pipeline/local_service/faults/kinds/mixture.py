@@ -28,7 +28,7 @@ class Mix(Fault, example="mix:10%"):
 
     def __post_init__(self) -> None:
         self.of = tuple(
-            replace(fault, seed=self.seed, place=f"{self.place}.{number}")
+            replace(fault, seed=self.seed, position=f"{self.position}.{number}")
             for number, fault in enumerate(self.of or read_several(_DEFAULT))
         )
 

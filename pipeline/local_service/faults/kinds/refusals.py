@@ -48,7 +48,7 @@ def read_span(text: str) -> Span:
 
 
 def refusal(status: int, wait: float | None = None, *, date: bool = False) -> HttpReply:
-    """A refusal in the words of the service, with Retry-After after `wait` seconds where it is given.
+    """A refusal in the words of the service, with Retry-After after `wait` seconds unless it is None.
 
     The header is whole seconds, or a date that is not earlier (RFC 9110, 10.2.3).
     """
@@ -239,7 +239,7 @@ class Redirect(Fault, example="redirect:307"):
     host: str | None = option(read_host, None)
 
     async def handle(self, request: CaptureRequest, forward: Forward) -> Ending:
-        """Continue a chain of redirects that has begun, whatever the options say about new ones."""
+        """Continue a chain of redirects that has started, whatever the options say about new ones."""
         marks = dict(parse_qsl(request.query.decode("latin-1")))
         mark = marks.get(self._mark, "")
         if mark.isdigit():
@@ -255,11 +255,11 @@ class Redirect(Fault, example="redirect:307"):
     async def _redirect(self, request: CaptureRequest, hops: int) -> HttpReply:
         await request.body()
         marks = dict(parse_qsl(request.query.decode("latin-1"))) | {self._mark: str(hops + 1)}
-        place = f"{request.path}?{urlencode(marks)}"
+        location = f"{request.path}?{urlencode(marks)}"
         if self.host is not None:
-            place = f"http://{self.host}{'' if ':' in self.host else f':{request.port}'}{place}"
-        return HttpReply(self.status, b"", ((b"location", place.encode()),))
+            location = f"http://{self.host}{'' if ':' in self.host else f':{request.port}'}{location}"
+        return HttpReply(self.status, b"", ((b"location", location.encode()),))
 
     @property
     def _mark(self) -> str:
-        return f"hop{self.place}"
+        return f"hop{self.position}"
