@@ -24,8 +24,8 @@ ROOMS = (
 
 LIBRARIES = {
     "click": {"cli"},
-    "httpx": {"delivery.transport", "management.client"},
-    "tenacity": {"delivery.retry", "management.retry"},
+    "httpx": {"delivery.transport", "management.transport"},
+    "tenacity": {"delivery.retry", "management.transport"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
     "yaml": {"mapper.loader"},

@@ -5,7 +5,7 @@ connection may send the batch; `settle` records its answer when it comes. At no 
 settled than requests may be in flight (`--max-concurrency`), so that many are *in doubt* after a crash at most. They
 are sent again, before all others, with the same events and uuids.
 
-It may be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
+It can be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite 'select * from batches'`. Its tables:
 
 `meta`: what the ledger belongs to, as (key, value).
 
@@ -13,9 +13,9 @@ It may be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite '
     plan, target  the plan's digest and the address it is sent to
     created       when
     id, opened    a random name, and how often a run opened it: sent-to.json beside it has the same (`ledger.marker`)
-    key_salt,     tell a project key from another without holding it: scrypt of the key, hex
+    key_salt,     recognise the project key without storing it: scrypt of the key, hex
     key_check
-    batch_bytes   the largest request that the service was found to take; absent until it refused a larger one
+    batch_bytes   the largest request that the service accepts; absent until it refused a larger one
 
 `runs`: one row for each apply: `started`, `ended`, `version` of backcast, `outcome` (done, stopped, failed; null while
 it goes or where it was killed).
@@ -24,12 +24,12 @@ it goes or where it was killed).
 after the plan's tables, both inclusive. `bytes` before gzip, `tries` over all runs, as they ended, `status` of the last
 answer (null: none ever came), `detail` of the last try, `run` that began it last, `begun` and `ended`. Its `state`:
 
-    begun      about to leave, in flight, or in doubt
+    begun      about to be sent, in flight, or in doubt
     settled    accepted
-    refused    one event, refused for good
-    split      not sent as a whole any more; its pieces are rows of their own
-    waiting    to be sent as it stands; nothing of it was taken, unless a larger request that it was a part of was
-               answered 413: of that one the service may have kept the beginning
+    refused    one event, refused permanently
+    split      sent in pieces, which are rows of their own
+    waiting    to be sent unchanged; the service took nothing of it, unless a larger request that it was a part of was
+               answered 413: of that request the service may have stored the beginning
 
 `refused_events`: what the service refused: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
 

@@ -10,6 +10,7 @@ from pipeline.errors import BrokenLedger, Busy
 from pipeline.ledger.marker import marker_of, read_marker, was_ever_applied
 from pipeline.ledger.opening import describe_sent, is_locked, lock_file, nothing_taken, unlock
 from pipeline.ledger.queries import reading
+from pipeline.ledger.schema import read_meta
 
 
 def check_nothing_sent(path: Path) -> None:
@@ -23,7 +24,7 @@ def check_nothing_sent(path: Path) -> None:
 def _refuse(path: Path, sent: str | None) -> None:
     if sent is not None:
         raise Busy(
-            f"{path.parent} holds the ledger of a plan that was applied{sent}; it is never planned over",
+            f"{path.parent} contains the ledger of a plan that was applied{sent}; it is never planned over",
             hint="choose another directory with -o, or remove this one if what it sent does not matter",
         )
 
@@ -50,8 +51,7 @@ def _what_was_sent(path: Path) -> str | None:
         with reading(path) as database:
             if database is None or nothing_taken(database):
                 return None
-            (target,) = database.execute("select value from meta where key = 'target'").fetchone()
-            return f" to {target} ({describe_sent(database)})"
+            return f" to {read_meta(database)['target']} ({describe_sent(database)})"
     except (BrokenLedger, sqlite3.Error):
         marker = read_marker(path)
         target = f" to {marker.target}" if marker is not None and marker.target else ""

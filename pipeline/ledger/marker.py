@@ -3,7 +3,7 @@
 Without its ledger a plan looks as if nothing was ever sent, and all of it would be sent again. So `sent-to.json` has
 the id of the ledger that the plan is sent with, the target, and the number of runs. Each run writes it durably, after
 its own row is committed to the ledger and before a byte leaves: a crash between the two leaves a ledger without a
-marker, which does no harm, and never a marker without a ledger. Its name differs, so that `rm ledger.sqlite*` keeps it.
+marker, which does no harm, and never a marker without a ledger. `rm ledger.sqlite*` does not remove it.
 
 A ledger that is missing, that is another one, or that has fewer runs (an older copy that was put back) is refused. A
 copy from before the last few steps of the same run cannot be distinguished from the ledger itself.
@@ -19,13 +19,14 @@ import msgspec
 
 from pipeline.errors import BrokenLedger, Unfinished
 from pipeline.files import write_atomically
+from pipeline.ledger.schema import read_meta
 
 FORMAT = "backcast.sent/1"
 NAME = "sent-to.json"
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """That the `plan` (its digest) was applied to `target`, with the ledger of this id, by so many `runs`, last `at`.
+    """That the `plan` (its digest) was applied to `target`, with the ledger of this id, in `runs` runs, last `at`.
 
     All fields are empty where the file exists but cannot be read.
     """
@@ -74,23 +75,23 @@ def check_marker(database: sqlite3.Connection, path: Path, marker: Marker) -> No
     """Raise BrokenLedger unless the open ledger is the one that the marker is of, as new as it was then."""
     if not database.execute("select 1 from sqlite_master where name = 'runs'").fetchone():
         raise lost(path, marker)
-    known = dict(database.execute("select key, value from meta where key in ('id', 'opened')"))
-    if marker.ledger and known.get("id") != marker.ledger:
+    meta = read_meta(database)
+    opened = int(meta.get("opened", 0))
+    if marker.ledger and meta.get("id") != marker.ledger:
         raise _refused(path, "is not the ledger that this plan was sent with", marker)
-    if int(known.get("opened", 0)) < marker.runs:
-        opened = known.get("opened", 0)
-        raise _refused(path, f"is an older copy, which knows of {opened} of the {marker.runs} runs", marker)
+    if opened < marker.runs:
+        raise _refused(path, f"is an older copy, with {opened} of the {marker.runs} runs", marker)
 
 
 def lost(path: Path, marker: Marker) -> BrokenLedger:
-    """The ledger is gone, or nothing is left in it."""
+    """The error for a ledger that is gone or empty."""
     return _refused(path, "is missing or empty", marker)
 
 
-def _refused(path: Path, what: str, marker: Marker) -> BrokenLedger:
+def _refused(path: Path, fault: str, marker: Marker) -> BrokenLedger:
     target = f", and this plan was applied to {marker.target}, last at {marker.at}" if marker.target else ""
     return BrokenLedger(
-        f"the ledger {path} {what}{target} ({NAME})",
+        f"the ledger {path} {fault}{target} ({NAME})",
         hint=f"put the newest {path.name} back from a copy of the directory. Without it everything that it settled is"
         f" sent again; only if that is what you want, remove {NAME} and {path.name}",
     )

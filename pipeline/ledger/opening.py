@@ -17,24 +17,24 @@ from pipeline.config import Secret
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UnsafePlan, UsageError
 from pipeline.files import sync_folder
 from pipeline.ledger.marker import Marker, check_marker
-from pipeline.ledger.schema import SCHEMA, VERSION, now
+from pipeline.ledger.schema import SCHEMA, VERSION, now, read_meta
 
 BUSY_SECONDS = 10.0
-"""How long a write waits for another program that reads the file."""
+"""Seconds that a write waits for another program that reads the file."""
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
     """Open the file for writing, and check all of it where it exists. Raises the errors of `error_from_sqlite`."""
     try:
-        # Transactions are begun by `Ledger.moment` alone: the module's own leave a schema half written by a crash.
-        # Without a name it is a file of SQLite's own, which grows on disk and is gone once it is closed.
+        # Transactions are begun by `Ledger.transaction` alone: the module's own leave a schema half written by a crash.
+        # Without a name it is a temporary file of SQLite, which is removed when it is closed.
         database = sqlite3.connect(path or "", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             database.execute("pragma journal_mode = wal")
             database.execute("pragma synchronous = full")
-            found = database.execute("pragma quick_check(1)").fetchone()[0]
-            if found != "ok":
-                raise sqlite3.DatabaseError(found)
+            fault = database.execute("pragma quick_check(1)").fetchone()[0]
+            if fault != "ok":
+                raise sqlite3.DatabaseError(fault)
         except BaseException:
             database.close()
             raise
@@ -70,26 +70,26 @@ def _count_opening(database: sqlite3.Connection) -> Marker:
     database.execute(
         "insert into meta values ('opened', '1') on conflict do update set value = cast(value as integer) + 1"
     )
-    known = dict(database.execute("select key, value from meta"))
-    return Marker(plan=known["plan"], target=known["target"], ledger=known["id"], runs=int(known["opened"]), at=now())
+    meta = read_meta(database)
+    return Marker(plan=meta["plan"], target=meta["target"], ledger=meta["id"], runs=int(meta["opened"]), at=now())
 
 
 def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> None:
-    known = dict(database.execute("select key, value from meta"))
-    if known.get("version") != str(VERSION):
+    meta = read_meta(database)
+    if meta.get("version") != str(VERSION):
         raise BrokenLedger(
-            f"{path} has schema {known.get('version')}; this version writes {VERSION}",
+            f"{path} has schema {meta.get('version')}; this version writes {VERSION}",
             hint="finish the run with the version of backcast that began it",
         )
-    if known.get("plan") != plan_digest:
+    if meta.get("plan") != plan_digest:
         raise BrokenLedger(
-            f"{path} belongs to plan {known.get('plan')}, not to {plan_digest}",
-            hint="give the directory the plan back that was applied, or plan into another one",
+            f"{path} belongs to plan {meta.get('plan')}, not to {plan_digest}",
+            hint="restore the plan that was applied to this directory, or plan into another one",
         )
-    if known.get("target") != target:
+    if meta.get("target") != target:
         if not nothing_taken(database):
             raise BrokenLedger(
-                f"{path} belongs to target {known.get('target')} ({describe_sent(database)}), not to {target}",
+                f"{path} belongs to target {meta.get('target')} ({describe_sent(database)}), not to {target}",
                 hint="apply each plan directory to one target; make a new plan for another",
             )
         for table in ("tries", "batches", "runs"):
@@ -99,9 +99,9 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
 
 def nothing_taken(database: sqlite3.Connection) -> bool:
     """Whether nothing can have been accepted: no request got a response, and none is in doubt."""
-    asked = "select 1 from batches where state != 'waiting' or status is not null limit 1"
+    requested = "select 1 from batches where state != 'waiting' or status is not null limit 1"
     answered = "select 1 from tries where status is not null limit 1"
-    return not (database.execute(asked).fetchone() or database.execute(answered).fetchone())
+    return not (database.execute(requested).fetchone() or database.execute(answered).fetchone())
 
 
 def describe_sent(database: sqlite3.Connection) -> str:
@@ -123,20 +123,21 @@ def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, r
     Another key is most often another project, where half of a history must not go. Where nothing was sent yet the new
     key is stored: the first one was mistyped. `rotated` says that both keys are of one project.
     """
-    known = dict(database.execute("select key, value from meta where key in ('key_salt', 'key_check')"))
-    if known and hmac.compare_digest(_fingerprint(key, bytes.fromhex(known["key_salt"])), known["key_check"]):
+    meta = read_meta(database)
+    salt, check = meta.get("key_salt", ""), meta.get("key_check")
+    if check and hmac.compare_digest(_fingerprint(key, bytes.fromhex(salt)), check):
         return
     sent = database.execute("select 1 from batches where state != 'waiting' limit 1").fetchone()
-    if known and sent and not rotated:
+    if check and sent and not rotated:
         raise UnsafePlan(
             f"the project key is not the one that this plan was sent with so far ({path})",
             hint="give the first key again; for another project make a new plan; if the key of the same project was"
             " rotated, say so with --rotated-key",
         )
-    salt = os.urandom(16)
+    fresh = os.urandom(16)
     database.executemany(
         "insert or replace into meta values (?, ?)",
-        [("key_salt", salt.hex()), ("key_check", _fingerprint(key, salt))],
+        [("key_salt", fresh.hex()), ("key_check", _fingerprint(key, fresh))],
     )
 
 
@@ -144,8 +145,8 @@ def _fingerprint(key: Secret, salt: bytes) -> str:
     return hashlib.scrypt(key.reveal().encode(), salt=salt, n=4096, r=8, p=1, dklen=16).hex()
 
 
-def settle_directory(path: Path) -> None:
-    """Make the names of new files in a directory survive a power loss."""
+def sync_directory(path: Path) -> None:
+    """Write the names of new files in a directory to disk, so that they survive a power loss."""
     with contextlib.suppress(OSError):
         sync_folder(path.parent)
 
@@ -154,7 +155,7 @@ def settle_directory(path: Path) -> None:
 
 
 def lock_file(path: Path, what: str) -> IO[bytes]:
-    """The lock beside a file, held until `unlock` or the process ends. Raises Busy, naming the holder; UsageError."""
+    """Lock a file by another one beside it, until `unlock` or the end of the process. Raises Busy, UsageError."""
     try:
         lock = path.with_name(path.name + ".lock").open("a+b")
     except OSError as error:
@@ -174,20 +175,20 @@ def lock_file(path: Path, what: str) -> IO[bytes]:
             holder = lock.read().decode(errors="replace").strip()
             lock.close()
             raise Busy(
-                f"another run holds {what}: {holder or 'unknown process'}",
+                f"{what} is in use by another run: {holder or 'unknown process'}",
                 hint="wait for it, or stop it; a stopped run resumes",
             ) from None
         except OSError as error:
             lock.close()
             raise UsageError(
-                f"cannot lock {lock.name}: {error.strerror}", hint="keep the plan on a disk that knows file locks"
+                f"cannot lock {lock.name}: {error.strerror}", hint="move the plan to a disk that supports file locks"
             ) from None
     try:
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}".encode())
         lock.flush()
     except OSError:
-        # The lock itself holds; on a full disk only the holder's name is not written.
+        # The file is locked all the same: on a full disk only the name of its process is not written.
         with contextlib.suppress(OSError):
             lock.truncate(0)
     return lock
@@ -218,9 +219,9 @@ def is_locked(path: Path) -> bool:
 
 _PASSING = {
     "SQLITE_FULL": ("the disk is full", "make room and run the same command again; nothing is lost"),
-    "SQLITE_IOERR": ("the disk failed", "make room or mend the disk and run the same command again; nothing is lost"),
-    "SQLITE_BUSY": ("another program holds it", "close that program and run the same command again"),
-    "SQLITE_LOCKED": ("another program holds it", "close that program and run the same command again"),
+    "SQLITE_IOERR": ("the disk failed", "make room or repair the disk and run the same command again; nothing is lost"),
+    "SQLITE_BUSY": ("another program uses it", "close that program and run the same command again"),
+    "SQLITE_LOCKED": ("another program uses it", "close that program and run the same command again"),
 }
 
 
@@ -242,5 +243,5 @@ def error_from_sqlite(path: Path | None, error: sqlite3.Error, *, opening: bool 
         )
     return BrokenLedger(
         f"the ledger {path} is damaged: {error}",
-        hint="restore the plan directory from a copy; without its ledger nobody knows what was sent",
+        hint="restore the plan directory from a copy; without its ledger there is no record of what was sent",
     )

@@ -7,12 +7,15 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from pipeline.ledger.marker import check_marker, lost, read_marker
 from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked
-from pipeline.ledger.schema import BatchKey, FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, Totals
+from pipeline.ledger.schema import BatchKey, FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, Totals, read_meta
+
+_REFUSAL = ", ".join(RefusalRecord.__struct_fields__)
 
 
 class RunHistory(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class LedgerSummary:
 
 
 def read_summary(path: Path, most: int = 100) -> LedgerSummary:
-    """Totals, and up to `most` of what a person has to look at, also while a run is writing. Raises BrokenLedger."""
+    """Totals, and up to `most` of each list, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         if database is None:
             return LedgerSummary()
@@ -53,8 +56,7 @@ def read_summary(path: Path, most: int = 100) -> LedgerSummary:
             (most,),
         )
         refusals = database.execute(
-            "select phase, block, event, uuid, status, detail from refused_events order by phase, block, event limit ?",
-            (most,),
+            f"select {_REFUSAL} from refused_events order by phase, block, event limit ?", (most,)
         )
         # SQLite gives `detail` of the row that has the maximum.
         failures = database.execute(
@@ -70,7 +72,7 @@ def read_summary(path: Path, most: int = 100) -> LedgerSummary:
 
 
 def _history(database: sqlite3.Connection) -> RunHistory | None:
-    (to,) = database.execute("select value from meta where key = 'target'").fetchone()
+    to = read_meta(database)["target"]
     runs, began = database.execute("select count(*), min(started) from runs").fetchone()
     last = database.execute("select ended from runs order by id desc limit 1").fetchone()
     return RunHistory(to, runs, began, last[0]) if last else None
@@ -78,15 +80,8 @@ def _history(database: sqlite3.Connection) -> RunHistory | None:
 
 def read_refused_events(path: Path) -> Iterator[RefusalRecord]:
     """Every event that was refused, in phase and block order. Raises BrokenLedger."""
-    with reading(path) as database:
-        if database is None:
-            return
-        yield from (
-            RefusalRecord(*row)
-            for row in database.execute(
-                "select phase, block, event, uuid, status, detail from refused_events order by phase, block, event"
-            )
-        )
+    for row in _rows(path, f"select {_REFUSAL} from refused_events order by phase, block, event"):
+        yield RefusalRecord(*row)
 
 
 def read_totals(path: Path) -> Totals:
@@ -97,15 +92,15 @@ def read_totals(path: Path) -> Totals:
 
 def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
     """Every batch in one state, in phase and block order, also while a run is writing. Raises BrokenLedger."""
+    query = "select phase, block, first, last from batches where state = ? order by phase, block, first"
+    for row in _rows(path, query, state):
+        yield BatchKey(*row)
+
+
+def _rows(path: Path, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
     with reading(path) as database:
-        if database is None:
-            return
-        yield from (
-            BatchKey(*row)
-            for row in database.execute(
-                "select phase, block, first, last from batches where state = ? order by phase, block, first", (state,)
-            )
-        )
+        if database is not None:
+            yield from database.execute(query, values)
 
 
 @contextlib.contextmanager
@@ -118,22 +113,22 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     try:
-        # Without a log nobody is writing: read the file as it lies, and leave no shared index beside it.
-        still = not path.with_name(path.name + "-wal").exists() and not is_locked(path)
-        address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if still else ''}"
+        # Without a log there is no writer: read the file alone, and leave no shared index beside it.
+        unused = not path.with_name(path.name + "-wal").exists() and not is_locked(path)
+        address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
         with contextlib.closing(
             sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         ) as database:
             if marker is not None:
                 check_marker(database, path, marker)
-            begun = database.execute("select 1 from sqlite_master where name = 'runs'").fetchone()
-            yield database if begun else None
+            has_tables = database.execute("select 1 from sqlite_master where name = 'runs'").fetchone()
+            yield database if has_tables else None
     except sqlite3.Error as error:
         raise error_from_sqlite(path, error) from None
 
 
 def copy_ledger(path: Path, into: sqlite3.Connection) -> None:
-    """Copy the ledger at `path`, if there is one, as it stands. Raises BrokenLedger."""
+    """Copy the ledger at `path`, if there is one. Raises BrokenLedger."""
     with reading(path) as database:
         if database is not None:
             database.backup(into)
@@ -148,20 +143,20 @@ def totals_in(database: sqlite3.Connection) -> Totals:
         )
     }
     phases = {
-        one: PhaseTotals(*(states.get((one, state), 0) for state in ("settled", "refused", "begun")))
-        for one in {phase for phase, _ in states}
+        phase: PhaseTotals(*(states.get((phase, state), 0) for state in ("settled", "refused", "begun")))
+        for phase in {phase for phase, _ in states}
     }
-    # The requests of one that waits without a response never left.
-    made, sent, retried, split = database.execute(
+    # The requests of a batch that waits and got no response were never sent.
+    batches, sent, retried, split = database.execute(
         "select count(*), total(tries > 0 and not (state = 'waiting' and status is null)), total(tries > 1),"
         " total(state = 'split') from batches"
     ).fetchone()
     outcome = database.execute("select outcome from runs order by id desc limit 1").fetchone()
     return Totals(
-        sum(one.settled for one in phases.values()),
-        sum(one.refused for one in phases.values()),
-        sum(one.in_doubt for one in phases.values()),
-        made,
+        sum(phase.settled for phase in phases.values()),
+        sum(phase.refused for phase in phases.values()),
+        sum(phase.in_doubt for phase in phases.values()),
+        batches,
         int(sent),
         int(retried),
         int(split),

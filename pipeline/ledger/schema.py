@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,7 +34,7 @@ SCHEMA = (
 
 
 class BatchKey(NamedTuple):
-    """What names a batch: the events `first` to `last` (inclusive) of one block of one phase."""
+    """The name of a batch: the events `first` to `last` (inclusive) of one block of one phase."""
 
     phase: str
     block: int
@@ -53,7 +54,7 @@ class PhaseTotals(NamedTuple):
     in_doubt: int = 0
 
     def is_all(self, planned: int) -> bool:
-        """Whether nothing of so many planned events is left to send."""
+        """Whether all of `planned` events are settled or refused."""
         return self.settled + self.refused == planned and not self.in_doubt
 
 
@@ -114,6 +115,11 @@ class FailureCount(msgspec.Struct, frozen=True):
     detail: str
 
 
+def read_meta(database: sqlite3.Connection) -> dict[str, str]:
+    """The table `meta` of an open ledger."""
+    return dict(database.execute("select key, value from meta"))
+
+
 def now() -> str:
-    """This moment, as every time in a ledger is written."""
+    """The current time, as every time in a ledger is written."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

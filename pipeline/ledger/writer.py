@@ -19,7 +19,7 @@ from pipeline.ledger.opening import (
     lock_file,
     nothing_taken,
     prepare,
-    settle_directory,
+    sync_directory,
     unlock,
 )
 from pipeline.ledger.queries import copy_ledger, totals_in
@@ -32,8 +32,8 @@ Watch = Callable[[str, Sequence[str]], None]
 class Ledger:
     """Use between `open` and `close`. `Ledger(None)`, for a dry run, is a file that is removed on close.
 
-    Such a one begins as a copy of the ledger `like`. `watch` is called around every transaction, so that a test can end
-    the process there. Several threads may use a ledger: a reader waits for the transaction of another thread to end.
+    It begins as a copy of the ledger `like`. `watch` is called around every transaction, so that a test can end the
+    process there. Several threads may use a ledger: a reader waits for the transaction of another thread to end.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Ledger:
         self._watch = watch
         self._steps: list[str] = []
         self._durable = True
-        self._turn = threading.RLock()
+        self._transacting = threading.RLock()
         self._lock: IO[bytes] | None = None
         self._opened: sqlite3.Connection | None = None
 
@@ -54,7 +54,7 @@ class Ledger:
     def open(
         self, plan_digest: str, version: str, target: str, key: Secret | None = None, *, rotated: bool = False
     ) -> Ledger:
-        """Open for writing, alone. `key` is the project's: another than before is refused, unless it was `rotated`.
+        """Open as the only writer. `key` is the project's: another than before is refused, unless it was `rotated`.
 
         Raises Busy, BrokenLedger, UnsafePlan, UsageError, Unfinished; then nothing is left open.
         """
@@ -76,7 +76,7 @@ class Ledger:
                 self.run = self._insert_run(version)
             if self.path is not None:
                 if fresh:
-                    settle_directory(self.path)
+                    sync_directory(self.path)
                 # After the ledger, so that no crash leaves a marker without one; before anything can be sent.
                 self._watch("before", ("mark",))
                 write_marker(self.path, marker)
@@ -105,7 +105,7 @@ class Ledger:
         loss once a durable one followed it. Raises BrokenLedger, and Unfinished where the disk is full or another
         program has locked the file.
         """
-        with self._turn:
+        with self._transacting:
             try:
                 if durable != self._durable:
                     self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
@@ -131,7 +131,7 @@ class Ledger:
         Raises BrokenLedger where one of its events was settled or refused before: nothing is sent twice.
         """
         self._steps.append("begin")
-        done = self._db.execute(
+        begun = self._db.execute(
             "insert into batches (phase, block, first, last, state, bytes, run, begun)"
             " select :phase, :block, :first, :last, 'begun', :bytes, :run, :now where not exists (select 1 from batches"
             " where phase = :phase and block = :block and first <= :last and last >= :first"
@@ -140,9 +140,9 @@ class Ledger:
             " begun = excluded.begun where state in ('begun', 'waiting')",
             {**key._asdict(), "bytes": size, "run": self.run, "now": now()},
         )
-        if done.rowcount != 1:
+        if begun.rowcount != 1:
             raise BrokenLedger(
-                f"{self.path} has an end already for events {key.first} to {key.last} of block {key.block}",
+                f"events {key.first} to {key.last} of block {key.block} are settled or refused already in {self.path}",
                 hint="nothing was sent twice; report this, with the ledger",
             )
 
@@ -160,7 +160,7 @@ class Ledger:
         self._steps.append("cut")
         self._db.execute(
             "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, detail)"
-            " values (?,?,?,?,'split',?,?,?,?,'larger than the service takes')",
+            " values (?,?,?,?,'split',?,?,?,?,'larger than the service accepts')",
             (*key, size, self.run, now(), now()),
         )
         self._wait(pieces)
@@ -173,7 +173,7 @@ class Ledger:
         )
 
     def refuse(self, key: BatchKey, uuid: str, status: int, detail: str) -> None:
-        """Record that one event was refused for good."""
+        """Record that one event was refused permanently."""
         self._end("refuse", key, "refused", status, detail)
         self._db.execute(
             "insert or replace into refused_events values (?,?,?,?,?,?)",
@@ -181,14 +181,14 @@ class Ledger:
         )
 
     def requeue(self, key: BatchKey) -> None:
-        """Record that the batch never left, or that none of it was accepted: it waits to be sent unchanged."""
+        """Record that the batch was never sent, or that none of it was accepted: it waits to be sent unchanged."""
         self._steps.append("requeue")
         self._db.execute(
             "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", key
         )
 
     def failed(self, key: BatchKey, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
-        """Record a try that did not settle its batch, which stays begun: in doubt until more is known."""
+        """Record a try that did not settle its batch, which stays begun: in doubt until a later response decides."""
         self._steps.append("try")
         self._db.execute(
             "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
@@ -228,14 +228,14 @@ class Ledger:
             unlock(self._lock)
             self._lock = None
 
-    # -- reading what was written --------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------
 
     def rows_of(self, phase: str, block: int) -> list[tuple[BatchKey, str]]:
         """The recorded batches of one block, with their states, in event order."""
-        found = self._read(
+        rows = self._read(
             "select first, last, state from batches where phase = ? and block = ? order by first, last", phase, block
         )
-        return [(BatchKey(phase, block, first, last), state) for first, last, state in found]
+        return [(BatchKey(phase, block, first, last), state) for first, last, state in rows]
 
     def blocks_begun(self, phase: str) -> set[int]:
         """Blocks that have rows."""
@@ -249,7 +249,7 @@ class Ledger:
 
     def was_answered(self) -> bool:
         """Whether the target responded in an earlier run, or may have received a request."""
-        with self._turn:
+        with self._transacting:
             return not nothing_taken(self._db)
 
     def learned(self) -> int | None:
@@ -263,9 +263,9 @@ class Ledger:
 
     def totals(self) -> Totals:
         """Events by state, and the batches that they are in."""
-        with self._turn:
+        with self._transacting:
             return totals_in(self._db)
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._turn:
+        with self._transacting:
             return self._db.execute(query, values).fetchall()

@@ -9,18 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
-
-import httpx
 
 from pipeline.config import Secret
 from pipeline.delivery.retry import RetryPolicy
-from pipeline.delivery.transport import retry_after, trusted
 from pipeline.errors import Refused, Unfinished, UsageError
-from pipeline.management.operations import Operation
+from pipeline.management.operations import ApiOperation
 from pipeline.management.problems import (
     ServiceProblem,
     error_for,
@@ -29,8 +25,8 @@ from pipeline.management.problems import (
     unexpected_answer,
     untrusted,
 )
-from pipeline.management.retry import RequestAttempt, RequestResult, request_with_retries
-from pipeline.targets import address_of, is_loopback, region_of
+from pipeline.management.transport import ApiTransport, Attempt, with_query
+from pipeline.targets import address_of, region_of
 
 if TYPE_CHECKING:
     from pipeline.management.models import ServiceObject
@@ -43,12 +39,13 @@ _SHOWN = 300
 _SHORTEST_SECRET = 4
 """Characters of the shortest input value that is masked; shorter ones would mask half of a sentence."""
 Query = Mapping[str, str | int | bool | None]
+Body: TypeAlias = "ServiceObject | Mapping[str, object] | bytes"
 
 
 def management_address(target: str, api: str | None = None) -> str:
     """Where the management API of a target is: `us`, `eu`, a URL, or a capture host, which stands for its region.
 
-    `api` is its address where that cannot be read_error_body from the target. Raises UsageError.
+    `api` is its address where that does not follow from the target. Raises UsageError.
     """
     chosen = api or target
     return REGIONS.get(region_of(chosen)) or address_of(chosen)
@@ -64,12 +61,12 @@ class QueryAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """A success: its status, its body and the media type of that. `gone`: nothing was there any more (404).
+    """A success: its status, its body and the media type of the body. `gone`: the object does not exist any more (404).
 
     `date` is the `Date` header, empty where there is none.
     """
 
-    operation: Operation
+    operation: ApiOperation
     url: str
     status: int
     body: bytes = field(repr=False)
@@ -94,7 +91,7 @@ class ManagementClient:
     `projects` can be used, until `choose_project`. Thread-safe after that. Raises UsageError.
 
     Every method raises a `pipeline.management.problems.ServiceProblem` for an answer that is no success. GET, PATCH,
-    PUT and DELETE are asked again after 408, 429, 5xx or no answer; a POST is sent once.
+    PUT and DELETE are sent again after 408, 429, 5xx or no answer; a POST is sent once.
     """
 
     def __init__(
@@ -109,19 +106,16 @@ class ManagementClient:
     ) -> None:
         key = personal_key.reveal()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise UsageError("the personal key has a shape that no key has", hint="copy it again: phx_ and letters")
+            raise UsageError(
+                "the personal key does not have the shape of a key", hint="copy it again: phx_ and letters"
+            )
         if project_id is not None:
             _segment("project id", project_id)
         self.base_url = management_address(base_url)
         self.project_id = project_id
         self._key = personal_key
         self._retry = retry or RetryPolicy(tries=DEFAULT_TRIES)
-        self._client = httpx.Client(
-            timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
-            headers={"Authorization": f"Bearer {key}", "User-Agent": "backcast", "Accept": "application/json, */*"},
-            verify=trusted(ca_file) if self.base_url.startswith("https") else False,
-            trust_env=not is_loopback(self.base_url),
-        )
+        self._transport = ApiTransport(self.base_url, personal_key, timeout, ca_file)
 
     def __enter__(self) -> ManagementClient:
         return self
@@ -134,7 +128,7 @@ class ManagementClient:
 
     def close(self) -> None:
         """Close all connections."""
-        self._client.close()
+        self._transport.close()
 
     @cached_property
     def hog_functions(self) -> HogFunctions:
@@ -164,11 +158,11 @@ class ManagementClient:
 
     def call(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         id: str | None = None,
         *,
         query: Query | None = None,
-        body: ServiceObject | Mapping[str, object] | bytes | None = None,
+        body: Body | None = None,
         gone_is_done: bool = False,
     ) -> ServiceResponse:
         """Do one operation. `gone_is_done`: 404 is a success where an earlier try without a response may have done it.
@@ -177,7 +171,7 @@ class ManagementClient:
         """
         return self._call(operation, self._address(operation, id, query or {}), body, gone_is_done)
 
-    def follow(self, operation: Operation, page: ServiceResponse, url: str) -> ServiceResponse:
+    def follow(self, operation: ApiOperation, page: ServiceResponse, url: str) -> ServiceResponse:
         """The page that `url`, the `next` of another page, leads to. Raises UnexpectedAnswer if it leads elsewhere."""
         try:
             onward = urljoin(page.url, url)
@@ -190,56 +184,44 @@ class ManagementClient:
             )
         return self._call(operation, onward, None, False)
 
-    def _address(self, operation: Operation, id: str | None, query: Query) -> str:
-        places = {}
+    def _address(self, operation: ApiOperation, id: str | None, query: Query) -> str:
+        ids = {}
         if "{project_id}" in operation.path:
             if self.project_id is None:
                 raise UsageError(f"which project, to {operation.name}?", hint="name its id, or choose_project()")
-            places["project_id"] = _segment("project id", self.project_id)
+            ids["project_id"] = _segment("project id", self.project_id)
         if "{id}" in operation.path:
-            places["id"] = _segment("id", id or "")
-        asked = {name: _parameter(value) for name, value in query.items() if value is not None}
-        path = operation.path.format(**places)
-        return f"{self.base_url}{path}" + (f"?{httpx.QueryParams(asked)}" if asked else "")
+            ids["id"] = _segment("id", id or "")
+        parameters = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in query.items()
+            if value is not None
+        }
+        return with_query(self.base_url + operation.path.format(**ids), parameters)
 
     def _call(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         url: str,
-        body: ServiceObject | Mapping[str, object] | bytes | None,
+        body: Body | None,
         gone_is_done: bool,
     ) -> ServiceResponse:
         content = None if body is None else encoded(body)
-        again = operation.again and b'"base_updated_at"' not in (content or b"")  # a precondition fails the second time
-        sent = request_with_retries(lambda: self._ask(operation.method, url, content), self._retry, again=again)
-        last = sent.last
+        # A precondition fails the second time.
+        if operation.repeatable and b'"base_updated_at"' not in (content or b""):
+            last = self._transport.request_with_retries(operation.method, url, content, self._retry)
+        else:
+            last = self._transport.request(operation.method, url, content)
         media_type = last.headers.get("content-type", "").partition(";")[0].strip()
         if 200 <= last.status < 300:
             return ServiceResponse(
                 operation, url, last.status, last.body, media_type, date=last.headers.get("date", "")
             )
-        if last.status == 404 and gone_is_done and sent.doubtful:
+        if last.status == 404 and gone_is_done and last.doubtful:
             return ServiceResponse(operation, url, last.status, b"", media_type, gone=True)
-        raise self._problem(operation, url, content, sent)
+        raise self._problem(operation, url, content, last)
 
-    def _ask(self, method: str, url: str, content: bytes | None) -> RequestAttempt:
-        headers = {} if content is None else {"Content-Type": "application/json"}
-        try:
-            answer = self._client.request(method, url, content=content, headers=headers)
-        except httpx.ConnectError as error:
-            distrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
-            return RequestAttempt(0, {}, b"", f"no connection: {error}", reached=False, final=distrusted)
-        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            return RequestAttempt(0, {}, b"", f"no connection: {type(error).__name__}", reached=False)
-        except httpx.TransportError as error:
-            return RequestAttempt(0, {}, b"", f"{type(error).__name__}: {error}")
-        except (httpx.DecodingError, httpx.InvalidURL) as error:
-            return RequestAttempt(0, {}, b"", f"an answer nobody can read: {error}", final=True)
-        floor = retry_after(answer.headers.get("retry-after", ""), datetime.now(UTC))
-        return RequestAttempt(answer.status_code, answer.headers, answer.content, retry_after=floor)
-
-    def _problem(self, operation: Operation, url: str, content: bytes | None, sent: RequestResult) -> ServiceProblem:
-        last = sent.last
+    def _problem(self, operation: ApiOperation, url: str, content: bytes | None, last: Attempt) -> ServiceProblem:
         secrets = (self._key.reveal(), *_input_values(content))
 
         def mask(text: str) -> str:
@@ -248,44 +230,42 @@ class ManagementClient:
             return text
 
         if not last.status:
-            refusal = untrusted if last.final and not last.reached else no_answer
-            return refusal(operation, url, mask(last.failure))
+            error = untrusted if last.final and not last.reached else no_answer
+            return error(operation, url, mask(last.failure))
         if 300 <= last.status < 400:
             onward = mask(last.headers.get("location", ""))[:_SHOWN]
             return unexpected_answer(operation, url, last.status, f"a redirect is not followed, here to {onward!r}")
         error_body = read_error_body(last.body.decode("utf-8", "replace"), mask)
-        return error_for(operation, url, last.status, error_body, retry_after=last.retry_after, doubtful=sent.doubtful)
+        return error_for(operation, url, last.status, error_body, retry_after=last.retry_after, doubtful=last.doubtful)
 
     def query(self, sql: str) -> QueryAnswer:
         """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished when it must wait."""
         url = f"{self.base_url}/api/projects/{_segment('project id', self.project_id or '')}/query/"
-        try:
-            response = self._client.post(url, json={"query": {"kind": "HogQLQuery", "query": sql}})
-        except httpx.HTTPError as error:
-            raise Unfinished(f"no answer from {self.base_url}: {error}", hint="run the same command again") from None
-        said = response.text.replace(self._key.reveal(), "***")[:_SHOWN]
-        if response.status_code == 429 or response.status_code >= 500:
-            raise Unfinished(
-                f"{url} answered {response.status_code}: {said}", hint="wait a little and run the same command again"
-            )
-        if response.status_code != 200:
+        answer = self._transport.request("POST", url, encoded({"query": {"kind": "HogQLQuery", "query": sql}}))
+        status = answer.status
+        if not status:
+            raise Unfinished(f"no answer from {self.base_url}: {answer.failure}", hint="run the same command again")
+        text = answer.body.decode("utf-8", "replace").replace(self._key.reveal(), "***")[:_SHOWN]
+        if status == 429 or status >= 500:
+            raise Unfinished(f"{url} answered {status}: {text}", hint="wait a little and run the same command again")
+        if status != 200:
             raise Refused(
-                f"{url} answered {response.status_code}: {said}",
-                status=response.status_code,
+                f"{url} answered {status}: {text}",
+                status=status,
                 hint="check the personal key, its scope query:read and the project",
             )
         try:
-            found = response.json()
-            return QueryAnswer(found["columns"], found["types"], found["results"])
+            result = json.loads(answer.body)
+            return QueryAnswer(result["columns"], result["types"], result["results"])
         except (ValueError, KeyError, TypeError):
             raise Refused(
-                f"{url} gave no result of a query: {said}",
-                status=response.status_code,
+                f"{url} answered without the result of a query: {text}",
+                status=status,
                 hint="check the address: --to names the service itself",
             ) from None
 
 
-def encoded(body: ServiceObject | Mapping[str, object] | bytes) -> bytes:
+def encoded(body: Body) -> bytes:
     """A body as JSON. Raises UsageError for what JSON cannot express."""
     if isinstance(body, bytes):
         return body
@@ -293,7 +273,7 @@ def encoded(body: ServiceObject | Mapping[str, object] | bytes) -> bytes:
     try:
         return json.dumps(value, allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"a body that JSON cannot say: {error}", hint="give JSON values only") from None
+        raise UsageError(f"a body that JSON cannot express: {error}", hint="give JSON values only") from None
 
 
 def _plain(value: object) -> object:
@@ -313,31 +293,27 @@ def _input_values(content: bytes | None) -> Iterator[str]:
     if not isinstance(body, dict):
         return
     mappings = body.get("mappings")
-    inputs = [body.get("inputs"), *(one.get("inputs") for one in (mappings or []) if isinstance(one, dict))]
-    found: set[str] = set()
-    waiting: list[object] = list(inputs)
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
-        elif isinstance(one, str) and len(one) >= _SHORTEST_SECRET:
-            found.update((one, json.dumps(one)[1:-1]))
-        elif isinstance(one, int | float) and len(str(one)) >= _SHORTEST_SECRET and not isinstance(one, bool):
-            found.add(str(one))
-    yield from sorted(found, key=len, reverse=True)
+    values: list[object] = [mapping.get("inputs") for mapping in (mappings or []) if isinstance(mapping, dict)]
+    values.append(body.get("inputs"))
+    secrets: set[str] = set()
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
+        elif isinstance(value, str) and len(value) >= _SHORTEST_SECRET:
+            secrets.update((value, json.dumps(value)[1:-1]))
+        elif isinstance(value, int | float) and len(str(value)) >= _SHORTEST_SECRET and not isinstance(value, bool):
+            secrets.add(str(value))
+    yield from sorted(secrets, key=len, reverse=True)
 
 
-def _segment(what: str, text: str) -> str:
+def _segment(kind: str, text: str) -> str:
     """An id as one segment of a path. Raises UsageError for what would lead to another path."""
     if not isinstance(text, str) or text.strip() in ("", ".", "..") or not text.isprintable():
-        raise UsageError(f"this is no {what}: {text!r}", hint=f"give the {what} as the service shows it")
+        raise UsageError(f"this is no {kind}: {text!r}", hint=f"give the {kind} as the service shows it")
     return quote(text, safe="")
-
-
-def _parameter(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -1,12 +1,12 @@
 """The objects of the service's contract (docs/know/service.md#management-api), with its names, nesting and nullability.
 
 Every field may be absent, since the contract says of few objects which fields are required; an absent field reads as
-None and is told from null by `model_fields_set`. Null is taken only where the contract shows it, and for `masking`,
-which the service gives as null where it is not set (docs/know/service.md#hog-functions). Nothing is coerced and
-instants stay the texts they were, so `Model.read(value).plain() == value`, unknown fields included.
+None and differs from null in `model_fields_set`. Null is accepted only where the contract shows it, and for `masking`,
+which the service returns as null where it is not set (docs/know/service.md#hog-functions). Nothing is coerced and
+instants remain texts, so `Model.read(value).plain() == value`, unknown fields included.
 
     HogFunction.model_validate(value)     by the contract; raises pydantic.ValidationError, which shows no value
-    HogFunction.read(value)               tolerant: a value of another type is kept as it came
+    HogFunction.read(value)               tolerant: a value of another type is accepted
     HogFunctionWrite(enabled=False)       a body of exactly the fields given: `.plain()` is `{"enabled": False}`
     HogFunction.model_json_schema()       the JSON Schema of the contract's object
 
@@ -24,11 +24,11 @@ from pydantic_core import core_schema
 T = TypeVar("T")
 _LENIENT = {"lenient": True}
 _SHOWN = frozenset(("id", "key", "name", "type", "kind", "enabled", "deleted", "status", "count", "execution_order"))
-"""Fields that a `repr` shows; every other one, known or not, may hold what nobody should see."""
+"""Fields that a `repr` shows; any other may contain a secret."""
 
 
 class _Shape:
-    """A field of type T that may be absent: null is taken only if `null`, another type only by `read`."""
+    """A field of type T that may be absent: null is accepted only if `null`, another type only by `read`."""
 
     def __init__(self, *, null: bool) -> None:
         self._null = null
@@ -57,7 +57,7 @@ Nullable = Annotated[T | None, _Shape(null=True)]
 """T, null, or absent (None)."""
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
 Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
-"""ISO 8601, kept as written."""
+"""ISO 8601, unchanged."""
 Uuid = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
 Address = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
 Email = Annotated[str, WithJsonSchema({"type": "string", "format": "email"})]
@@ -65,14 +65,14 @@ FreeForm = dict[str, Any]
 
 
 def _without_titles(schema: dict[str, Any]) -> None:
-    """Titles repeat the names, and a default of null would say that null is taken."""
+    """Titles repeat the names, and a default of null would mean that null is accepted."""
     for shape in schema.get("properties", {}).values():
         shape.pop("title", None)
         shape.pop("default", None)
 
 
 class ServiceObject(BaseModel):
-    """An object of the service: immutable, strict, and holding unknown fields as they came."""
+    """An object of the service: immutable and strict, with unknown fields unchanged."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -85,14 +85,14 @@ class ServiceObject(BaseModel):
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """What a service gave, whatever the types of its fields. Raises pydantic.ValidationError if it is no object."""
+        """An object from the service, whatever the types of its fields. Raises ValidationError if it is no object."""
         return cls.model_validate(value, context=_LENIENT)
 
     def plain(self) -> dict[str, Any]:
         """The fields that were read or set, as JSON values: what `read` was given."""
         names = type(self).model_fields
-        known = {field.alias or name: getattr(self, name) for name, field in names.items() if name in self._set}
-        return {name: _plain(value) for name, value in (known | (self.model_extra or {})).items()}
+        values = {field.alias or name: getattr(self, name) for name, field in names.items() if name in self._set}
+        return {name: _plain(value) for name, value in (values | (self.model_extra or {})).items()}
 
     @property
     def _set(self) -> set[str]:
@@ -149,9 +149,9 @@ class InputSchemaItem(ServiceObject):
 
 
 class InputValue(ServiceObject):
-    """What an input holds.
+    """The value of an input.
 
-    The contract says that `value` is a string; the service takes and gives any JSON there
+    In the contract `value` is a string; the service accepts and returns any JSON there
     (docs/know/service.md#hog-functions).
     """
 
@@ -212,7 +212,7 @@ class MappingTemplate(ServiceObject):
 
 
 class Template(ServiceObject):
-    """What a hog function was made from."""
+    """The template that a hog function was created from."""
 
     mapping_templates: Maybe[list[MappingTemplate]] = None
     mappings: Maybe[list[TemplateMapping]] = None
@@ -232,7 +232,7 @@ class Template(ServiceObject):
 
 
 class Status(ServiceObject):
-    """How a hog function fares."""
+    """The health of a hog function."""
 
     state: Maybe[int] = None
     rating: Maybe[Number] = None
@@ -240,7 +240,7 @@ class Status(ServiceObject):
 
 
 class _FunctionSummary(ServiceObject):
-    """What a record and a list item of a hog function begin with."""
+    """The first fields of both a record and a list item of a hog function."""
 
     id: Maybe[Uuid] = None
     type: Maybe[str] = None
@@ -274,7 +274,7 @@ class HogFunction(_FunctionSummary):
 
 
 class HogFunctionListItem(_FunctionSummary):
-    """What a list shows of a hog function: `template` is a text and `filters` may be null."""
+    """A hog function in a list: `template` is a text and `filters` may be null."""
 
     hog: Maybe[str] = None
     filters: Nullable[Filters] = None
@@ -310,7 +310,7 @@ class HogFunctionWrite(ServiceObject):
 
 
 class Person(ServiceObject):
-    """Who a recording shows."""
+    """The person of a recording."""
 
     id: Maybe[int] = None
     name: Maybe[str] = None
@@ -361,38 +361,16 @@ class SharingConfiguration(ServiceObject):
 
 
 class Project(ServiceObject):
-    """A project as `/api/projects/` lists it; the contract shows only that its id is there (4)."""
+    """A project as `/api/projects/` lists it; the contract shows only its id."""
 
     id: Maybe[int | str] = None
     name: Maybe[str] = None
 
 
-class Page(ServiceObject, Generic[T]):
-    """One page of a list: `Page[HogFunctionListItem].read(value)`. `next` and `previous` are URLs or null."""
+class ListPage(ServiceObject, Generic[T]):
+    """One page of a list: `ListPage[HogFunctionListItem].read(value)`. `next` and `previous` are URLs or null."""
 
     count: Maybe[int] = None
     next: Nullable[Address] = None
     previous: Nullable[Address] = None
     results: Maybe[list[T]] = None
-
-
-class EventProperties(ServiceObject):
-    """The properties of a captured event, of which one is required."""
-
-    distinct_id: str
-
-
-class CapturedEvent(ServiceObject):
-    """One event of a historical import."""
-
-    event: str
-    properties: EventProperties
-    timestamp: Instant
-
-
-class CaptureBatch(ServiceObject):
-    """The body of the capture endpoint."""
-
-    api_key: str
-    historical_migration: bool
-    batch: list[CapturedEvent]

@@ -15,11 +15,11 @@ _FUNCTIONS = "/api/projects/{project_id}/hog_functions/"
 _RECORDINGS = "/api/projects/{project_id}/session_recordings/"
 
 
-class Operation(NamedTuple):
-    """What is called as people name it, its method, its path with places for ids, the scope its key needs.
+class ApiOperation(NamedTuple):
+    """An operation: its name for people, its method, its path with fields for ids, the scope its key needs.
 
-    `again`: asking twice leaves the service as asking once does, so that a lost answer may be asked for again. That is
-    so of every GET and DELETE here, and of PATCH and PUT too: their bodies set fields to values, they add nothing.
+    `repeatable`: a second request has no effect beyond the first, so that it may be sent again after a lost answer.
+    Every GET and DELETE here is, and PATCH and PUT too: their bodies set fields to values, they add nothing.
     """
 
     name: str
@@ -28,37 +28,39 @@ class Operation(NamedTuple):
     scope: str
 
     @property
-    def again(self) -> bool:
+    def repeatable(self) -> bool:
         return self.method != "POST"
 
 
-LIST_FUNCTIONS = Operation("list hog functions", "GET", _FUNCTIONS, "hog_function:read")
-CREATE_FUNCTION = Operation("create a hog function", "POST", _FUNCTIONS, "hog_function:write")
-RETRIEVE_FUNCTION = Operation("retrieve a hog function", "GET", _FUNCTIONS + "{id}/", "hog_function:read")
-UPDATE_FUNCTION = Operation("update a hog function", "PATCH", _FUNCTIONS + "{id}/", "hog_function:write")
-REPLACE_FUNCTION = Operation("replace a hog function", "PUT", _FUNCTIONS + "{id}/", "hog_function:write")
-DELETE_FUNCTION = Operation("hard-delete a hog function", "DELETE", _FUNCTIONS + "{id}/", "hog_function:write")
-BROADCAST = Operation("broadcast a hog function", "POST", _FUNCTIONS + "{id}/broadcast/", "hog_function:write")
-INVOKE = Operation("invoke a hog function", "POST", _FUNCTIONS + "{id}/invocations/", "hog_function:write")
-LOGS = Operation("retrieve logs", "GET", _FUNCTIONS + "{id}/logs/", "hog_function:read")
-METRICS = Operation("retrieve metrics", "GET", _FUNCTIONS + "{id}/metrics/", "hog_function:read")
-METRICS_TOTALS = Operation("retrieve metrics totals", "GET", _FUNCTIONS + "{id}/metrics/totals/", "hog_function:read")
-ICON = Operation("retrieve an icon", "GET", _FUNCTIONS + "icon/", "hog_function:read")
-ICONS = Operation("retrieve icons", "GET", _FUNCTIONS + "icons/", "hog_function:read")
-REARRANGE = Operation("rearrange hog functions", "PATCH", _FUNCTIONS + "rearrange/", "hog_function:write")
+LIST_FUNCTIONS = ApiOperation("list hog functions", "GET", _FUNCTIONS, "hog_function:read")
+CREATE_FUNCTION = ApiOperation("create a hog function", "POST", _FUNCTIONS, "hog_function:write")
+RETRIEVE_FUNCTION = ApiOperation("retrieve a hog function", "GET", _FUNCTIONS + "{id}/", "hog_function:read")
+UPDATE_FUNCTION = ApiOperation("update a hog function", "PATCH", _FUNCTIONS + "{id}/", "hog_function:write")
+REPLACE_FUNCTION = ApiOperation("replace a hog function", "PUT", _FUNCTIONS + "{id}/", "hog_function:write")
+DELETE_FUNCTION = ApiOperation("hard-delete a hog function", "DELETE", _FUNCTIONS + "{id}/", "hog_function:write")
+BROADCAST = ApiOperation("broadcast a hog function", "POST", _FUNCTIONS + "{id}/broadcast/", "hog_function:write")
+INVOKE = ApiOperation("invoke a hog function", "POST", _FUNCTIONS + "{id}/invocations/", "hog_function:write")
+LOGS = ApiOperation("retrieve logs", "GET", _FUNCTIONS + "{id}/logs/", "hog_function:read")
+METRICS = ApiOperation("retrieve metrics", "GET", _FUNCTIONS + "{id}/metrics/", "hog_function:read")
+METRICS_TOTALS = ApiOperation(
+    "retrieve metrics totals", "GET", _FUNCTIONS + "{id}/metrics/totals/", "hog_function:read"
+)
+ICON = ApiOperation("retrieve an icon", "GET", _FUNCTIONS + "icon/", "hog_function:read")
+ICONS = ApiOperation("retrieve icons", "GET", _FUNCTIONS + "icons/", "hog_function:read")
+REARRANGE = ApiOperation("rearrange hog functions", "PATCH", _FUNCTIONS + "rearrange/", "hog_function:write")
 
-LIST_RECORDINGS = Operation("list recordings", "GET", _RECORDINGS, "session_recording:read")
-RETRIEVE_RECORDING = Operation("retrieve a recording", "GET", _RECORDINGS + "{id}/", "session_recording:read")
-UPDATE_RECORDING = Operation("update a recording", "PATCH", _RECORDINGS + "{id}/", "session_recording:write")
-REPLACE_RECORDING = Operation("replace a recording", "PUT", _RECORDINGS + "{id}/", "session_recording:write")
-DELETE_RECORDING = Operation("delete a recording", "DELETE", _RECORDINGS + "{id}/", "session_recording:write")
-SHARING = Operation("retrieve sharing", "GET", _RECORDINGS + "{id}/sharing/", "sharing_configuration:read")
-REFRESH_SHARING = Operation(
+LIST_RECORDINGS = ApiOperation("list recordings", "GET", _RECORDINGS, "session_recording:read")
+RETRIEVE_RECORDING = ApiOperation("retrieve a recording", "GET", _RECORDINGS + "{id}/", "session_recording:read")
+UPDATE_RECORDING = ApiOperation("update a recording", "PATCH", _RECORDINGS + "{id}/", "session_recording:write")
+REPLACE_RECORDING = ApiOperation("replace a recording", "PUT", _RECORDINGS + "{id}/", "session_recording:write")
+DELETE_RECORDING = ApiOperation("delete a recording", "DELETE", _RECORDINGS + "{id}/", "session_recording:write")
+SHARING = ApiOperation("retrieve sharing", "GET", _RECORDINGS + "{id}/sharing/", "sharing_configuration:read")
+REFRESH_SHARING = ApiOperation(
     "refresh sharing", "POST", _RECORDINGS + "{id}/sharing/refresh/", "sharing_configuration:write"
 )
 
-LIST_PROJECTS = Operation("list projects", "GET", "/api/projects/", "project:read")
-RETRIEVE_PROJECT = Operation("retrieve a project", "GET", "/api/projects/{project_id}/", "project:read")
-CURRENT_PROJECT = Operation("retrieve the current project", "GET", "/api/projects/@current/", "project:read")
-RETRIEVE_BILLING = Operation("retrieve billing", "GET", "/api/billing/", "billing:read")
-"""Of these three the contract shows nothing; only the checks before an import ask them."""
+LIST_PROJECTS = ApiOperation("list projects", "GET", "/api/projects/", "project:read")
+RETRIEVE_PROJECT = ApiOperation("retrieve a project", "GET", "/api/projects/{project_id}/", "project:read")
+CURRENT_PROJECT = ApiOperation("retrieve the current project", "GET", "/api/projects/@current/", "project:read")
+RETRIEVE_BILLING = ApiOperation("retrieve billing", "GET", "/api/billing/", "billing:read")
+"""The contract does not have the last three; only the checks before an import use them."""

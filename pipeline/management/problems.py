@@ -7,7 +7,7 @@
         ├── NotAllowed        exit 2    405: the service has no such operation
         ├── Unauthenticated   exit 5    401: correct the key
         ├── Forbidden         exit 5    403: the key lacks `scope`, or does not reach the project
-        ├── Conflict          exit 5    409: somebody else changed it: look, then repeat
+        ├── Conflict          exit 5    409: it was changed meanwhile: retrieve it, then repeat
         ├── UnexpectedAnswer  exit 5    any other answer: is this the service at all?
         ├── Throttled         exit 6    429: wait `retry_after` seconds
         └── ServiceDown       exit 6    5xx or no answer (status 0): run it again
@@ -23,9 +23,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pipeline.errors import BackcastError, Refused, Unfinished, UsageError
-from pipeline.management.operations import DELETE_FUNCTION, Operation
+from pipeline.management.operations import DELETE_FUNCTION, ApiOperation
 
 _SHOWN = 300
+_UNCERTAIN = "it may have been done all the same: check that, before you {} again"
 _SCOPE = re.compile(r"scope[^a-z*]{1,4}([a-z_]+:(?:read|write))")
 
 
@@ -63,7 +64,7 @@ class Conflict(ServiceProblem, Refused):
 
 
 class UnexpectedAnswer(ServiceProblem, Refused):
-    """A response that the service itself does not give."""
+    """A response that the service itself does not send."""
 
 
 class Throttled(ServiceProblem, Unfinished):
@@ -92,7 +93,7 @@ class ErrorBody(NamedTuple):
 
 
 def read_error_body(content: str, mask: Callable[[str], str]) -> ErrorBody:
-    """Read an error body: the envelope, bare field errors as some operations give them, `{"error": …}`, or plain text.
+    """Read an error body: the envelope, bare field errors of some operations, `{"error": …}`, or plain text.
 
     `mask` removes secrets from a text. (docs/know/service.md#management-api, #hog-functions; the contract shows no
     shape.)
@@ -116,7 +117,7 @@ def read_error_body(content: str, mask: Callable[[str], str]) -> ErrorBody:
 
 
 def error_for(
-    operation: Operation, url: str, status: int, body: ErrorBody, *, retry_after: float = 0.0, doubtful: bool = False
+    operation: ApiOperation, url: str, status: int, body: ErrorBody, *, retry_after: float = 0.0, doubtful: bool = False
 ) -> ServiceProblem:
     """The error for a response other than 2xx. `doubtful`: an earlier try may have done the operation."""
     kind = _KINDS.get(status) or (ServiceDown if status >= 500 else UnexpectedAnswer)
@@ -127,7 +128,7 @@ def error_for(
     field = f" (field {body.attr})" if body.attr else ""
     earlier = "; an earlier try may have done it" if doubtful else ""
     error = kind(
-        f"{operation.method} {url} answered {status}: {body.detail or body.code or 'without a word'}{field}{earlier}",
+        f"{operation.method} {url} answered {status}: {body.detail or body.code or 'no reason given'}{field}{earlier}",
         hint=_hint(kind, operation, body, scope, retry_after),
     )
     error.status, error.type, error.code, error.detail, error.attr = status, *body
@@ -138,46 +139,46 @@ def error_for(
     return error
 
 
-def _hint(kind: type[ServiceProblem], operation: Operation, body: ErrorBody, scope: str, retry_after: float) -> str:
+def _hint(kind: type[ServiceProblem], operation: ApiOperation, body: ErrorBody, scope: str, retry_after: float) -> str:
     if kind is Forbidden:
         if "not support personal API key" in body.detail:
-            return f"{operation.name} in the service's own pages: it is closed to personal keys"
+            return f"{operation.name} in the service's own pages: personal keys have no access"
         if "project" in body.detail and "scope" not in body.detail:
-            return "make a personal key that reaches this project, or name another with --project"
-        return f"make a personal key with the scope {scope}, for this project"
+            return "create a personal key that reaches this project, or name another with --project"
+        return f"create a personal key with the scope {scope}, for this project"
     if kind is Throttled:
         return (
             f"wait {retry_after:.0f} seconds, then run it again" if retry_after else "wait a minute, then run it again"
         )
     if kind is ServiceDown:
-        if operation.again:
-            return "wait a little, then run it again"
-        return f"it may have been done all the same: look, before you {operation.name} again"
+        if operation.repeatable:
+            return "wait a minute, then run it again"
+        return _UNCERTAIN.format(operation.name)
     return {
-        BadRequest: "mend what was sent; the service says what is wrong with it",
-        NotFound: "check the id and the project; what was deleted is not found either",
+        BadRequest: "correct the request as the message describes",
+        NotFound: "check the id and the project; it may have been deleted",
         NotAllowed: "a hog function is deleted by an update with deleted true, and by nothing else"
         if operation == DELETE_FUNCTION
-        else "check the address: the service itself allows this",
+        else "check the address: the service itself allows this operation",
         Unauthenticated: "check that the personal key is whole, not revoked, and of this region",
-        Conflict: "somebody else changed it: retrieve it, look, and repeat",
+        Conflict: "it was changed meanwhile: retrieve it, check it, and repeat",
         UnexpectedAnswer: "check the address: it has to be the service's own",
     }[kind]
 
 
-def no_answer(operation: Operation, url: str, failure: str) -> ServiceDown:
+def no_answer(operation: ApiOperation, url: str, failure: str) -> ServiceDown:
     """The error where no try got a response."""
     error = ServiceDown(
         f"{operation.method} {url} got no answer: {failure}",
         hint="check the address and the network, then run it again"
-        if operation.again
-        else f"it may have been done all the same: look, before you {operation.name} again",
+        if operation.repeatable
+        else _UNCERTAIN.format(operation.name),
     )
     error.code = "no_answer"
     return error
 
 
-def untrusted(operation: Operation, url: str, failure: str) -> UnexpectedAnswer:
+def untrusted(operation: ApiOperation, url: str, failure: str) -> UnexpectedAnswer:
     """The error where the certificate is not trusted, so that nothing was sent."""
     return UnexpectedAnswer(
         f"{operation.method} {url} was not sent: its certificate is not trusted: {failure}",
@@ -185,10 +186,10 @@ def untrusted(operation: Operation, url: str, failure: str) -> UnexpectedAnswer:
     )
 
 
-def unexpected_answer(operation: Operation, url: str, status: int, what: str) -> UnexpectedAnswer:
-    """The error for a success that is not what the operation gives. `what` says why, without the body: for secrets."""
+def unexpected_answer(operation: ApiOperation, url: str, status: int, reason: str) -> UnexpectedAnswer:
+    """The error for a success that the operation does not have. `reason` has no text of the body: for secrets."""
     error = UnexpectedAnswer(
-        f"{operation.method} {url} answered {status}, but {what}",
+        f"{operation.method} {url} answered {status}, but {reason}",
         hint="check the address: it has to be the service's own",
     )
     error.status = status

@@ -14,25 +14,25 @@ from pipeline.management.models import (
     HogFunction,
     HogFunctionListItem,
     HogFunctionWrite,
-    Page,
+    ListPage,
     Project,
     ServiceObject,
     SessionRecording,
     SessionRecordingWrite,
     SharingConfiguration,
 )
-from pipeline.management.operations import Operation
+from pipeline.management.operations import ApiOperation
 from pipeline.management.problems import NotAllowed, unexpected_answer
 
 if TYPE_CHECKING:
-    from pipeline.management.client import ManagementClient, Query, ServiceResponse
+    from pipeline.management.client import Body, ManagementClient, Query, ServiceResponse
 
 Item = TypeVar("Item", bound=ServiceObject)
-Found = TypeVar("Found", bound=ServiceObject)
+Kind = TypeVar("Kind", bound=ServiceObject)
 Names = str | tuple[str, ...] | list[str] | None
 """One name, or several."""
 Written = HogFunctionWrite | Mapping[str, object] | bytes
-"""Writable fields: as an object, as a mapping, or as JSON that is sent as it is."""
+"""Writable fields: as an object, as a mapping, or as JSON that is sent unchanged."""
 _ROUTES = ("icon", "icons", "rearrange")
 _NAMED = 20
 
@@ -41,12 +41,14 @@ _NAMED = 20
 
 
 class Listing(Generic[Item]):
-    """One list: iterate over it for every item of every page, in the service's order. Nothing is asked before that.
+    """One list: iterate over it for every item of every page, in the service's order. No request is sent before.
 
-    `page()` is the first page alone; `limit` is how many items a page holds, not how many there are in all.
+    `page()` is the first page alone; `limit` is the number of items on a page, not of all.
     """
 
-    def __init__(self, client: ManagementClient, operation: Operation, page: type[Page[Item]], query: Query) -> None:
+    def __init__(
+        self, client: ManagementClient, operation: ApiOperation, page: type[ListPage[Item]], query: Query
+    ) -> None:
         self._client = client
         self._operation = operation
         self._page = page
@@ -56,18 +58,17 @@ class Listing(Generic[Item]):
         for page in self.pages():
             yield from page.results or ()
 
-    def page(self) -> Page[Item]:
+    def page(self) -> ListPage[Item]:
         """The first page."""
         return self._read(self._client.call(self._operation, query=self._query))
 
-    def pages(self) -> Iterator[Page[Item]]:
-        """Every page, following `next` until it is null. Raises UnexpectedAnswer when it leads away or in a circle.
+    def pages(self) -> Iterator[ListPage[Item]]:
+        """Every page, following `next` until it is null. Raises UnexpectedAnswer for another host or a circle.
 
-        Where the service says `has_next` instead of `next` (docs/know/service.md#session-recordings), the offset moves
-        on.
+        Where pages have `has_next` instead of `next` (docs/know/service.md#session-recordings), the offset grows.
         """
         answer = self._client.call(self._operation, query=self._query)
-        seen = {answer.url}
+        visited = {answer.url}
         offset = int(self._query.get("offset") or 0)
         while True:
             page = self._read(answer)
@@ -79,34 +80,45 @@ class Listing(Generic[Item]):
                 onward = self._client.call(self._operation, query={**self._query, "offset": offset})
             else:
                 return
-            if onward.url in seen:
+            if onward.url in visited:
                 raise unexpected_answer(self._operation, answer.url, answer.status, "its pages lead in a circle")
-            seen.add(onward.url)
+            visited.add(onward.url)
             answer = onward
 
-    def _read(self, answer: ServiceResponse) -> Page[Item]:
-        found = read_as(self._page, answer)
-        items = found.results
-        whole = isinstance(items, list) and all(isinstance(one, ServiceObject) for one in items)
-        if not whole or not isinstance(found.next, str | None):
+    def _read(self, answer: ServiceResponse) -> ListPage[Item]:
+        page = read_as(self._page, answer)
+        items = page.results
+        valid = isinstance(items, list) and all(isinstance(item, ServiceObject) for item in items)
+        if not valid or not isinstance(page.next, str | None):
             raise unexpected_answer(self._operation, answer.url, answer.status, "it is no page of a list")
-        return found
+        return page
 
 
-def read_as(kind: type[Found], answer: ServiceResponse) -> Found:
+def read_as(kind: type[Kind], answer: ServiceResponse) -> Kind:
     """An answer as one of the contract's objects. Raises UnexpectedAnswer when it is no object."""
     try:
         return kind.read(answer.json())
     except ValueError:
-        what = "it is no JSON object" if answer.body.strip() else "its body is empty"
-        raise unexpected_answer(answer.operation, answer.url, answer.status, what) from None
+        reason = "it is no JSON object" if answer.body.strip() else "its body is empty"
+        raise unexpected_answer(answer.operation, answer.url, answer.status, reason) from None
+
+
+class _Resource:
+    """Objects of one kind, as a client's operations reach them."""
+
+    def __init__(self, client: ManagementClient) -> None:
+        self._client = client
+
+    def _read(self, kind: type[Kind], operation: ApiOperation, id: str | None = None, body: Body | None = None) -> Kind:
+        """Do an operation, and return the object in its answer."""
+        return read_as(kind, self._client.call(operation, id, body=body))
 
 
 # -- hog functions -------------------------------------------------------------------------------------
 
 
 class FunctionFilters(TypedDict, total=False):
-    """What a list of hog functions may be narrowed by."""
+    """Filters of a list of hog functions."""
 
     created_at: str | None
     created_by: int | None
@@ -121,7 +133,7 @@ class FunctionFilters(TypedDict, total=False):
 
 
 class LogFilters(TypedDict, total=False):
-    """What the log of a hog function may be narrowed by."""
+    """Filters of the log of a hog function."""
 
     limit: int | None
     after: str | None
@@ -132,7 +144,7 @@ class LogFilters(TypedDict, total=False):
 
 
 class MetricsFilters(TypedDict, total=False):
-    """What the metrics of a hog function may be narrowed by, and how they are grouped."""
+    """Filters of the metrics of a hog function, and how they are grouped."""
 
     after: str | None
     before: str | None
@@ -149,42 +161,39 @@ def _query(kind: type, filters: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise TypeError(f"no such filter: {', '.join(sorted(unknown))}")
     values = ((name, filters.get(name)) for name in kind.__annotations__)
-    return {name: (",".join(one) or None) if isinstance(one, list | tuple) else one for name, one in values}
+    return {name: (",".join(value) or None) if isinstance(value, list | tuple) else value for name, value in values}
 
 
 class Icon(NamedTuple):
-    """An icon: its bytes, none where the service gives none, and their media type."""
+    """An icon: its bytes, none where the service has none, and their media type."""
 
     content: bytes
     media_type: str
 
 
-class HogFunctions:
+class HogFunctions(_Resource):
     """The hog functions of the client's project."""
 
-    def __init__(self, client: ManagementClient) -> None:
-        self._client = client
-
     def list(self, **filters: Unpack[FunctionFilters]) -> Listing[HogFunctionListItem]:
-        """Those that every given filter finds; `limit` is the size of a page, `offset` where the first one starts."""
+        """Those that match all filters; `limit` is the size of a page, `offset` where the first page starts."""
         query = _query(FunctionFilters, filters)
-        return Listing(self._client, operations.LIST_FUNCTIONS, Page[HogFunctionListItem], query)
+        return Listing(self._client, operations.LIST_FUNCTIONS, ListPage[HogFunctionListItem], query)
 
     def create(self, body: Written) -> HogFunction:
-        """Make one. It is sent once: where the answer is lost, look before creating again."""
-        return read_as(HogFunction, self._client.call(operations.CREATE_FUNCTION, body=body))
+        """Create a hog function. Sent once: where the answer is lost, check the list before creating it again."""
+        return self._read(HogFunction, operations.CREATE_FUNCTION, body=body)
 
     def retrieve(self, id: str) -> HogFunction:
         """The whole record."""
-        return read_as(HogFunction, self._client.call(operations.RETRIEVE_FUNCTION, _id(id)))
+        return self._read(HogFunction, operations.RETRIEVE_FUNCTION, _id(id))
 
     def update(self, id: str, body: Written, *, put: bool = False) -> HogFunction:
-        """Set the fields that the body has, and no other; by PUT too, which the contract does not have."""
+        """Set the fields of the body, and no other; also by PUT, which the contract does not have."""
         operation = operations.REPLACE_FUNCTION if put else operations.UPDATE_FUNCTION
-        return read_as(HogFunction, self._client.call(operation, _id(id), body=body))
+        return self._read(HogFunction, operation, _id(id), body)
 
     def delete(self, id: str) -> HogFunction | None:
-        """Delete softly, the only way there is: an update with `deleted` true; `deleted` false brings it back.
+        """Delete softly, which is the only way: an update with `deleted` true; `deleted` false brings it back.
 
         None where an earlier try, whose answer was lost, had done it.
         """
@@ -193,7 +202,7 @@ class HogFunctions:
         return None if answer.gone else read_as(HogFunction, answer)
 
     def hard_delete(self, id: str, *, send: bool = False) -> None:
-        """Raise NotAllowed (405): the service deletes no hog function for good. `send` asks it all the same."""
+        """Raise NotAllowed (405): the service deletes no hog function permanently. `send` sends the request anyway."""
         operation = operations.DELETE_FUNCTION
         if send:
             self._client.call(operation, _id(id), gone_is_done=True)
@@ -206,14 +215,14 @@ class HogFunctions:
         raise error
 
     def broadcast(self, id: str, body: Written | None = None) -> Any:
-        """Run it for the persons it matches. The answer as JSON; None where it is empty. Sent once."""
+        """Run it for the persons it matches. Returns the answer as JSON, None where it is empty. Sent once."""
         return self._client.call(operations.BROADCAST, _id(id), body={} if body is None else body).json()
 
     def invoke(self, id: str, body: Written | None = None) -> Any:
-        """Run it once, on the event the body gives. The answer as JSON; None where it is empty. Sent once.
+        """Run it once, on the event in the body. Returns the answer as JSON, None where it is empty. Sent once.
 
-        The body holds writable fields, or `configuration`, `globals`, `mock_async_functions`, …
-        (docs/know/service.md#hog-functions); the service itself mocks calls to the outside unless told not to.
+        The body has writable fields, or `configuration`, `globals`, `mock_async_functions`, …
+        (docs/know/service.md#hog-functions); by default the service mocks calls to other hosts.
         """
         return self._client.call(operations.INVOKE, _id(id), body={} if body is None else body).json()
 
@@ -235,23 +244,23 @@ class HogFunctions:
         return Icon(answer.body, answer.media_type)
 
     def icons(self, query: str | None = None) -> Any:
-        """What icons there are, as JSON; None where it is empty."""
+        """The available icons, as JSON; None where it is empty."""
         return self._client.call(operations.ICONS, query={"query": query}).json()
 
     def rearrange(
         self, orders: Mapping[str, int] | None = None, *, body: Written | None = None
     ) -> builtins.list[HogFunction]:
-        """Set the execution order of several: `orders` is `{id: order}`, or `body` holds writable fields.
+        """Set the execution order of several: `orders` is `{id: order}`, or `body` has writable fields.
 
-        Those the service shows afterwards, which are none under the contract.
+        Returns those that the service shows afterwards, which are none under the contract.
         """
         if (orders is None) == (body is None):
             raise UsageError("rearrange takes orders or a body", hint="give ID=ORDER pairs, or a body")
         answer = self._client.call(operations.REARRANGE, body=body if orders is None else {"orders": dict(orders)})
-        said = answer.json()
-        found = said.get("results", [said]) if isinstance(said, dict) else said or []
+        shown = answer.json()
+        functions = shown.get("results", [shown]) if isinstance(shown, dict) else shown or []
         try:
-            return [HogFunction.read(one) for one in found]
+            return [HogFunction.read(function) for function in functions]
         except (TypeError, ValueError):
             raise unexpected_answer(answer.operation, answer.url, answer.status, "it shows no hog functions") from None
 
@@ -265,63 +274,57 @@ def _id(id: str) -> str:
 # -- session recordings and projects -------------------------------------------------------------------
 
 
-class SessionRecordings:
+class SessionRecordings(_Resource):
     """The session recordings of the client's project."""
-
-    def __init__(self, client: ManagementClient) -> None:
-        self._client = client
 
     def list(self, *, limit: int | None = None, offset: int | None = None) -> Listing[SessionRecording]:
         """All of them; `limit` is the size of a page, `offset` where the first one starts."""
         query = {"limit": limit, "offset": offset}
-        return Listing(self._client, operations.LIST_RECORDINGS, Page[SessionRecording], query)
+        return Listing(self._client, operations.LIST_RECORDINGS, ListPage[SessionRecording], query)
 
     def retrieve(self, id: str) -> SessionRecording:
         """The whole record."""
-        return read_as(SessionRecording, self._client.call(operations.RETRIEVE_RECORDING, id))
+        return self._read(SessionRecording, operations.RETRIEVE_RECORDING, id)
 
     def update(
         self, id: str, body: SessionRecordingWrite | Mapping[str, object] | bytes, *, put: bool = False
     ) -> SessionRecording:
-        """Set `person`; the service itself takes `viewed` and `analyzed` too, by PUT as well
+        """Set `person`; the service itself accepts `viewed` and `analyzed` too, also by PUT
         (docs/know/service.md#session-recordings).
 
-        What it answers: the recording, or `{"success": true}` as an object without any known field.
+        Returns the recording, or `{"success": true}` as an object without any known field.
         """
         operation = operations.REPLACE_RECORDING if put else operations.UPDATE_RECORDING
-        return read_as(SessionRecording, self._client.call(operation, id, body=body))
+        return self._read(SessionRecording, operation, id, body)
 
     def delete(self, id: str) -> None:
-        """Delete for good."""
+        """Delete permanently."""
         self._client.call(operations.DELETE_RECORDING, id, gone_is_done=True)
 
     def sharing(self, recording_id: str) -> SharingConfiguration:
-        """How it is shared. The access token opens the recording to whoever has it."""
-        return read_as(SharingConfiguration, self._client.call(operations.SHARING, recording_id))
+        """How it is shared. The access token gives access to the recording."""
+        return self._read(SharingConfiguration, operations.SHARING, recording_id)
 
     def refresh_sharing(self, recording_id: str) -> SharingConfiguration:
-        """Replace the access token: whoever has the old one loses access. Sent once; not in the contract."""
-        return read_as(SharingConfiguration, self._client.call(operations.REFRESH_SHARING, recording_id))
+        """Replace the access token, so that the old one gives no access. Sent once; not in the contract."""
+        return self._read(SharingConfiguration, operations.REFRESH_SHARING, recording_id)
 
 
-class Projects:
+class Projects(_Resource):
     """The projects of the client's key."""
-
-    def __init__(self, client: ManagementClient) -> None:
-        self._client = client
 
     def list(self, *, limit: int | None = None, offset: int | None = None) -> Listing[Project]:
         """All of them; `limit` is the size of a page, `offset` where the first one starts."""
         query = {"limit": limit, "offset": offset}
-        return Listing(self._client, operations.LIST_PROJECTS, Page[Project], query)
+        return Listing(self._client, operations.LIST_PROJECTS, ListPage[Project], query)
 
     def only_id(self) -> str:
         """The id of the key's only project. Raises UsageError where there is none, or more than one, naming them."""
-        found = list(islice(self.list(), _NAMED))
-        if not found:
-            raise UsageError("the personal key reaches no project", hint="make a key for the project")
-        if len(found) > 1:
-            names = ", ".join(f"{one.id} ({one.name})" for one in found)
-            more = ", …" if len(found) == _NAMED else ""
+        projects = list(islice(self.list(), _NAMED))
+        if not projects:
+            raise UsageError("the personal key reaches no project", hint="create a key for the project")
+        if len(projects) > 1:
+            names = ", ".join(f"{project.id} ({project.name})" for project in projects)
+            more = ", …" if len(projects) == _NAMED else ""
             raise UsageError(f"the personal key reaches more than one project: {names}{more}", hint="give --project ID")
-        return str(found[0].id)
+        return str(projects[0].id)

@@ -41,7 +41,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         directory.path.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(PermissionError):  # the directory may be another user's
             directory.path.chmod(directory.path.stat().st_mode & ~OTHERS)
-        lock = lock_file(directory.path / "plan", f"{directory.path} for a plan")
+        lock = lock_file(directory.path / "plan", str(directory.path))
         _settle(directory)
         work = Directory(directory.path / UNFINISHED)
         shutil.rmtree(work.path, ignore_errors=True)
@@ -70,7 +70,7 @@ def finish_commit(directory: Directory) -> None:
     """Move a finished plan into place where a program was stopped before it could. Raises Busy, UsageError."""
     if not (directory.path / FINISHED).exists():
         return
-    lock = lock_file(directory.path / "plan", f"{directory.path} for a plan")
+    lock = lock_file(directory.path / "plan", str(directory.path))
     try:
         _settle(directory)
     except OSError as error:

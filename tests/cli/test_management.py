@@ -380,7 +380,7 @@ def test_hard_deletion_is_explained(call: Any) -> None:
 
 @pytest.mark.parametrize(
     ("status", "code", "advice"),
-    [(400, 2, "mend"), (401, 5, "key"), (403, 5, "hog_function:read"), (404, 2, "id"), (409, 5, "repeat"),
+    [(400, 2, "correct"), (401, 5, "key"), (403, 5, "hog_function:read"), (404, 2, "id"), (409, 5, "repeat"),
      (500, 6, "again")],
 )  # fmt: skip
 def test_a_refusal_is_two_lines_and_an_exit_code(

@@ -207,7 +207,7 @@ def test_a_second_run_beside_the_first_is_refused(tmp_path: Path) -> None:
     def answer(asked: Asked) -> Reply:
         if not told:
             told.append(asked.number)
-            with pytest.raises(Busy, match="another run holds this plan: process"):
+            with pytest.raises(Busy, match="this plan is in use by another run: process"):
                 run(directory, server.url)
         return Reply()
 

@@ -34,7 +34,7 @@ def test_a_second_run_says_who_holds_the_job(tmp_path: Path) -> None:
         (tmp_path / "state/nightly").mkdir(parents=True)
         lock = lock_file(tmp_path / "state/nightly/job", "a test")
         try:
-            with pytest.raises(Busy, match=f"another run holds the job nightly: process {os.getpid()} "):
+            with pytest.raises(Busy, match=f"the job nightly is in use by another run: process {os.getpid()} "):
                 run(job)
         finally:
             unlock(lock)

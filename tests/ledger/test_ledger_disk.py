@@ -213,7 +213,7 @@ def test_a_second_apply_is_exit_2_and_names_the_holder(tmp_path: Path) -> None:
         holder.close()
         assert (done.returncode, server.asked) == (2, [])
     first, second = done.stderr.splitlines()
-    assert first.startswith(f"Error: another run holds this plan: process {os.getpid()} on ")
+    assert first.startswith(f"Error: this plan is in use by another run: process {os.getpid()} on ")
     assert second.startswith("Try: wait for it")
 
 

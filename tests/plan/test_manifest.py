@@ -346,7 +346,7 @@ def test_a_plan_that_was_applied_is_never_replaced(tmp_path: Path) -> None:
     made = planned(tmp_path)
     made.directory.ledger.write_bytes(b"a ledger")
     before = {path.name: path.read_bytes() for path in made.directory.path.iterdir()}
-    with pytest.raises(Busy, match="holds the ledger of a plan that was applied") as caught:
+    with pytest.raises(Busy, match="contains the ledger of a plan that was applied") as caught:
         planned(tmp_path, provenance=False)
     assert caught.value.exit_code == 2
     assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before

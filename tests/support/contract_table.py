@@ -13,7 +13,7 @@ from pipeline.management import ManagementClient
 from pipeline.management.models import (
     HogFunction,
     HogFunctionListItem,
-    Page,
+    ListPage,
     ServiceObject,
     SessionRecording,
     SharingConfiguration,
@@ -127,7 +127,7 @@ OPERATIONS = {
 """Soft deletion is the transition of 3: an update, but a method and a command of its own."""
 
 MODELS: dict[str, type[ServiceObject] | None] = {
-    "item-page": Page[HogFunctionListItem], "full": HogFunction, "recording-page": Page[SessionRecording],
+    "item-page": ListPage[HogFunctionListItem], "full": HogFunction, "recording-page": ListPage[SessionRecording],
     "recording": SessionRecording, "sharing": SharingConfiguration, "empty": None,
 }  # fmt: skip
 """What the client makes of each shape of answer."""

@@ -135,7 +135,7 @@ def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Pa
             first.close()
         assert server.asked == []
     assert (process.returncode, len(told.splitlines())) == (2, 2)
-    assert told.startswith("Error: another run holds this plan: process ")
+    assert told.startswith("Error: this plan is in use by another run: process ")
     assert is_gone(process.pid)
 
 
