@@ -1,8 +1,8 @@
-"""Times: read exactly, placed in a zone, written one way.
+"""Times: read exactly, converted from their zone, written in one format.
 
-A time is an integer: microseconds since 1970 in UTC. Nothing here rounds through a float, knows a clock, or
-asks the host for its zone: zone rules come from the `tzdata` package alone, so a plan gives the same bytes on
-any machine. A *wall* time is the reading of a local clock, counted as if that clock stood in UTC.
+A time is an integer: microseconds since 1970 in UTC. Nothing here rounds through a float or reads the host's clock or
+zone: zone rules come from the `tzdata` package alone, so a plan has the same bytes on any machine. A *wall* time is
+the reading of a local clock, counted as if that clock were in UTC.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 MILLISECONDS_FROM = 10_000_000_000
-"""Unit `auto`: a greater number is milliseconds, else seconds; the service's importer draws the line there
+"""Unit `auto`: a greater number is milliseconds, else seconds; the service's importer has the same limit
 (docs/know/service.md#own-importer-mixpanel). In seconds it is the year 2286, in milliseconds April 1970."""
 
 RECEIVED_TOLERANCE = 60 * SECOND
-"""How far a sender's clock may run ahead of the receiver's when a repeated hour is told apart."""
+"""How far a sender's clock may run ahead of the receiver's when a repeated hour is resolved."""
 
 UNITS = {"s": SECOND, "ms": 1_000, "us": 1}
 """Microseconds in one of each unit; `ns` and `auto` are handled apart."""
@@ -38,9 +38,9 @@ UNIT_NAMES = {
 }  # fmt: skip
 
 WITHOUT_OFFSET = "a time without an offset; name the zone of its clock with --timezone"
-"""Why a time is none, where only the operator can know its zone."""
+"""The error of a time whose zone only the operator can know."""
 QUARTER = 15 * MINUTE
-"""Offsets are remembered by the quarter of an hour."""
+"""Offsets are cached by the quarter of an hour."""
 _QUARTERS_A_DAY = DAY // QUARTER
 _CACHED = 1 << 16
 
@@ -50,7 +50,7 @@ class BadTime(ValueError):
 
 
 class Reading(NamedTuple):
-    """A time as written: `us` is UTC if `utc`, else a wall time; `truncated`: digits below 1 µs fell."""
+    """A time as written: `us` is UTC if `utc`, else a wall time; `truncated`: digits below 1 µs were removed."""
 
     us: int
     utc: bool
@@ -60,7 +60,7 @@ class Reading(NamedTuple):
 # --- ISO 8601 ---------------------------------------------------------------------------------------------
 
 _MINUTE_TEXT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)", re.ASCII)
-_REST_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?(Z|([+-])(\d\d)(?::([0-5]\d))?)?", re.ASCII)
+_ENDING_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?(Z|([+-])(\d\d)(?::([0-5]\d))?)?", re.ASCII)
 _days: dict[str, int] = {}
 _CLOCK = {f"{minute // 60:02d}:{minute % 60:02d}": minute * MINUTE for minute in range(1_440)}
 _SECOND_TEXT = {f":{second:02d}": second * SECOND for second in range(60)}
@@ -77,12 +77,12 @@ def read_iso(text: str, space: bool = False) -> Reading:
         start = _read_minute(text)
     else:
         start = day + clock
-        if (found := _usual_rest(text[16:])) is not None and (space or text[10] == "T"):
-            return Reading(start + found[0], found[1], False)
-    rest = _REST_TEXT.fullmatch(text, 16)
-    if rest is None or (text[10] == " " and not space):
+        if (ending := _frequent_ending(text[16:])) is not None and (space or text[10] == "T"):
+            return Reading(start + ending[0], ending[1], False)
+    ending_match = _ENDING_TEXT.fullmatch(text, 16)
+    if ending_match is None or (text[10] == " " and not space):
         raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
-    second, fraction, zone, sign, hours, minutes = rest.groups()
+    second, fraction, zone, sign, hours, minutes = ending_match.groups()
     us = start
     truncated = False
     if second is not None:
@@ -94,19 +94,19 @@ def read_iso(text: str, space: bool = False) -> Reading:
         return Reading(us, False, truncated)
     if sign is not None:
         if hours > "23":
-            raise BadTime(f"no offset from UTC is so large: {text[:60]!r}")
+            raise BadTime(f"an offset from UTC has at most 23 hours: {text[:60]!r}")
         offset = int(hours) * HOUR + int(minutes or 0) * MINUTE
         us += -offset if sign == "+" else offset
     return Reading(us, True, truncated)
 
 
-def _usual_rest(rest: str) -> tuple[int, bool] | None:
-    """(µs, whether in UTC) of `:SS`, `:SS.fff` or `:SS.ffffff`, each with or without `Z`, by looking up; else None."""
-    us = _SECOND_TEXT.get(rest[:3])
+def _frequent_ending(ending: str) -> tuple[int, bool] | None:
+    """(µs, whether in UTC) of `:SS`, `:SS.fff` or `:SS.ffffff`, each with or without `Z`, from tables; else None."""
+    us = _SECOND_TEXT.get(ending[:3])
     if us is None:
         return None
-    utc = rest[-1] == "Z"
-    digits = rest[3:-1] if utc else rest[3:]
+    utc = ending[-1] == "Z"
+    digits = ending[3:-1] if utc else ending[3:]
     if not digits:
         return us, utc
     thousandths = _THREE_DIGITS.get(digits[1:4])
@@ -119,11 +119,11 @@ def _usual_rest(rest: str) -> tuple[int, bool] | None:
 
 
 def _read_minute(text: str) -> int:
-    found = _MINUTE_TEXT.match(text)
-    if found is None:
+    match = _MINUTE_TEXT.match(text)
+    if match is None:
         raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
     try:
-        year, month, day, hour, minute = (int(digits) for digits in found.groups())
+        year, month, day, hour, minute = (int(digits) for digits in match.groups())
         start = wall_of(datetime(year, month, day, hour, minute))
     except ValueError as error:
         raise BadTime(f"no such time: {text[:60]!r} ({error})") from None
@@ -131,16 +131,6 @@ def _read_minute(text: str) -> int:
         _days.clear()
     _days[text[:10]] = start - hour * HOUR - minute * MINUTE
     return start
-
-
-def parse_iso(text: str, zone: ZoneClock | None = None, space: bool = False) -> int:
-    """The instant of an ISO 8601 text; a text without an offset is `zone`'s, and BadTime without one."""
-    reading = read_iso(text, space)
-    if reading.utc:
-        return reading.us
-    if zone is None:
-        raise BadTime(f"neither the time nor the mapping names a zone: {text[:60]!r}")
-    return zone.to_utc(reading.us)[0]
 
 
 # --- Seconds since 1970 -----------------------------------------------------------------------------------
@@ -152,7 +142,7 @@ _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?", re.AS
 def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
     """Read a count of `unit` (s, ms, us, ns, auto) since 1970, exactly: `1721228056.002` has 2 ms, not 1.99….
 
-    Digits below a microsecond fall (towards the past), and `truncated` says so. Raises BadTime.
+    Digits below a microsecond are removed (towards the past), and `truncated` is set. Raises BadTime.
     """
     value: int | Decimal
     if isinstance(number, int):
@@ -175,8 +165,8 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
         numerator, denominator = value.as_integer_ratio()
     else:
         numerator, denominator = value, 1
-    us, left = divmod(numerator * top, denominator * bottom)
-    return Reading(us, True, left != 0)
+    us, remainder = divmod(numerator * top, denominator * bottom)
+    return Reading(us, True, remainder != 0)
 
 
 # --- Writing ----------------------------------------------------------------------------------------------
@@ -229,7 +219,7 @@ def moment_of(us: int) -> datetime:
     try:
         return _START + timedelta(microseconds=us)
     except OverflowError:
-        raise BadTime(f"{us} µs since 1970 lies outside the years 1 to 9999") from None
+        raise BadTime(f"{us} µs since 1970 is outside the years 1 to 9999") from None
 
 
 # --- Zones ------------------------------------------------------------------------------------------------
@@ -237,7 +227,7 @@ def moment_of(us: int) -> datetime:
 
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
-    """Every IANA zone name that the packaged rules know."""
+    """Every IANA zone name of the packaged rules."""
     return frozenset((resources.files("tzdata") / "zones").read_text(encoding="utf-8").split())
 
 
@@ -253,8 +243,8 @@ def zone(name: str) -> ZoneInfo:
 class ZoneClock:
     """Turns the wall times of one project into UTC.
 
-    `zones` are (name, local date the zone holds from, "" for the first) in order; the wall date decides which
-    holds. No zones at all is UTC. Offsets are remembered by quarter of an hour, where nearly none can change.
+    `zones` are (name, local date from which the zone applies, "" for the first) in order; the wall date selects the
+    zone. No zones at all is UTC. Offsets are cached by quarter of an hour, within which hardly any changes.
     """
 
     __slots__ = ("_first_walls", "_zones", "offsets", "zones")
@@ -265,19 +255,19 @@ class ZoneClock:
         self._first_walls = tuple(_first_wall(since) for _, since in zones)
         if list(self._first_walls) != sorted(set(self._first_walls)):
             raise UsageError(
-                "the time zones must be given in the order of the dates they hold from",
+                "the time zones must be given in the order of their dates",
                 hint="for example --timezone America/New_York --timezone Europe/Berlin@2021-03-01",
             )
         self.offsets: dict[int, int | None] = {}
-        """What is known so far by number of the quarter: wall less UTC, or None where it takes more to tell."""
+        """The cache, by number of the quarter: wall time less UTC in µs, or None where the offset changes in it."""
 
     def to_utc(self, wall: int, received: int | None = None) -> tuple[int, str]:
         """The instant, and a warning's code or "".
 
-        In the autumn's repeated hour the receive time decides: the latest of the two instants that is not
+        In the repeated hour at the end of DST the receive time decides: the latest of the two instants that is not
         after it (RECEIVED_TOLERANCE allowed). `ambiguous_time` when it cannot decide: absent or before both
         (the first instant is taken), or an hour or more after both (the second). `nonexistent_time` in the
-        hour that spring skips, read as if the clock had not been put forward yet. Raises BadTime.
+        hour that DST skips, read as if the clock had not been put forward yet. Raises BadTime.
         """
         if not self._zones:
             return wall, ""
@@ -288,21 +278,21 @@ class ZoneClock:
             offset = self._offset(quarter)
         if offset is not None:
             return wall - offset, ""
-        early, late = self._candidates(wall)
-        if early == late:
-            return early, ""
-        if early > late:
-            return early, "nonexistent_time"
-        if received is None or early > received + RECEIVED_TOLERANCE:
-            return early, "ambiguous_time"
-        if late > received + RECEIVED_TOLERANCE:
-            return early, ""
-        return late, "ambiguous_time" if received - late >= HOUR else ""
+        earlier, later = self._candidates(wall)
+        if earlier == later:
+            return earlier, ""
+        if earlier > later:
+            return earlier, "nonexistent_time"
+        if received is None or earlier > received + RECEIVED_TOLERANCE:
+            return earlier, "ambiguous_time"
+        if later > received + RECEIVED_TOLERANCE:
+            return earlier, ""
+        return later, "ambiguous_time" if received - later >= HOUR else ""
 
     def _offset(self, quarter: int) -> int | None:
-        """Find the offset in a quarter and remember it; where all its day has the same, for all of that at once.
+        """The offset in a quarter; added to the cache, for the whole day where that has one offset.
 
-        No zone changes its clocks twice within three days (tzdata 2026f), so a day that ends as it began has no change.
+        No zone changes its clocks twice within three days (tzdata 2026f), so equal offsets at both ends mean no change.
         """
         quarters = range(first := quarter // _QUARTERS_A_DAY * _QUARTERS_A_DAY, first + _QUARTERS_A_DAY)
         offset = self._constant(first * QUARTER, DAY)
@@ -321,7 +311,7 @@ class ZoneClock:
         return offsets.pop() if len(offsets) == 1 else None
 
     def _candidates(self, wall: int) -> tuple[int, int]:
-        """The instants of a wall time before and after a change of the clock; equal nearly always."""
+        """The instants of a wall time before and after a change of the clock; equal where there is none."""
         rules = self._zones[0]
         for candidate, first in zip(self._zones, self._first_walls, strict=True):
             if wall >= first:

@@ -1,10 +1,10 @@
 """The uuid contract: the same row gives the same uuid, on any machine, in any order, forever.
 
 `uuid = UUIDv5(namespace(tool, source), dedupe key)`. Changing anything in this file changes the uuid of
-every event ever imported, so it needs a major version; `tests/test_uuids.py` holds its own copy.
+every event ever imported, so it needs a major version; `tests/test_uuids.py` has its own copy.
 
-Why: the service collapses copies only by (uuid, event, distinct_id, UTC day), and a random uuid makes a
-re-run double history (docs/know/service.md#uuids-and-duplicates; docs/know/peers.md#same-uuid).
+The service collapses copies only by (uuid, event, distinct_id, UTC day), and with random uuids a
+re-run would double the history (docs/know/service.md#uuids-and-duplicates; docs/know/peers.md#same-uuid).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _sha1: Callable[[bytes], Any] = hashlib.sha1
-"""OpenSSL's, which uses the processor's own instructions: half of what the interpreter's costs."""
+"""OpenSSL's, which uses the processor's own instructions, at half the cost of the interpreter's."""
 try:
     _sha1(b"")
-except ValueError:  # pragma: no cover - a system that allows sha1 for nothing it could be security
+except ValueError:  # pragma: no cover - a system in FIPS mode
     _sha1 = partial(hashlib.sha1, usedforsecurity=False)
 
 
@@ -37,21 +37,16 @@ POSTHOG_MIXPANEL = uuid.UUID(bytes=b"posthog_mixpanel")
 (docs/know/service.md#own-importer-mixpanel)."""
 
 SEPARATOR = "\x1f"
-"""Stands between the parts of a dedupe key: a unit separator, which no id of any tool holds."""
+"""Between the parts of a dedupe key: a unit separator, which occurs in no id of any tool."""
 
 
 def namespace(tool: str, source: str = "") -> uuid.UUID:
-    """The namespace of one tool's source; `source` tells two projects of one tool apart."""
+    """The namespace of one tool's source; `source` distinguishes two projects of one tool."""
     return uuid.uuid5(ROOT, f"{tool}{SEPARATOR}{source}")
 
 
-def event_uuid(space: uuid.UUID, key: str) -> str:
-    """UUIDv5 of `key` as lower-case text: `str(uuid.uuid5(space, key))`."""
-    return Hasher(space)(key)
-
-
 class Hasher:
-    """UUIDv5 over one namespace, made for a hot loop."""
+    """UUIDv5 over one namespace, for a hot loop: `uuid.uuid5` of a key, also of text with lone surrogates."""
 
     __slots__ = ("_prefix",)
 
@@ -65,7 +60,7 @@ class Hasher:
         return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
     def digest(self, key: str) -> bytes:
-        """The 20 bytes that `uuid5_bytes` makes a uuid of."""
+        """The SHA-1 of namespace and key, 20 bytes."""
         digest: bytes = _sha1(self._prefix + key.encode("utf-8", "surrogatepass")).digest()
         return digest
 
@@ -78,7 +73,7 @@ class Hasher:
         return np.frombuffer(native.uuids5(self._prefix, keys), np.uint8).reshape(-1, 16)
 
     def texts(self, keys: list[str]) -> list[str]:
-        """The uuid of each key, as a call gives it: a third of the time that calls take."""
+        """The uuid of each key, in a third of the time of calls."""
         digits = uuid_digits(self.uuids(keys)).tobytes().decode()
         return [digits[start : start + 36] for start in range(0, len(digits), 36)]
 
@@ -124,21 +119,21 @@ def content_key(content: bytes, ordinal: int, event: int = 0) -> str:
     """The dedupe key of a row without a source key.
 
     `content` is the canonical record; `ordinal` counts identical records in the whole source from 0;
-    `event` numbers the events made of one row from 0.
+    `event` numbers the events of one row from 0.
     """
     digest = hashlib.sha256(content).hexdigest()
     return f"content{SEPARATOR}{digest}{SEPARATOR}{ordinal}{SEPARATOR}{event}"
 
 
 def session_uuid(start_ms: int, *parts: str) -> str:
-    """A UUIDv7 for a session: its time is the session's start, its rest a hash of `parts`.
+    """A UUIDv7 for a session: its time is the session's start, its other bits a hash of `parts`.
 
     The service leaves out of its session metrics any `$session_id` that is not a UUIDv7 whose time is at
-    or before the session's first event (docs/know/exports.md#session-ids). `start_ms` lies between 1970 and the year
+    or before the session's first event (docs/know/exports.md#session-ids). `start_ms` is between 1970 and the year
     10889.
     """
-    rest = hashlib.sha256(SEPARATOR.join(parts).encode("utf-8", "surrogatepass")).digest()
-    raw = bytearray(start_ms.to_bytes(6, "big") + rest[:10])
+    digest = hashlib.sha256(SEPARATOR.join(parts).encode("utf-8", "surrogatepass")).digest()
+    raw = bytearray(start_ms.to_bytes(6, "big") + digest[:10])
     raw[6] = raw[6] & 0x0F | 0x70
     raw[8] = raw[8] & 0x3F | 0x80
     return str(uuid.UUID(bytes=bytes(raw)))

@@ -1,8 +1,7 @@
-"""Archives whose members are parts: zip and tar, read in place, member by member, and accounted for to the last byte.
+"""Archives whose members are parts: zip and tar, read member by member, with every byte of the file accounted for.
 
-A compressed tar can only be read from its beginning; so its members keep the tar's order, and the place
-reached after one member is kept for the next. Nothing is unpacked to disk, so no member's name can lead
-anywhere.
+A compressed tar can only be read from its beginning; so its members stay in the tar's order, and the reader stays open
+after one member for the next. Nothing is unpacked to disk, so no member's name can lead out of a folder.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ UNPACK_BOTH = "unpack them under two names and name the folder instead; the seco
 
 
 class Member(NamedTuple):
-    """An entry of an archive: its name, its size as the archive gives it, and its stream to read now.
+    """An entry of an archive: its name, its size by the archive, and its stream, to be read before the next member.
 
-    `stream` is None for what is no file (a link, a device).
+    `stream` is None for a link or a device.
     """
 
     name: str
@@ -35,9 +34,9 @@ class Member(NamedTuple):
 
 @contextmanager
 def member(file: str, path: str, codecs: tuple[str, ...], name: str) -> Iterator[IO[bytes]]:
-    """The bytes of one member as the archive gives them (a zip's own compression taken off).
+    """The bytes of one member, without a zip's own compression.
 
-    Raises UnreadableExport when the archive is gone or damaged, or has lost the member.
+    Raises UnreadableExport when the archive is gone or damaged, or has no such member any more.
     """
     with ExitStack() as stack:
         try:
@@ -55,7 +54,7 @@ def member(file: str, path: str, codecs: tuple[str, ...], name: str) -> Iterator
 
 
 def members(file: str, path: str, codecs: tuple[str, ...]) -> Iterator[Member]:
-    """Each file in the archive: a zip's and a tar's in the order of the archive.
+    """Each file in the archive, in the order of the archive.
 
     Raises UnreadableExport for a truncated, damaged or locked archive, for bytes of the file that belong to no member
     and to nothing else that the format knows, and for two members of one name.
@@ -63,13 +62,11 @@ def members(file: str, path: str, codecs: tuple[str, ...]) -> Iterator[Member]:
     names: set[str] = set()
     walk = _zip_members(file, path) if codecs[0] == "zip" else _tar_members(file, codecs)
     try:
-        for found in walk:
-            if found.name in names:
-                raise UnreadableExport(
-                    f"{path} holds two members of the name {found.name}", path=path, hint=UNPACK_BOTH
-                )
-            names.add(found.name)
-            yield found
+        for entry in walk:
+            if entry.name in names:
+                raise UnreadableExport(f"{path} has two members of the name {entry.name}", path=path, hint=UNPACK_BOTH)
+            names.add(entry.name)
+            yield entry
     except UnreadableExport:
         raise
     except Exception as error:
@@ -83,7 +80,7 @@ def _lost(path: str) -> UnreadableExport:
 
 
 def _state(file: str) -> tuple[str, int, int, int]:
-    """What an open archive is remembered by: it is opened anew when it changes, and in a forked process."""
+    """The key of an open archive in a cache: it is opened again when it changed, and in a forked process."""
     status = os.stat(file)
     return file, status.st_size, status.st_mtime_ns, os.getpid()
 
@@ -93,7 +90,7 @@ def _state(file: str) -> tuple[str, int, int, int]:
 
 @lru_cache(maxsize=1)
 def _zip(file: str, size: int, mtime_ns: int, process: int) -> zipfile.ZipFile:
-    """The archive, kept open from one member to the next: its directory may name 20,000 of them."""
+    """The archive, open from one member to the next: its directory may name 20,000 of them."""
     return zipfile.ZipFile(file)
 
 
@@ -109,74 +106,73 @@ def _zip_members(file: str, path: str) -> Iterator[Member]:
                 path=path,
                 hint="unpack it with its password, and name the folder",
             )
-        with archive.open(entry) as stream:  # compares the name with the one that stands before the member
+        with archive.open(entry) as stream:  # compares the name with that of the member's own header
             yield Member(entry.filename, entry.file_size, stream)
 
 
 def _account(archive: zipfile.ZipFile, file: str) -> None:
     """Raises Damaged or EOFError unless each byte of a zip belongs to a member that its directory lists, to the
-    directory or to the end record; zeros between them hold nothing.
+    directory or to the end record, or is a zero between them.
 
-    The library goes by the directory alone: it passes over members that a damaged directory does not list, and over
-    a whole zip before the last one. (Layout: APPNOTE.TXT 6.3.10, sections 4.3.6 to 4.3.16.)
+    The library reads the directory alone: it ignores members that a damaged directory does not list, and a whole zip
+    before the last one. (Layout: APPNOTE.TXT 6.3.10, sections 4.3.6 to 4.3.16.)
     """
     size = os.path.getsize(file)
     with open(file, "rb") as raw:
         first = raw.seek(max(0, size - _ZIP_END - _ZIP_COMMENT))
         tail = raw.read()
-        at = tail.rindex(b"PK\x05\x06")  # as the library searches for it
+        at = tail.rindex(b"PK\x05\x06")  # the library searches for the last one, too
         end = first + at + _ZIP_END + int.from_bytes(tail[at + _ZIP_END - 2 : at + _ZIP_END], "little")
         if end > size:
             raise EOFError("the zip ends inside its comment")
         if end < size:
-            raise Damaged(f"what lies from byte {end:,} on comes after the end of the zip")
+            raise Damaged(f"the bytes from {end:,} on come after the end of the zip")
         raw.seek(0)
-        place = len(_SPANNED) if raw.read(len(_SPANNED)) == _SPANNED else 0
+        position = len(_SPANNED) if raw.read(len(_SPANNED)) == _SPANNED else 0
         for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
-            _refuse_gap(raw, place, entry.header_offset)
+            _refuse_gap(raw, position, entry.header_offset)
             raw.seek(entry.header_offset)
             header = raw.read(_ZIP_LOCAL)
             names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-            place = entry.header_offset + _ZIP_LOCAL + names + entry.compress_size
+            position = entry.header_offset + _ZIP_LOCAL + names + entry.compress_size
             if entry.flag_bits & _SIZES_BEHIND:
-                raw.seek(place)
-                place += _sizes_behind(raw.read(24), entry)
-        _refuse_gap(raw, place, archive.start_dir)
+                raw.seek(position)
+                position += _sizes_behind(raw.read(24), entry)
+        _refuse_gap(raw, position, archive.start_dir)
 
 
 _ZIP_LOCAL, _ZIP_END, _ZIP_COMMENT = 30, 22, 2**16
-"""Bytes of the header before a member and of the record at the end, without what varies in length; at most so many
-follow that record."""
+"""Fixed bytes of the header before a member and of the record at the end; the most bytes of the comment after that."""
 _SIZES_BEHIND = 1 << 3
 _SPANNED = b"PK\x07\x08"
 
 
-def _sizes_behind(found: bytes, entry: zipfile.ZipInfo) -> int:
-    """The length of the checksum and the sizes that a program writing to a pipe puts behind a member; 0 without them.
+def _sizes_behind(stored: bytes, entry: zipfile.ZipInfo) -> int:
+    """The length of the checksum and the sizes that a program writing to a pipe adds after a member; 0 without them.
 
-    The format lets the writer choose whether a signature precedes them, and 4 or 8 bytes a size.
+    A signature before them is optional, and a size may have 4 or 8 bytes.
     """
     for width in (8, 4):
         sizes = (entry.compress_size, entry.file_size)
         if max(sizes) < 1 << (8 * width):
             sums = entry.CRC.to_bytes(4, "little") + b"".join(size.to_bytes(width, "little") for size in sizes)
             for record in (_SPANNED + sums, sums):
-                if found.startswith(record):
+                if stored.startswith(record):
                     return len(record)
     return 0
 
 
-def _refuse_gap(raw: IO[bytes], place: int, until: int) -> None:
-    """Raises Damaged unless nothing but zeros lies from `place` to `until`."""
-    if until < place:
-        raise Damaged(f"what lies at byte {until:,} of the zip is taken up already")
-    raw.seek(place)
-    while place < until:
-        piece = raw.read(min(BUFFER_BYTES, until - place))
-        if kept := piece.lstrip(b"\x00"):
-            place += len(piece) - len(kept)
-            raise Damaged(f"what lies from byte {place:,} of the zip on is in no member that its directory lists")
-        place += len(piece)
+def _refuse_gap(raw: IO[bytes], position: int, until: int) -> None:
+    """Raises Damaged unless all bytes from `place` to `until` are zero."""
+    if until < position:
+        raise Damaged(f"the record at byte {until:,} of the zip overlaps the one before it")
+    raw.seek(position)
+    while position < until:
+        piece = raw.read(min(BUFFER_BYTES, until - position))
+        if content := piece.lstrip(b"\x00"):
+            position += len(piece) - len(content)
+            raise Damaged(f"the bytes of the zip from {position:,} on are in no member that its directory lists")
+        position += len(piece)
 
 
 # -- tar -------------------------------------------------------------------------------------------------
@@ -212,13 +208,13 @@ def _slice(raw: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 class _Header(tarfile.TarInfo):
-    """A tar header that tells a cut or damaged tar from one that ends; the library takes both for the end."""
+    """A tar header that distinguishes a truncated or damaged tar from the end; for the library both are the end."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
         assert isinstance(archive, _Tar)
         try:
-            found = super().fromtarfile(archive)
+            header = super().fromtarfile(archive)
         except tarfile.HeaderError as error:
             kind = type(error).__name__
             if kind == "EOFHeaderError":
@@ -232,13 +228,13 @@ class _Header(tarfile.TarInfo):
         if archive.zeros == 1:
             raise tarfile.ReadError(f"a block of zeros in place of a header, before byte {archive.offset:,} of the tar")
         archive.zeros = 0
-        return found
+        return header
 
 
 class _Tar(tarfile.TarFile):
     """A tar read to the end of its file: at least one block of zeros ends it, after two another tar may follow.
 
-    Open it with `ignore_zeros`, which makes the library go on; `_Header` refuses all else that this lets pass.
+    Open it with `ignore_zeros`, so that the library continues; `_Header` refuses everything else that this accepts.
     """
 
     tarinfo = _Header
@@ -249,12 +245,12 @@ class _Tar(tarfile.TarFile):
 def _tar_members(file: str, codecs: tuple[str, ...]) -> Iterator[Member]:
     with ExitStack() as stack:
         cursor = _Cursor(file, codecs, stack)
-        while found := cursor.next():
-            yield Member(found.name, found.size, cursor.archive.extractfile(found) if found.isfile() else None)
+        while entry := cursor.next():
+            yield Member(entry.name, entry.size, cursor.archive.extractfile(entry) if entry.isfile() else None)
 
 
 class _Cursor:
-    """A place in a tar: the files before it were passed, the ones after it can still be read."""
+    """A position in a tar: the files before it were passed, those after it can still be read."""
 
     def __init__(self, file: str, codecs: tuple[str, ...], stack: ExitStack) -> None:
         self.passed: set[str] = set()
@@ -267,9 +263,9 @@ class _Cursor:
     def next(self) -> tarfile.TarInfo | None:
         """The next file or link; None at the tar's end. Raises Damaged for an entry of another kind with content."""
         while entry := self.archive.next():
-            self.archive.members.clear()  # type: ignore[attr-defined]  # tarfile keeps every header otherwise
-            known = entry.isfile() or entry.isdir() or entry.issym() or entry.islnk() or entry.isdev()
-            if not known and entry.size:
+            self.archive.members.clear()  # type: ignore[attr-defined]  # tarfile stores every header otherwise
+            readable = entry.isfile() or entry.isdir() or entry.issym() or entry.islnk() or entry.isdev()
+            if not readable and entry.size:
                 kind = entry.type.decode("latin-1")
                 raise Damaged(f"{entry.name} has content and the type {kind!r}, which cannot be read")
             if not entry.isdir():
@@ -282,7 +278,7 @@ _parked: tuple[object, _Cursor, ExitStack] | None = None
 
 
 @atexit.register
-def _let_go() -> None:
+def _close_parked() -> None:
     global _parked
     if _parked:
         _parked[2].close()
@@ -291,7 +287,7 @@ def _let_go() -> None:
 
 @contextmanager
 def _from_stream(file: str, path: str, codecs: tuple[str, ...], name: str) -> Iterator[IO[bytes]]:
-    """A member of a compressed tar: read on from where the last member ended, if it lies ahead."""
+    """A member of a compressed tar: read on from the end of the previous member, if it comes later."""
     global _parked
     try:
         key = (_state(file), codecs)
@@ -299,7 +295,7 @@ def _from_stream(file: str, path: str, codecs: tuple[str, ...], name: str) -> It
             _, cursor, stack = _parked
             _parked = None
         else:
-            _let_go()
+            _close_parked()
             stack = ExitStack()
             cursor = _Cursor(file, codecs, stack)
     except (OSError, EOFError, tarfile.TarError) as error:

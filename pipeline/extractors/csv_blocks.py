@@ -1,9 +1,9 @@
-"""Blocks of a delimited part: cut at record ends, where a quoted newline is none.
+"""Blocks of a delimited part: cut at record ends, which quoted newlines are not.
 
 Whether a newline ends a record depends on every quote before it, so the part is read through once. Where
 the quoting of a piece is provably regular, all its record ends come from counting quotes, a few vector passes
 over its bytes; anything else (stray quotes, escapes, bare carriage returns, records near the limit of
-`csv_records`) goes through the csv reader itself, row by row. Both give the same ends;
+`csv_records`) is read by the csv reader itself, row by row. Both return the same ends;
 `tests/extractors/test_csv.py` compares them on random text.
 """
 
@@ -27,13 +27,13 @@ _NEWLINE, _QUOTE, _RETURN = 10, 34, 13
 
 
 def blocks(part: Part, size: int) -> Iterator[Block]:
-    """Block k holds the records that start in the decompressed bytes [k * size, (k + 1) * size).
+    """Block k has the records that start in the decompressed bytes [k * size, (k + 1) * size).
 
     A header and a byte order mark belong to no block. Blocks of a plain file have no content.
     Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
     """
     plain = is_plain(part)
-    held: list[bytes] = []
+    pieces: list[bytes] = []
     index = start = at = 0
     header = not part.dialect.headless
     for data, ends in _pieces(part, min(size, _PIECE)):
@@ -51,19 +51,19 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
             if here >= len(ends):
                 break
             end = int(ends[here])
-            held.append(data[cut:end])
-            yield Block(part.index, index, start, at + end - start, None if plain else b"".join(held))
-            held.clear()
+            pieces.append(data[cut:end])
+            yield Block(part.index, index, start, at + end - start, None if plain else b"".join(pieces))
+            pieces.clear()
             index, start, cut, first = index + 1, at + end, end, here + 1
         if not plain and not header:
-            held.append(data[cut:])
+            pieces.append(data[cut:])
         at += len(data)
     if at > start and not header:
-        yield Block(part.index, index, start, at - start, None if plain else b"".join(held))
+        yield Block(part.index, index, start, at - start, None if plain else b"".join(pieces))
 
 
 def _after_header(data: bytes, ends: Ends) -> tuple[int, bool]:
-    """(how many records to pass, whether the header is still to come): blank records, then the header."""
+    """(how many records to skip, whether the header is still to come): blank records, then the header."""
     before = 0
     for number, end in enumerate(ends.tolist(), 1):
         if data[before:end].removeprefix(BOM).strip(b' "\t\v\f\r\n'):
@@ -78,11 +78,11 @@ def _pieces(part: Part, size: int) -> Iterator[tuple[bytes, Ends]]:
         at = 0
         carried = b""
         mark = 0
-        wanted = size
+        length = size
         while True:
-            fresh = stream.read(wanted)
+            fresh = stream.read(length)
             data = carried + fresh if carried else fresh
-            final = len(fresh) < wanted
+            final = len(fresh) < length
             if at == 0:
                 mark = len(BOM) if data.startswith(BOM) else 0
             ends = record_ends(data[mark:] if mark else data, part.dialect, final=final)
@@ -93,11 +93,11 @@ def _pieces(part: Part, size: int) -> Iterator[tuple[bytes, Ends]]:
                 yield data[:last], ends
                 at += last
                 carried = data[last:]
-                wanted = size
+                length = size
                 mark = 0
             else:
                 carried = data
-                wanted = max(size, len(carried))
+                length = max(size, len(carried))
                 if len(carried) > MAX_RECORD_BYTES:
                     raise too_long(part, at)
             if final:
@@ -105,26 +105,26 @@ def _pieces(part: Part, size: int) -> Iterator[tuple[bytes, Ends]]:
 
 
 def record_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends:
-    """Where each record of `data` ends (after its newline); `data` begins at a record's start.
+    """Where each record of `data` ends (after its newline); `data` starts with a record.
 
     A record that goes on past `data` has no end, unless this is the `final` piece.
     """
-    known = data if final else data[: data.rfind(b"\n") + 1]
-    if not known:
+    complete = data if final else data[: data.rfind(b"\n") + 1]
+    if not complete:
         return np.empty(0, np.int64)
-    ends = _regular_ends(known, dialect, final=final)
+    ends = _regular_ends(complete, dialect, final=final)
     if ends is None:
-        return np.asarray(_read_ends(known, dialect, final=final), np.int64)
-    if final and (not len(ends) or ends[-1] < len(known)):
-        ends = np.append(ends, len(known))
+        return np.asarray(_read_ends(complete, dialect, final=final), np.int64)
+    if final and (not len(ends) or ends[-1] < len(complete)):
+        ends = np.append(ends, len(complete))
     return ends
 
 
 def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
     """The record ends by counting quotes, or None where counting would not be proof.
 
-    It is proof when each quote that opens stands at a record's or cell's start, or right after the quote
-    before it (so `""` in a cell), and each that closes stands before a delimiter, a line end or the next quote.
+    It is proof when each opening quote is at the start of a record or cell, or right after the previous quote
+    (so `""` in a cell), and each closing quote is before a delimiter, a line end or the next quote.
     Then a newline ends a record exactly when the quotes before it are even in number, unless a record is longer than
     any may be or, in the `final` piece, its last quote is never closed.
     """
@@ -162,5 +162,5 @@ def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
 
 
 def _read_ends(data: bytes, dialect: Dialect, *, final: bool) -> list[int]:
-    """The record ends by reading, record by record."""
-    return [found.end for found in records(data, dialect, final=final)]
+    """The record ends by reading every record."""
+    return [record.end for record in records(data, dialect, final=final)]

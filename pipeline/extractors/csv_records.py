@@ -1,12 +1,12 @@
-"""The records of a delimited text, by the one rule that the cutter of blocks and the reader of rows share.
+"""The records of a delimited text, by one rule for cutting blocks and for reading rows.
 
 A quoted cell may hold newlines, so a quote that is never closed would turn the rest of a file into one cell. A record
-therefore may run over `MAX_LINES` lines and `MAX_BYTES` bytes at most, and where its last quote is not closed within
+therefore may have `MAX_LINES` lines and `MAX_BYTES` bytes at most, and where its last quote is not closed within
 them, by the end of the file, or by a quote that a delimiter or a line end follows, it ends with the line on which that
 quote opens. It is a broken row, and reading goes on with the line after it, so that no row is lost inside another.
 
-Whether a record is broken depends only on the bytes from its start to its limit. A reader that sees no further than
-the end of a block finds the same ends, because what is open there was open to the cutter as well.
+Whether a record is broken depends only on the bytes from its start to its limit. A reader of a single block finds the
+same ends, because a quote that is open at the end of the block was open when the block was cut.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 10_000
 MAX_BYTES = 4 * 1024 * 1024
-"""A record of several lines has no more of them, and no more bytes before its last line. Stack traces and pages of HTML
+"""A record of several lines has no more lines, and no more bytes before its last line. Stack traces and pages of HTML
 fit, and an event may not be a quarter as long. A record of one line may have `stream.MAX_RECORD_BYTES`."""
 
 UNCLOSED = (
@@ -36,10 +36,10 @@ UNCLOSED = (
 csv.field_size_limit(2**31 - 1)  # a cell may be as long as a record; the library's own limit is 128 KiB
 
 
-class Found(NamedTuple):
+class CsvRecord(NamedTuple):
     """One record: where it begins and ends (after its newline), its lines, and its cells, one character a byte.
 
-    A broken record has no cells, and `problem` says what is wrong with it.
+    A broken record has no cells, and `problem` describes its fault.
     """
 
     start: int
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 def parser(lines: Iterable[str], dialect: Dialect, *, strict: bool = True) -> Reader:
-    """The one csv reader of this package: strict, so that a misplaced quote is an error and not a guess."""
+    """A csv reader: strict, so that a misplaced quote is an error and not a guess."""
     return csv.reader(
         lines,
         delimiter=dialect.delimiter,
@@ -65,10 +65,10 @@ def is_blank(row: list[str]) -> bool:
     return not row or (len(row) == 1 and not row[0].strip(" \t\v\f"))
 
 
-def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> Iterator[Found]:
-    """The records of `data` from `start`, where one begins, blank lines among them.
+def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> Iterator[CsvRecord]:
+    """The records of `data` from `start`, the start of one, blank lines included.
 
-    Without `final` more bytes follow, and a record that they may still end is left out.
+    Without `final` more bytes follow, and a record that they may still continue is left out.
     """
     at, size = start, len(data)
     ends: list[int] = []
@@ -77,10 +77,10 @@ def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> It
         """The lines of one record after the other, as long as the record may have more of them."""
         nonlocal at
         while at < size and not (ends and (len(ends) >= MAX_LINES or at - start > MAX_BYTES)):
-            begins = at
-            at = data.find(b"\n", begins) + 1 or size
+            line_start = at
+            at = data.find(b"\n", line_start) + 1 or size
             ends.append(at)
-            yield data[begins:at].decode("latin-1")
+            yield data[line_start:at].decode("latin-1")
 
     rows = parser(lines(), dialect)
     while start < size:
@@ -90,36 +90,38 @@ def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> It
             stopped = "end of data" in str(error) or isinstance(error, StopIteration)
             if stopped and at >= size and not final:
                 return
-            found = _broken(data, start, ends, dialect, error, stopped=stopped)
-            at = found.end
+            record = _broken(data, start, ends, dialect, error, stopped=stopped)
+            at = record.end
             rows = parser(lines(), dialect)
         else:
-            found = Found(start, at, len(ends), cells)
-        yield found
+            record = CsvRecord(start, at, len(ends), cells)
+        yield record
         start = at
         ends.clear()
 
 
-def _broken(data: bytes, start: int, ends: list[int], dialect: Dialect, error: Exception, *, stopped: bool) -> Found:
-    """The record that the csv reader gave up: its lines up to the one whose quote stays open, else all it took.
+def _broken(
+    data: bytes, start: int, ends: list[int], dialect: Dialect, error: Exception, *, stopped: bool
+) -> CsvRecord:
+    """A record with a fault: its lines up to the line whose quote stays open, else all lines that were read for it.
 
-    `ends` tells where each line ends that was taken for it; `stopped` says that the reader could have no more of them.
+    `ends` are the ends of these lines; with `stopped` the reader was refused a further line.
     """
     open_lines = len(ends) if stopped else len(ends) - 1
     if open_lines and (stopped or not _closes(data[ends[-2] : ends[-1]], dialect)):
-        # A lenient reader gives the open cell as it stands, and its newlines tell on which line it begins. A newline at
-        # its end is that of the last line: an escaped newline can also be followed by text that ends the cell.
+        # A lenient reader returns the open cell, whose newlines count back to its first line. A newline at its
+        # end is that of the last line: an escaped newline can also be followed by text that ends the cell.
         text = data[start : ends[open_lines - 1]].decode("latin-1")
         whole = io.StringIO(text if text.endswith("\n") else text + "\n", newline="\n")
         cells = next(parser(whole, dialect, strict=False))
         first = open_lines - 1 - cells[-1].removesuffix("\n").count("\n")
-        return Found(start, ends[first], first + 1, None, UNCLOSED)
-    return Found(start, ends[-1], len(ends), None, _wording(error))
+        return CsvRecord(start, ends[first], first + 1, None, UNCLOSED)
+    return CsvRecord(start, ends[-1], len(ends), None, _wording(error))
 
 
 def _closes(line: bytes, dialect: Dialect) -> bool:
-    """Whether a line that begins inside a quoted cell closes it before a delimiter or a line end: then the cell is what
-    it seems, and the fault stands further on."""
+    """Whether a line that starts inside a quoted cell closes it before a delimiter or a line end: then the cell is
+    sound, and the fault comes after it."""
     return _closing(dialect.delimiter.encode(), dialect.escape.encode()).match(line) is not None
 
 
@@ -132,7 +134,7 @@ def _closing(delimiter: bytes, escape: bytes) -> re.Pattern[bytes]:
 
 def _wording(error: Exception) -> str:
     if "new-line character" in str(error):
-        return "a carriage return stands outside quotes"
+        return "a carriage return is outside quotes"
     if "expected after" in str(error):
         return "text follows a closing quote"
     return str(error)

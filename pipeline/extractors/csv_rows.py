@@ -1,21 +1,21 @@
 """Rows of a block of delimited text: every cell is text, and a blank cell is a missing one.
 
-Why never anything but text: a reader that infers types makes `1` of the zip code `00001`, and dies when a
-later value is no integer. What a row can suffer:
+A reader that infers types would read the zip code `00001` as `1`, and fail when a
+later value is not an integer. Special rows, and their results:
 
 =============================================  ==============================================================
 more or fewer cells than the header            reject `bad_csv_row`
 a quote that is never closed, text after one   reject `bad_csv_row`; reading goes on with the next line
 a bare carriage return outside quotes          reject `bad_csv_row`
 invalid UTF-8                                  reject `bad_utf8`, of that row alone
-NUL, U+2028, newlines in quotes, 1 MB a cell   kept as they are
+NUL, U+2028, newlines in quotes, 1 MB a cell   read unchanged
 blank line                                     not a row
 blank cell, in quotes or not                   missing: the record has no such member
 =============================================  ==============================================================
 
-A blank cell is one without a single character. Databases that tell a null from the empty text quote the latter, but
-writers that quote every cell quote nulls too, so quotes make no difference. A mapping that means the empty text says
-`blanks: {csv: value}`. Words such as `NULL` and `\\N` are texts like any other: they too are somebody's values.
+A blank cell has no character. Databases that distinguish a null from the empty text quote the latter, but
+writers that quote every cell quote nulls too, so quotes do not matter. A mapping for which it is the empty text has
+`blanks: {csv: value}`. Words such as `NULL` and `\\N` are texts like any other: they can be real values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from itertools import compress
 
 from pipeline.extractors import csv_records
 from pipeline.extractors.csv_records import is_blank, parser, records
-from pipeline.extractors.line_index import LinePlaces
+from pipeline.extractors.line_index import LineIndex
 from pipeline.extractors.stream import WIDE
 from pipeline.models import BrokenRow, Dialect
 from pipeline.text import pluralize
@@ -35,10 +35,10 @@ from pipeline.values import Record, canonical
 
 
 class DelimitedRows:
-    """The rows of one block. `dialect` names the columns; a block never holds the header.
+    """The rows of one block. `dialect` names the columns; a block never includes the header.
 
-    With `blanks`, a blank cell is the empty text. The canonical content of a row holds its blank cells either way, so
-    that a row keeps its uuid whatever its mapping says of them.
+    With `blanks`, a blank cell is the empty text. The canonical content of a row has its blank cells either way, so
+    that its uuid does not depend on that setting.
     """
 
     def __init__(self, data: bytes, offset: int, dialect: Dialect, *, blanks: bool = False) -> None:
@@ -68,7 +68,7 @@ class DelimitedRows:
             self._suspect = True
         ordinary = not self._suspect
         whole = io.StringIO(text, newline="\n")
-        places = LinePlaces(self._data)
+        line_index = LineIndex(self._data)
         number = -1
         line = 0
         while True:
@@ -91,21 +91,21 @@ class DelimitedRows:
                     return
             except csv.Error:
                 pass
-            # What is broken, or may be by its length, ends where `records` says, and reading goes on from there.
-            found = next(records(self._data, self._dialect, final=True, start=places.start(line)))
-            passed = self._data[found.end : places.start(before + rows.line_num)].decode(self._encoding, errors)
+            # `records` decides where a record ends that is broken, or may be for its length; reading continues there.
+            record = next(records(self._data, self._dialect, final=True, start=line_index.start(line)))
+            passed = self._data[record.end : line_index.start(before + rows.line_num)].decode(self._encoding, errors)
             whole.seek(whole.tell() - len(passed))
-            line += found.lines
-            row = BrokenRow("bad_csv_row", found.problem)
-            if found.cells is not None:
-                cells = [cell.encode("latin-1").decode(self._encoding, errors) for cell in found.cells]
-                row = self._row(number + 1, cells, found.lines)
+            line += record.lines
+            row = BrokenRow("bad_csv_row", record.problem)
+            if record.cells is not None:
+                cells = [cell.encode("latin-1").decode(self._encoding, errors) for cell in record.cells]
+                row = self._row(number + 1, cells, record.lines)
             if row is not None:
                 number += 1
                 yield row
 
     def _row(self, number: int, cells: list[str], lines: int) -> Record | BrokenRow | None:
-        """What the cells of one record are, None for a blank line."""
+        """The row of one record's cells, None for a blank line."""
         header = self._dialect.header
         if len(cells) != len(header):
             if is_blank(cells):
@@ -119,28 +119,28 @@ class DelimitedRows:
         return dict(compress(zip(header, cells, strict=False), self._every or cells))
 
     def offset(self, row: int) -> int:
-        return self._offset + self._places()[row][0]
+        return self._offset + self._bounds()[row][0]
 
     def text(self, row: int) -> str:
-        start, end = self._places()[row]
+        start, end = self._bounds()[row]
         return self._data[start:end].rstrip(b"\r\n").decode(self._encoding, "backslashreplace")
 
     def canonical(self, row: int) -> bytes:
         number, cells = self._last
         if number != row:
-            start, end = self._places()[row]
+            start, end = self._bounds()[row]
             text = self._data[start:end].decode(self._encoding)
             cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))
         return canonical(dict(zip(self._dialect.header, cells, strict=True)))
 
-    def _places(self) -> list[tuple[int, int]]:
-        """Where each row begins and ends in the block. Worked out once, when the first row is asked about."""
+    def _bounds(self) -> list[tuple[int, int]]:
+        """The start and end of each row in the block, computed at the first use."""
         if self._spans is None:
             columns = len(self._dialect.header)
             self._spans = [
-                (found.start, found.end)
-                for found in records(self._data, self._dialect, final=True)
-                if found.cells is None or len(found.cells) == columns or not is_blank(found.cells)
+                (record.start, record.end)
+                for record in records(self._data, self._dialect, final=True)
+                if record.cells is None or len(record.cells) == columns or not is_blank(record.cells)
             ]
         return self._spans
 

@@ -1,20 +1,20 @@
-"""Rows of a block of JSON lines: one line, one JSON text, each value kept byte for byte.
+"""Rows of a block of JSON lines: one line, one JSON text, each value unchanged byte for byte.
 
-What a row can suffer, and what becomes of it (each has a test):
+Special rows, and their results (each has a test):
 
 =======================================  ==========================================================
 not JSON, NaN, Infinity, a bare value    reject `bad_json`
 invalid UTF-8                            reject `bad_utf8`
 more than 64 levels of nesting           reject `too_deep`
 a lone surrogate escape, a number that   reject `bad_value`: one such value makes the service refuse
-no double holds (1E400, 400 digits)      the whole batch (docs/know/performance.md#exact-values, `pipeline.json_limits`)
+beyond a double (1E400, 400 digits)      the whole batch (docs/know/performance.md#exact-values, `pipeline.json_limits`)
 a key written twice                      the last value wins, warning `duplicate_key`
-an integer beyond 2^53                   kept exactly, warning `unsafe_integer`
+an integer beyond 2^53                   read exactly, warning `unsafe_integer`
 blank line                               not a row
 =======================================  ==========================================================
 
 Warnings are of rows that are read; a rejected row has none. A duplicate key
-*inside* a value that the mapping does not open travels on untouched, as docs/know/promises.md#exactness asks.
+*inside* a value that the mapping does not open is sent unchanged (docs/know/promises.md#exactness).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from pipeline.extractors.line_index import LinePlaces, pieces
+from pipeline.extractors.line_index import LineIndex, pieces
 from pipeline.extractors.scan import Suspects, is_utf8, scan
 from pipeline.json_limits import MAX_DEPTH, beyond_double, depth, has_many_digits, unsafe_integers
 from pipeline.models import BrokenRow
@@ -37,22 +37,22 @@ from pipeline.native import AVAILABLE, native
 from pipeline.values import Record, canonical
 
 PIECE_BYTES = 1 << 19
-"""Rows are cut, looked over and decoded in pieces of about this size: large enough that the vector passes' own cost
-vanishes, small enough that a piece and what is made of it stay near the processor."""
+"""Rows are scanned and decoded in pieces of about this size: large enough for vector passes, and small enough that a
+piece and its values fit the processor's cache."""
 _HOLDERS = 16
-"""Members with objects inside that are remembered, to count keys in them first."""
+"""At most so many members with objects inside are remembered, to count keys in them first."""
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _UNSUITABLE = re.compile(r'["\\\x00-\x1f]').search
-"""Names with these cannot be fields of a msgspec Struct; rows that have one are decoded like any other."""
+"""Names with these cannot be fields of a msgspec Struct."""
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class JsonlRows:
-    """The rows of one block. `opens` names members that hold an object to be opened with the row.
+    """The rows of one block. `opens` names members whose objects are opened with the row.
 
-    With `members`, usual rows come as `pipeline.native` Members where there are such.
+    With `members`, plain rows are `pipeline.native` Members where the C part is available.
     """
 
     def __init__(
@@ -75,24 +75,24 @@ class JsonlRows:
         return self._natively() if self._members else self._rows(self._data, 0)
 
     def _natively(self) -> Iterator[Any]:
-        """The usual rows as Members, the rest by `_rows`, some at a time where they follow each other."""
+        """Plain rows as Members; runs of other rows by `_rows`."""
         row = 0
-        unusual: list[bytes] = []
+        others: list[bytes] = []
         for line in native.Lines(self._data, self._opens, self._observe):
             if line.__class__ is bytes:
-                unusual.append(line)
+                others.append(line)
                 continue
-            if unusual:
-                for found in self._rows(b"".join(unusual), row):
-                    yield found
+            if others:
+                for other in self._rows(b"".join(others), row):
+                    yield other
                     row += 1
-                unusual.clear()
+                others.clear()
             if line.__class__ is tuple:
                 self._warn_integers(row, line[0])
                 line = line[1]
             yield line
             row += 1
-        yield from self._rows(b"".join(unusual), row)
+        yield from self._rows(b"".join(others), row)
 
     def _rows(self, data: bytes, first_row: int) -> Iterator[Record | BrokenRow]:
         """Every row of some lines, decoded in Python. `first_row` is the number of the first in the block."""
@@ -102,7 +102,7 @@ class JsonlRows:
         row = first_row - 1
         for piece in pieces(data, PIECE_BYTES):
             lines = list(io.BytesIO(piece))
-            broken, marks, large = self._look_over(piece, max(map(len, lines)))
+            broken, marks, large = self._check_piece(piece, max(map(len, lines)))
             line_number = -1
             for line in lines:
                 if marks is not None or broken:
@@ -112,7 +112,7 @@ class JsonlRows:
                         yield broken[line_number]
                         continue
                 if pair is not None:
-                    # The usual case, written out: everything else goes the long way below.
+                    # The most frequent case, written out; everything else is decoded below.
                     try:
                         both = pair.decode(line)
                     except _UNREADABLE:
@@ -151,7 +151,7 @@ class JsonlRows:
         return self._offset + self._row_starts()[row]
 
     def text(self, row: int) -> str:
-        """The row as it stands; bytes that are no UTF-8 appear as `\\xff`."""
+        """The row as written; bytes that are not UTF-8 appear as `\\xff`."""
         return self._line(row).rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
     def canonical(self, row: int) -> bytes:
@@ -159,11 +159,11 @@ class JsonlRows:
         record: Record = _decode(self._line(row))  # type: ignore[assignment]
         return canonical(record)
 
-    # -- looking at a piece --------------------------------------------------------------------------
+    # -- checks of a piece ---------------------------------------------------------------------------
 
-    def _look_over(self, piece: bytes, longest: int) -> tuple[dict[int, BrokenRow], list[int] | None, frozenset[int]]:
-        """Rows that cannot be sent, by line of the piece; when observing also how many `":` each line holds, and the
-        lines that may hold a large integer.
+    def _check_piece(self, piece: bytes, longest: int) -> tuple[dict[int, BrokenRow], list[int] | None, frozenset[int]]:
+        """Rows that cannot be sent, by line of the piece; when observing also how many `":` each line has, and the
+        lines that may have a large integer.
 
         `longest` is the length of the longest line.
         """
@@ -171,47 +171,47 @@ class JsonlRows:
         if not is_utf8(piece):
             _find_bad_utf8(piece, broken)
         suspects = scan(piece, observe=self._observe)
-        lines = LinePlaces(piece)
+        lines = LineIndex(piece)
         _find_deep(lines, suspects, longest, broken)
         _find_beyond_double(piece, lines, suspects, broken)
         if not self._observe:
             return broken, None, frozenset()
         marks = lines.count(suspects.keys)
-        for number in lines.holding(suspects.loose_colons.tolist()):
+        for number in lines.containing(suspects.loose_colons.tolist()):
             marks[number] = -1
-        return broken, marks, frozenset(lines.holding(suspects.long_digits.tolist()))
+        return broken, marks, frozenset(lines.containing(suspects.long_digits.tolist()))
 
     def _warn_integers(self, row: int, line: bytes) -> None:
         for digits in unsafe_integers(line):
             self.warnings.append((row, "unsafe_integer", f"{digits} is beyond 2^53"))
 
     def _check_keys(self, row: int, line: bytes, record: Record, surplus: int) -> None:
-        """Tell a key written twice from a `":` inside a value or an unusual spelling."""
+        """Adds a warning for each repeated key, unless the surplus of `":` comes from inside values."""
         if surplus > 0 and self._is_inside(record, surplus):
             return
         for key in _repeated_keys(line, self._opens):
-            self.warnings.append((row, "duplicate_key", f"{key!r} stands more than once; the last value wins"))
+            self.warnings.append((row, "duplicate_key", f"{key!r} occurs more than once; the last value wins"))
 
     def _is_inside(self, record: Record, surplus: int) -> bool:
-        """Whether that many `":` stand inside the values of a record, opened members' values included.
+        """Whether that many `":` are inside the values of a record, opened members' values included.
 
-        Members that hold some are remembered: nearly always they alone explain it all for later rows.
+        Members that have some are remembered: in most later rows they alone explain the surplus.
         """
         opened: list[Record] = [record[name] for name in self._opens if isinstance(record.get(name), dict)]  # type: ignore[misc]
         for members in opened:
             for name, value in members.items():
-                if type(value) is Raw and (found := bytes(value).count(b'":')):
-                    surplus -= found
+                if type(value) is Raw and (count := bytes(value).count(b'":')):
+                    surplus -= count
                     if name not in self._holders and len(self._holders) < _HOLDERS:
                         self._holders.append(name)
         closed = [value for value in record.values() if type(value) is Raw]
         return surplus == b"\0".join(closed).count(b'":')
 
-    # -- places and rows -----------------------------------------------------------------------------
+    # -- single rows ---------------------------------------------------------------------------------
 
     def _row_starts(self) -> list[int]:
         if self._starts is None:
-            self._starts = LinePlaces(self._data).row_starts()
+            self._starts = LineIndex(self._data).row_starts()
         return self._starts
 
     def _line(self, row: int) -> bytes:
@@ -220,7 +220,7 @@ class JsonlRows:
         return self._data[start : end or len(self._data)]
 
     def _open_each(self, record: Record) -> int:
-        """Open the members that are to be opened and are objects; how many members they have."""
+        """Opens the members in `opens` that are objects; returns how many members these have."""
         count = 0
         for name in self._opens:
             value = record.get(name)
@@ -243,10 +243,10 @@ class JsonlRows:
         if depth(line) > MAX_DEPTH:
             return BrokenRow("too_deep", f"{depth(line)} levels of nesting; the most is {MAX_DEPTH}")
         try:
-            found = json.loads(text, parse_constant=_no_constant)
+            value = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             return BrokenRow("bad_json", str(error))
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             return BrokenRow("bad_json", f"an object was expected, not {text[:40]!r}")
         if _ESCAPED_SURROGATE.search(line):
             return BrokenRow("bad_value", "half of a surrogate pair is escaped in the row")
@@ -254,7 +254,7 @@ class JsonlRows:
 
 
 class _Pair(NamedTuple):
-    """Decodes rows of just two members, one of them opened, in one go instead of two."""
+    """Decodes rows of two members, one of them opened, in one step instead of two."""
 
     other: str
     opened: str
@@ -262,7 +262,7 @@ class _Pair(NamedTuple):
 
 
 def _pair_of(data: bytes, opens: Sequence[str]) -> _Pair | None:
-    """The shape of a first row like `{"event": …, "properties": {…}}`, or None if it has another."""
+    """The decoder for a first row like `{"event": …, "properties": {…}}`, None for any other."""
     end = data.find(b"\n") + 1 or len(data)
     try:
         names = tuple(_decode(data[:end]))
@@ -294,7 +294,7 @@ def _find_bad_utf8(piece: bytes, broken: dict[int, BrokenRow]) -> None:
             broken[number] = BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
 
 
-def _find_deep(lines: LinePlaces, suspects: Suspects, longest: int, broken: dict[int, BrokenRow]) -> None:
+def _find_deep(lines: LineIndex, suspects: Suspects, longest: int, broken: dict[int, BrokenRow]) -> None:
     openers = suspects.openers
     if len(openers) <= MAX_DEPTH or (openers[MAX_DEPTH:] - openers[:-MAX_DEPTH]).min() >= longest:
         return
@@ -304,10 +304,12 @@ def _find_deep(lines: LinePlaces, suspects: Suspects, longest: int, broken: dict
             broken.setdefault(number, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}"))
 
 
-def _find_beyond_double(piece: bytes, lines: LinePlaces, suspects: Suspects, broken: dict[int, BrokenRow]) -> None:
-    suspected = set(lines.holding(place for place in suspects.exponents.tolist() if _is_exponent(piece, place)))
+def _find_beyond_double(piece: bytes, lines: LineIndex, suspects: Suspects, broken: dict[int, BrokenRow]) -> None:
+    suspected = set(
+        lines.containing(position for position in suspects.exponents.tolist() if _is_exponent(piece, position))
+    )
     suspected.update(
-        number for number in lines.holding(suspects.digit_runs.tolist()) if has_many_digits(lines.line(number))
+        number for number in lines.containing(suspects.digit_runs.tolist()) if has_many_digits(lines.line(number))
     )
     for number in sorted(suspected):
         problem = beyond_double(lines.line(number))
@@ -315,12 +317,12 @@ def _find_beyond_double(piece: bytes, lines: LinePlaces, suspects: Suspects, bro
             broken.setdefault(number, BrokenRow("bad_value", problem))
 
 
-def _is_exponent(piece: bytes, place: int) -> bool:
+def _is_exponent(piece: bytes, position: int) -> bool:
     """Whether this may be a number with an exponent of three digits or more: less stays in range."""
-    after = piece[place + 2 : place + 6].lstrip(b"+")
+    after = piece[position + 2 : position + 6].lstrip(b"+")
     if len(after) < 3 or not after[:3].isdigit():
         return False
-    before = piece[max(0, place - 40) : place + 1].rstrip(b"0123456789.-")
+    before = piece[max(0, position - 40) : position + 1].rstrip(b"0123456789.-")
     return not before or before[-1:] in b":,[ \t\r\n"
 
 
@@ -329,7 +331,7 @@ def _no_constant(name: str) -> object:
 
 
 def _repeated_keys(line: bytes, opens: Sequence[str]) -> list[str]:
-    """Keys that stand twice at the top of the row, or at the top of a member that is opened."""
+    """Keys that occur twice at the top of the row, or at the top of a member that is opened."""
     repeated: list[str] = []
 
     class Pairs(list[tuple[str, object]]):
@@ -337,11 +339,11 @@ def _repeated_keys(line: bytes, opens: Sequence[str]) -> list[str]:
 
     def names(pairs: object, where: str) -> None:
         if isinstance(pairs, Pairs):
-            seen: set[str] = set()
+            names_before: set[str] = set()
             for key, _ in pairs:
-                if key in seen:
+                if key in names_before:
                     repeated.append(where + key)
-                seen.add(key)
+                names_before.add(key)
 
     top = json.loads(line, object_pairs_hook=Pairs)
     names(top, "")

@@ -1,6 +1,6 @@
-"""Where the lines of some bytes begin and end, and which of them hold a byte position.
+"""Where the lines of some bytes begin and end, and which of them contain a byte position.
 
-Worked out only when somebody asks: a clean piece of an export never does.
+Computed on demand: most pieces of an export need none of it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 
 
 def pieces(data: bytes, size: int) -> Iterator[bytes]:
-    """The bytes in runs of whole lines, each ended by the first newline after `size` bytes."""
+    """The bytes in runs of whole lines, each up to the first newline after `size` bytes."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", start + size - 1) + 1 or len(data)
@@ -23,14 +23,14 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
         start = end
 
 
-class LinePlaces:
-    """The lines of some bytes, counted from 0, blank ones among them; a *row* is a line that is not blank."""
+class LineIndex:
+    """The lines of some bytes, counted from 0, blank lines included; a *row* is a line that is not blank."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
     @cached_property
-    def starts(self) -> Places:
+    def starts(self) -> Positions:
         """Where each line begins."""
         ends = np.flatnonzero(np.frombuffer(self._data, np.uint8) == 0x0A) + 1
         if len(ends) and ends[-1] == len(self._data):
@@ -38,7 +38,7 @@ class LinePlaces:
         return np.concatenate((np.zeros(1, np.int64), ends))
 
     def start(self, number: int) -> int:
-        """Where a line begins; the end of the bytes for the one after the last."""
+        """Where a line begins; for the number after the last, the end of the bytes."""
         return int(self.starts[number]) if number < len(self.starts) else len(self._data)
 
     def line(self, number: int) -> bytes:
@@ -47,14 +47,14 @@ class LinePlaces:
         end = self._data.find(b"\n", start)
         return self._data[start:] if end < 0 else self._data[start:end]
 
-    def holding(self, places: Iterable[int]) -> list[int]:
-        """The lines that hold these positions, each once, ascending."""
-        wanted = list(places)
-        return np.unique(np.searchsorted(self.starts, wanted, "right") - 1).tolist() if wanted else []
+    def containing(self, positions: Iterable[int]) -> list[int]:
+        """The lines that contain these positions, each once, ascending."""
+        sought = list(positions)
+        return np.unique(np.searchsorted(self.starts, sought, "right") - 1).tolist() if sought else []
 
-    def count(self, places: Places) -> list[int]:
-        """How many of these ascending positions each line holds."""
-        counts: list[int] = np.diff(np.searchsorted(places, self.starts), append=len(places)).tolist()
+    def count(self, positions: Positions) -> list[int]:
+        """How many of these ascending positions each line contains."""
+        counts: list[int] = np.diff(np.searchsorted(positions, self.starts), append=len(positions)).tolist()
         return counts
 
     def row(self, number: int) -> int:
@@ -67,8 +67,8 @@ class LinePlaces:
         return starts
 
     @cached_property
-    def _blank(self) -> Places:
-        """The lines of white space alone: looked for among those that begin with it."""
+    def _blank(self) -> Positions:
+        """The lines of white space alone."""
         first = np.frombuffer(self._data, np.uint8)[self.starts]
-        odd = np.flatnonzero(first <= 0x20).tolist()
-        return np.array([number for number in odd if not self.line(number).strip()], np.int64)
+        candidates = np.flatnonzero(first <= 0x20).tolist()
+        return np.array([number for number in candidates if not self.line(number).strip()], np.int64)

@@ -1,9 +1,9 @@
-"""What the footer of a Parquet file states, compared with itself, with the file and with what was read.
+"""Compares the footer of a Parquet file with itself, with the file and with the rows that were read.
 
-The footer has no checksum, and the library believes it: with one damaged byte it leaves out row groups or rows. What
-stands there twice must agree: rows of the file and of its row groups, values and rows of a column, names and types of
-columns in the schema and in each row group, its own length; and the columns' places must lie in the file, apart from
-each other, with no page of data between them. (Layout: the Parquet format, parquet.thrift.)
+The footer has no checksum, and the library trusts it: with one damaged byte it leaves out row groups or rows. Facts
+that are stored twice must agree: rows of the file and of its row groups, values and rows of a column, names and types
+of columns in the schema and in each row group, the footer's length; and the columns must lie in the file without
+overlap, with no page of data between them. (Layout: the Parquet format, parquet.thrift.)
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _TAIL = 8
 """The footer's length in 4 bytes, and the magic."""
 _PAGE = re.compile(rb"\x15[\x00\x04\x06]\x15")
 """The header of a page of data or of a dictionary in Thrift's compact protocol: its type is the first field, its size
-the second. Bloom filters and page indexes, which may lie between columns, begin otherwise; padding is zeros."""
+the second. Bloom filters and page indexes, which may lie between columns, start with other bytes; padding is zeros."""
 
 
 class Footer:
-    """The statements of one footer. Each method raises Damaged where they contradict each other or the file."""
+    """One footer. Each method raises Damaged where it contradicts itself or the file."""
 
     def __init__(self, file: pq.ParquetFile, stream: IO[bytes]) -> None:
         self._stream = stream
         metadata = self._metadata = file.metadata
         self._columns = [file.schema.column(number) for number in range(metadata.num_columns)]
-        self._places: list[tuple[int, int]] = []
+        self._ranges: list[tuple[int, int]] = []
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         rows = sum(group.num_rows for group in groups)
         if rows != metadata.num_rows or any(group.num_rows < 0 for group in groups):
@@ -47,10 +47,10 @@ class Footer:
             raise Damaged(f"its footer has {self._length:,} bytes and ends after {metadata.serialized_size:,}")
 
     def compare(self, number: int) -> None:
-        """Look at the columns of a row group that was read.
+        """Checks the columns of a row group after it was read.
 
-        Not before: metadata of a column that the library cannot make is an error while it reads, but ends the whole
-        process when it is asked for (C++ throws, and pyarrow does not catch it there).
+        Not before: for column metadata that it cannot create, the library raises an error while it reads, but ends the
+        process when the metadata is requested (C++ throws, and pyarrow does not catch it there).
         """
         group = self._metadata.row_group(number)
         for at, column in enumerate(self._columns):
@@ -68,15 +68,15 @@ class Footer:
                 )
             pages = [first for first in (chunk.dictionary_page_offset, chunk.data_page_offset) if first]
             if pages:  # a column of no rows may have no page of data, at byte 0
-                self._places.append((min(pages), min(pages) + chunk.total_compressed_size))
+                self._ranges.append((min(pages), min(pages) + chunk.total_compressed_size))
 
     def finish(self) -> None:
-        """Look at the places of all columns that were compared, which must be those of the whole file."""
-        place = len(_MAGIC)
-        for first, last in [*sorted(self._places), (self._end - self._length, self._end)]:
-            if not place <= first <= last:
-                raise Damaged(f"its footer places a column at bytes {first:,} to {last:,}, which are taken up already")
-            self._stream.seek(place)
-            if first - place >= 3 and _PAGE.match(self._stream.read(3)):
-                raise Damaged(f"its footer names no column that has the page at byte {place:,}")
-            place = last
+        """Checks the positions of all columns, after `compare` of every row group."""
+        position = len(_MAGIC)
+        for first, last in [*sorted(self._ranges), (self._end - self._length, self._end)]:
+            if not position <= first <= last:
+                raise Damaged(f"its footer states a column at bytes {first:,} to {last:,}, which overlaps another")
+            self._stream.seek(position)
+            if first - position >= 3 and _PAGE.match(self._stream.read(3)):
+                raise Damaged(f"its footer names no column that has the page at byte {position:,}")
+            position = last

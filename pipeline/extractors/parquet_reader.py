@@ -1,6 +1,6 @@
 """Parquet parts: row groups streamed in batches, each a block of Arrow IPC bytes; its rows as records.
 
-Values become what `pipeline.extractors.parquet_values` says in one table. Where a row lies is its number.
+`pipeline.extractors.parquet_values` has the table of values. The offset of a row is its number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN, Damaged
 from pipeline.extractors.dialect import unique
 from pipeline.extractors.parquet_footer import Footer
-from pipeline.extractors.parquet_values import Columns
+from pipeline.extractors.parquet_values import ColumnReader
 from pipeline.extractors.stream import opened, stored
 from pipeline.models import Block, BrokenRow, Part
 from pipeline.values import Record, canonical
@@ -64,11 +64,11 @@ def _opened(part: Part) -> Iterator[tuple[pq.ParquetFile, Footer]]:
         with tempfile.TemporaryFile(prefix="backcast-") as spool, opened(part) as stream:
             shutil.copyfileobj(stream, spool, _READ_AHEAD)
             spool.seek(0)
-            with _directory(part, spool) as found:
-                yield found
+            with _directory(part, spool) as opened_file:
+                yield opened_file
     else:
-        with stored(part) as plain, _directory(part, plain) as found:
-            yield found
+        with stored(part) as plain, _directory(part, plain) as opened_file:
+            yield opened_file
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def _packed(batch: pa.RecordBatch) -> bytes:
 
 
 class ParquetRows:
-    """The rows of one block. A second column of one name is `name__2`, as in delimited text."""
+    """The rows of one block. A second column of the same name is `name__2`, as in delimited text."""
 
     def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True) -> None:
         self._data = data
@@ -118,10 +118,10 @@ class ParquetRows:
         return self._columns[0]
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        names, columns, found = self._columns
+        names, columns, reader = self._columns
         if self._observe:
-            self.warnings.extend(sorted(found.warnings))
-        broken = found.broken
+            self.warnings.extend(sorted(reader.warnings))
+        broken = reader.broken
         if not broken:
             for values in zip(*columns, strict=True):
                 yield dict(zip(names, values, strict=False))
@@ -145,11 +145,11 @@ class ParquetRows:
         return {name: values[row] for name, values in zip(names, columns, strict=True)}
 
     @cached_property
-    def _columns(self) -> tuple[tuple[str, ...], list[list[Any]], Columns]:
-        found = Columns()
+    def _columns(self) -> tuple[tuple[str, ...], list[list[Any]], ColumnReader]:
+        reader = ColumnReader()
         with _readable(self._path, (pa.ArrowException, UnicodeError)):
-            with pa.ipc.open_stream(self._data) as reader:
-                batch = reader.read_next_batch()
+            with pa.ipc.open_stream(self._data) as stream:
+                batch = stream.read_next_batch()
             names = unique(batch.schema.names)
-            columns = [found.values(name, column) for name, column in zip(names, batch.columns, strict=True)]
-        return names, columns, found
+            columns = [reader.values(name, column) for name, column in zip(names, batch.columns, strict=True)]
+        return names, columns, reader

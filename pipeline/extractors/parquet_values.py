@@ -18,14 +18,14 @@ time(s | ms | us | ns)             `02:30:00` and the unit's digits of fraction;
 duration                           int, in the column's unit
 binary                             the text it is in UTF-8; if it is none, the row is rejected (`bad_utf8`)
 fixed-size binary                  of 16 bytes: a UUID's text; of another size: lower-case hex
-dictionary, extension              the value it stands for
+dictionary, extension              the value that it encodes
 list, struct, map                  JSON text of the same by this table: struct members in order, null too;
                                    a map is an object with keys as text; the last of equal keys wins, with the
                                    warning `duplicate_key`; NaN inside is null, with its warning
 =================================  =========================================================================
 
-Years outside 1 to 9999 reject the row (`bad_value`). Columns are turned one at a time, which is four times
-as fast as one value at a time. `to_numpy` and scalars made of Python values are not asked for: the first of them
+Years outside 1 to 9999 reject the row (`bad_value`). Columns are converted one at a time, which is four times
+as fast as one value at a time. `to_numpy` and Arrow scalars of Python values are not used: the first of them
 imports pandas, 25 MB and half a second in each process.
 """
 
@@ -51,8 +51,8 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _UNITS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-class Columns:
-    """Turns the columns of one batch; gathers the rows that cannot be read and the warnings about others."""
+class ColumnReader:
+    """Converts the columns of one batch; collects the rows that cannot be read and the warnings about others."""
 
     def __init__(self) -> None:
         self.broken: dict[int, BrokenRow] = {}
@@ -60,15 +60,15 @@ class Columns:
         self._name = ""
 
     def values(self, name: str, column: pa.Array) -> list[Any]:
-        """The values of a column, one for each row, as the table says."""
+        """The values of a column, one for each row, by the table."""
         self._name = name
-        found: list[Any] = self._plain(column, np.arange(len(column)))
+        converted: list[Any] = self._plain(column, np.arange(len(column)))
         if _is_nested(_bare(column.type)):
-            return [value if value is None else Raw(_encode(value)) for value in found]
-        return found
+            return [value if value is None else Raw(_encode(value)) for value in converted]
+        return converted
 
     def _plain(self, column: Any, rows: Any) -> Any:
-        """The values as Python ones (nested: lists and dicts of them); `rows` says which row each is of."""
+        """The values as Python objects (nested: lists and dicts of them); `rows` has the row of each."""
         while isinstance(column, pa.ExtensionArray):
             column = column.storage
         kind = column.type
@@ -111,29 +111,29 @@ class Columns:
         kind = column.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             try:
-                found: list[Any] = column.to_pylist()
+                converted: list[Any] = column.to_pylist()
             except (UnicodeDecodeError, pa.ArrowException):
                 column = column.cast(pa.large_binary())
             else:
-                return found
+                return converted
         texts: list[Any] = []
-        for place, value in enumerate(column.to_pylist()):
+        for position, value in enumerate(column.to_pylist()):
             try:
                 texts.append(value if value is None else value.decode())
             except UnicodeDecodeError as error:
-                self._break(rows[place], "bad_utf8", f"byte {error.start} is not UTF-8")
+                self._break(rows[position], "bad_utf8", f"byte {error.start} is not UTF-8")
                 texts.append(value.decode("utf-8", "backslashreplace"))
         return texts
 
     def _floats(self, column: pa.Array, rows: Any) -> list[Any]:
         numbers = column.cast(pa.float64())
         values: list[Any] = numbers.to_pylist()
-        for place in _true_at(pc.invert(pc.is_finite(numbers))):
-            if math.isnan(values[place]):
-                self.warnings.append((int(rows[place]), "nan_value", f"{self._name} is NaN; read as absent"))
+        for position in _true_at(pc.invert(pc.is_finite(numbers))):
+            if math.isnan(values[position]):
+                self.warnings.append((int(rows[position]), "nan_value", f"{self._name} is NaN; read as absent"))
             else:
-                self._break(rows[place], "bad_value", f"{values[place]} is not a JSON number")
-            values[place] = None
+                self._break(rows[position], "bad_value", f"{values[position]} is not a JSON number")
+            values[position] = None
         return values
 
     def _times(self, column: pa.Array, rows: Any) -> list[Any]:
@@ -151,47 +151,47 @@ class Columns:
         texts = column.cast(pa.string())
         if day > 1:
             texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
-        found: list[Any] = texts.to_pylist()
+        converted: list[Any] = texts.to_pylist()
         if day > 1 and kind.tz:
-            return [text if text is None else text + "Z" for text in found]
-        return found
+            return [text if text is None else text + "Z" for text in converted]
+        return converted
 
     def _times_of_day(self, column: pa.Array, rows: Any) -> list[Any]:
         whole = pa.int32() if pa.types.is_time32(column.type) else pa.int64()
         last = _UNITS_A_DAY[column.type.unit] - 1
-        counts = self._within(column.view(whole), 0, last, rows, "it is no time of a day")
-        found: list[Any] = counts.view(column.type).cast(pa.string()).to_pylist()
-        return found
+        counts = self._within(column.view(whole), 0, last, rows, "it is not a time of day")
+        converted: list[Any] = counts.view(column.type).cast(pa.string()).to_pylist()
+        return converted
 
     def _within(self, counts: pa.Array, first: int, last: int, rows: Any, detail: str) -> pa.Array:
-        """The integers of an array; those that are not from `first` to `last` break their row and are null.
+        """The integers of an array; one outside `first` to `last` rejects its row and is null.
 
-        Not by Arrow's own comparisons: with a Python integer for an operand they import pandas.
+        Arrow's own comparisons import pandas when an operand is a Python integer.
         """
         limits = pc.min_max(counts).as_py()
         if limits["min"] is None or (first <= limits["min"] and limits["max"] <= last):
             return counts
         numbers = counts.to_pylist()
         inside = [number is not None and first <= number <= last for number in numbers]
-        for place, number in enumerate(numbers):
-            if number is not None and not inside[place]:
-                self._break(rows[place], "bad_value", detail)
+        for position, number in enumerate(numbers):
+            if number is not None and not inside[position]:
+                self._break(rows[position], "bad_value", detail)
         width = np.int32 if counts.type.bit_width == 32 else np.int64
-        kept = np.array([number if good else 0 for number, good in zip(numbers, inside, strict=True)], width)
+        filled = np.array([number if good else 0 for number, good in zip(numbers, inside, strict=True)], width)
         valid = np.packbits(inside, bitorder="little")
-        return pa.Array.from_buffers(counts.type, len(counts), [pa.py_buffer(valid), pa.py_buffer(kept)])
+        return pa.Array.from_buffers(counts.type, len(counts), [pa.py_buffer(valid), pa.py_buffer(filled)])
 
     # -- nested --------------------------------------------------------------------------------------
 
     def _structs(self, column: pa.StructArray, rows: Any) -> list[Any]:
         names = [column.type.field(at).name for at in range(column.type.num_fields)]
         members = [self._plain(column.field(at), rows) for at in range(len(names))]
-        found: list[Any]
+        converted: list[Any]
         if members:
-            found = [dict(zip(names, values, strict=True)) for values in zip(*members, strict=True)]
+            converted = [dict(zip(names, values, strict=True)) for values in zip(*members, strict=True)]
         else:
-            found = [{} for _ in range(len(column))]
-        return _with_nulls(found, column)
+            converted = [{} for _ in range(len(column))]
+        return _with_nulls(converted, column)
 
     def _lists(self, column: pa.Array, rows: Any) -> list[Any]:
         child, cuts, child_rows = _unfolded(column, rows)
@@ -202,14 +202,14 @@ class Columns:
         pairs, cuts, child_rows = _unfolded(column, rows)
         keys = [_key(key) for key in self._plain(pairs.field(0), child_rows)]
         members = self._plain(pairs.field(1), child_rows)
-        found: list[Any] = []
+        converted: list[Any] = []
         for start, end in pairwise(cuts):
             mapped = dict(zip(keys[start:end], members[start:end], strict=True))
             if len(mapped) < end - start:
                 detail = f"{self._name} has a key more than once; the last value wins"
                 self.warnings.append((int(child_rows[start]), "duplicate_key", detail))
-            found.append(mapped)
-        return _with_nulls(found, column)
+            converted.append(mapped)
+        return _with_nulls(converted, column)
 
     def _break(self, row: int, code: str, detail: str) -> None:
         self.broken.setdefault(int(row), BrokenRow(code, f"{self._name}: {detail}"))
@@ -226,7 +226,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _unfolded(column: pa.Array, rows: Any) -> tuple[pa.Array, list[int], Any]:
-    """(the members of all lists, where each list's begin and the last's end, the row each member is of)."""
+    """(the members of all lists, where each list's start and the last's end, the row of each member)."""
     if pa.types.is_fixed_size_list(column.type):
         size = column.type.list_size
         cuts = np.arange(len(column) + 1) * size
@@ -247,15 +247,15 @@ def _unfolded(column: pa.Array, rows: Any) -> tuple[pa.Array, list[int], Any]:
 
 def _with_nulls(values: list[Any], column: pa.Array) -> list[Any]:
     if column.null_count:
-        for place in _true_at(column.is_null()):
-            values[place] = None
+        for position in _true_at(column.is_null()):
+            values[position] = None
     return values
 
 
 def _true_at(flags: pa.BooleanArray) -> list[int]:
-    """The places of those that are true; null is not."""
-    found: list[int] = pc.indices_nonzero(flags).to_pylist()
-    return found
+    """The positions of the true flags; null is not true."""
+    converted: list[int] = pc.indices_nonzero(flags).to_pylist()
+    return converted
 
 
 def _digits(number: str) -> bytes:

@@ -447,7 +447,7 @@ def test_the_rest_of_a_file_from_another_volume_is_refused(tmp_path: Path, pack:
 def test_zips_one_after_the_other_are_refused(tmp_path: Path) -> None:
     """The last directory lists only its own members: those before it would be lost."""
     (tmp_path / "a.zip").write_bytes(zipped(THIRDS[0], name="a.json") + zipped(THIRDS[2], name="b.json"))
-    with pytest.raises(UnreadableExport, match=r"a\.zip is damaged.* from byte 0 of the zip on is in no member"):
+    with pytest.raises(UnreadableExport, match=r"a\.zip is damaged.*the bytes of the zip from 0 on are in no member"):
         extractors.open_source([str(tmp_path / "a.zip")])
 
 
@@ -473,7 +473,7 @@ def test_a_member_that_a_directory_does_not_list_is_not_lost(tmp_path: Path, met
 def test_bytes_after_the_end_of_a_zip_are_damage(tmp_path: Path, tail: bytes) -> None:
     """A zip ends with its end record and its comment."""
     (tmp_path / "a.zip").write_bytes(zipped(CONTENT) + tail)
-    after = f"from byte {len(zipped(CONTENT)):,} on comes after the end of the zip"
+    after = f"bytes from {len(zipped(CONTENT)):,} on come after the end of the zip"
     with pytest.raises(UnreadableExport, match=f"{after}|is cut short"):
         extractors.open_source([str(tmp_path / "a.zip")])
 

@@ -106,7 +106,7 @@ def test_boundaries_do_not_depend_on_the_pieces(
         for block in extractors.blocks(part, block_bytes=size):
             rows = csv_rows.DelimitedRows(path.read_bytes()[block.offset :][: block.length], block.offset, dialect)
             read = list(rows)
-            assert len(read) == len(rows._places())
+            assert len(read) == len(rows._bounds())
             found += [(rows.offset(at), row, rows.text(at)) for at, row in enumerate(read)]
         return found
 

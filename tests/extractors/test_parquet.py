@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.parquet_values import Columns
+from pipeline.extractors.parquet_values import ColumnReader
 from pipeline.extractors.rows import Rows
 from pipeline.models import BrokenRow, Part
 from pipeline.values import canonical
@@ -297,7 +297,7 @@ def test_a_slice_of_a_column_is_its_rows(name: str) -> None:
         "fixed-size list": pa.array([[9.0], [math.nan], None, [2.0]], pa.list_(pa.float64(), 1)),
         "double": pa.array([9.0, math.nan, None, 2.0]),
     }[name]
-    whole, part = Columns(), Columns()
+    whole, part = ColumnReader(), ColumnReader()
     assert part.values("x", column.slice(1, 3)) == whole.values("x", column)[1:]
     assert [(row + 1, code, said) for row, code, said in part.warnings] == whole.warnings != []
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pipeline.errors import UsageError
 from pipeline.identity.observed_pairs import EarlierLink
 from pipeline.identity.pair_file import read_pairs
-from pipeline.uuids import event_uuid, namespace
+from pipeline.uuids import Hasher, namespace
 from pipeline.validator.rules import WITHOUT_TIME
 from tests.support.identity_pairs import AS_OF, MergingService, Resolved, Seen, resolved
 
@@ -36,7 +36,7 @@ def test_a_device_and_its_user_become_one_link_before_the_first_event_of_either(
     (link,) = found.links
     assert (link.kind, link.distinct_id, link.other) == ("identify", "User@Example.com", "Dev-1 ")
     assert (link.time, link.rows) == (4_000, 1)
-    assert link.uuid == event_uuid(namespace("tiny"), "link\x1fidentify\x1fUser@Example.com\x1fDev-1 ")
+    assert link.uuid == Hasher(namespace("tiny"))("link\x1fidentify\x1fUser@Example.com\x1fDev-1 ")
     assert found.decision("Dev-1 ", "User@Example.com") == ("merge", "same_row")
 
 

@@ -14,7 +14,7 @@ from pipeline.models import SealedOptions
 from pipeline.plan.directory import read_lines
 from pipeline.plan.phases import phase_blocks
 from pipeline.timestamps import format_utc
-from pipeline.uuids import event_uuid, namespace
+from pipeline.uuids import Hasher, namespace
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import AS_OF, HOUR, THEN, Made, make_plan, row, write
 
@@ -44,7 +44,7 @@ def test_a_merge_that_many_rows_state_is_one_link_and_never_an_event(tmp_path: P
 def test_the_uuid_of_a_link_is_made_of_its_kind_and_ids(tmp_path: Path) -> None:
     """Neither its date nor the rows that state it change it, so a later plan knows it again."""
     made = planned(tmp_path, [link("u-1", "d-1")])
-    expected = event_uuid(namespace("tiny"), "link\x1fidentify\x1fu-1\x1fd-1")
+    expected = Hasher(namespace("tiny"))("link\x1fidentify\x1fu-1\x1fd-1")
     assert [one.uuid for one in made.identities()] == [expected]
 
 
