@@ -1,10 +1,10 @@
-"""What a check finds, and the registry of checks.
+"""The result of a check, and the registry of checks.
 
-A check is one function in a module of `checks`, found by itself:
+A check is one function in a module of `checks`, which is imported by itself:
 
     @check(170, "teapot")
     def check_teapot(target: Target) -> Check | None:
-        return Check("teapot", "ok", "it would not")
+        return Check("teapot", "ok", "the host is not a teapot")
 
 It gets the facts of the target and returns one `Check`, several, or None where there is nothing to check.
 """
@@ -27,10 +27,10 @@ Level = Literal["ok", "warning", "stop", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check: its name, its level and why. `hint` says what to do, where that is known.
+    """The result of one check: its name, its level and why. `hint` is what to do about it, "" without advice.
 
-    `ok`: proved. `warning`: it may do harm, a person decides. `stop`: it would do harm. `unknown`: it could not be
-    checked.
+    `ok`: proved. `warning`: an import may do harm, a person decides. `stop`: it would do harm. `unknown`: it could not
+    be checked.
     """
 
     name: str
@@ -40,14 +40,13 @@ class Check:
 
 
 Needs = Literal["nothing", "personal key", "project"]
-"""What a check needs to ask the service; without it the check is `unknown`."""
-
+"""What a check needs of the service; without it the result is `unknown`."""
 
 Function = TypeVar("Function", bound="Callable[[Target], Check | Iterable[Check] | None]")
 
 
 class RegisteredCheck(NamedTuple):
-    """A check function, its place in the report, the name of its result, and what it needs."""
+    """A check function, its order in the report, the name of its result, and what it needs."""
 
     order: int
     name: str
@@ -58,9 +57,9 @@ class RegisteredCheck(NamedTuple):
         """Run the check; where it lacks what it needs, the result is `unknown`."""
         if self.needs != "nothing" and target.client is None:
             hint = "set BACKCAST_PERSONAL_KEY, or give --personal-key-file FILE; it begins with phx_"
-            yield Check(self.name, "unknown", "no personal key was given to ask with", hint)
-        elif self.needs == "project" and not target.found.known:
-            yield Check(self.name, "unknown", "no project could be looked at", target.found.check.hint)
+            yield Check(self.name, "unknown", "there is no personal key", hint)
+        elif self.needs == "project" and not target.project.known:
+            yield Check(self.name, "unknown", "no project can be read", target.project.check.hint)
         else:
             result = self.function(target)
             if isinstance(result, Check):
@@ -88,13 +87,13 @@ def registered_checks() -> list[RegisteredCheck]:
 
     for module in iter_modules(checks.__path__, f"{checks.__name__}."):
         import_module(module.name)
-    return sorted(_REGISTERED, key=lambda one: one.order)
+    return sorted(_REGISTERED, key=lambda registered: registered.order)
 
 
-def could_not_ask(name: str, error: ServiceProblem) -> Check:
-    """The result where the service answered with an error: `unknown`, naming the scope where one is missing.
+def check_of_error(name: str, error: ServiceProblem) -> Check:
+    """The result for an error of the service: `unknown`, with the scope where one is missing.
 
-    It is a `stop` where the personal key is refused altogether, or the certificate of the host is not trusted.
+    It is a `stop` where the personal key is refused, or the certificate of the host is not trusted.
     """
     if isinstance(error, Forbidden) and "scope" in error.detail:
         return Check(name, "unknown", f"the personal key lacks the scope {error.scope}", error.hint)

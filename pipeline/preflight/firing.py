@@ -1,8 +1,8 @@
 """Whether a hog function would fire on events of these names, judged by its filters alone.
 
-Imported events are matched, run and metered like live ones: nothing looks at `historical_migration`
-(docs/know/service.md#historical-migration). Names are matched; what actions, property filters and test accounts come to
-is not known here, and may fire.
+Imported events trigger functions like live ones, whatever `historical_migration` is
+(docs/know/service.md#historical-migration). Only names are compared, so a function with actions, property filters or a
+filter of test accounts may fire.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Verdict = Literal["would", "may", "no"]
-_HANDED = frozenset(("destination", "transformation", ""))
-"""Types that get events of the project; the contract shows the first alone
+_ON_EVENTS = frozenset(("destination", "transformation", ""))
+"""Types that receive events of the project; the contract shows only the first
 (docs/know/service.md#hog-functions)."""
 _ELSEWHERE = frozenset(
     ("site_destination", "site_app", "internal_destination", "source_webhook", "warehouse_source_webhook")
 )
-"""Types that live in a browser, on a webhook or on events of the service itself
+"""Types that run in a browser, on a webhook or on events of the service itself
 (docs/know/service.md#hog-functions)."""
 _PERSONS = "person-updates"
 _DISABLED_BY_SERVICE = 3
@@ -27,7 +27,7 @@ _DISABLED_BY_SERVICE = 3
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """On which of the names a function would fire, and on which it may. None stands for every name."""
+    """The names on which a function would fire, and those on which it may. None stands for every name."""
 
     would: Set[str | None]
     may: Set[str | None]
@@ -37,20 +37,16 @@ class Matched:
         return "would" if self.would else "may" if self.may else "no"
 
 
-NOTHING = Matched(frozenset(), frozenset())
-
-
 def matched(function: Mapping[str, Any], names: Iterable[str] | None) -> Matched:
-    """Judge a hog function by its record. `names` None: no plan is known, so any event may come."""
-    if not function.get("enabled") or function.get("deleted"):
-        return NOTHING
+    """Judge a hog function by its record. `names` None: without a plan, any event may be sent."""
     kind = str(function.get("type") or "")
-    if kind in _ELSEWHERE:
-        return NOTHING
+    if not function.get("enabled") or function.get("deleted") or kind in _ELSEWHERE:
+        return Matched(frozenset(), frozenset())
+    status = function.get("status")
     verdicts = {name: _verdict(function, name) for name in ([None] if names is None else names)}
     would = {name for name, verdict in verdicts.items() if verdict == "would"}
     may = {name for name, verdict in verdicts.items() if verdict == "may"}
-    if kind not in _HANDED or _state(function) == _DISABLED_BY_SERVICE:
+    if kind not in _ON_EVENTS or (isinstance(status, Mapping) and status.get("state") == _DISABLED_BY_SERVICE):
         return Matched(frozenset(), would | may)
     return Matched(would, may)
 
@@ -60,8 +56,7 @@ def _verdict(function: Mapping[str, Any], name: str | None) -> Verdict:
     mappings = _members(function.get("mappings"))
     if outer == "no" or not mappings:
         return outer
-    inner = _most(_filtered(one.get("filters"), name) for one in mappings)
-    return _least(outer, inner)
+    return min(outer, _likeliest(_filtered(mapping.get("filters"), name) for mapping in mappings), key=_ORDER.index)
 
 
 def _filtered(filters: object, name: str | None) -> Verdict:
@@ -73,38 +68,29 @@ def _filtered(filters: object, name: str | None) -> Verdict:
     events, actions = _members(filters.get("events")), filters.get("actions")
     verdict: Verdict = "would"
     if events or actions:
-        verdict = _most([*(_chosen(one, name) for one in events), "may" if actions else "no"])
+        verdict = _likeliest([*(_chosen(event, name) for event in events), "may" if actions else "no"])
     narrowed = bool(filters.get("properties")) or filters.get("filter_test_accounts") is True
-    return _least(verdict, "may") if narrowed else verdict
+    return "may" if narrowed and verdict == "would" else verdict
 
 
-def _chosen(wanted: Mapping[str, Any], name: str | None) -> Verdict:
+def _chosen(event: Mapping[str, Any], name: str | None) -> Verdict:
     """One entry of `events`: its `id` is an event name, null for every event."""
-    id = wanted.get("id", wanted.get("name"))
+    id = event.get("id", event.get("name"))
     everything = id is None or id == ""
-    if wanted.get("type") not in (None, "", "events"):
+    if event.get("type") not in (None, "", "events"):
         return "may"
     if not everything and name is not None and id != name:
         return "no"
-    certain = (everything or name is not None) and not wanted.get("properties")
+    certain = (everything or name is not None) and not event.get("properties")
     return "would" if certain else "may"
 
 
 def _members(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
-
-
-def _state(function: Mapping[str, Any]) -> object:
-    status = function.get("status")
-    return status.get("state") if isinstance(status, Mapping) else None
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 _ORDER: tuple[Verdict, ...] = ("no", "may", "would")
 
 
-def _most(verdicts: Iterable[Verdict]) -> Verdict:
+def _likeliest(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=_ORDER.index, default="no")
-
-
-def _least(one: Verdict, other: Verdict) -> Verdict:
-    return min(one, other, key=_ORDER.index)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PreflightRequest:
-    """Which target to check, with which keys. `personal_key` may be empty, and `project_key` None; what needs them is
-    unknown then."""
+    """Which target to check, with which keys. `personal_key` may be "" and `project_key` None; the checks that
+    need them are `unknown` then."""
 
     to: str
     project_key: Secret | None
@@ -27,7 +27,7 @@ class PreflightRequest:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The results in the order of the report, and the project's name, "" where it is not known."""
+    """The results in the order of the report, and the project's name, "" where it cannot be read."""
 
     checks: tuple[Check, ...]
     project: str = ""
@@ -43,7 +43,7 @@ class Preflight:
 
 
 def check_target(request: PreflightRequest, plan: Plan | None = None, directory: Directory | None = None) -> Preflight:
-    """Check all that can be checked without sending an event; a plan and its directory say what would be sent.
+    """Check a target without sending an event; a plan and its directory say what would be sent.
 
     Raises UsageError for addresses, certificates and key files that cannot be used, StalePlan for a changed plan.
     """
@@ -51,6 +51,6 @@ def check_target(request: PreflightRequest, plan: Plan | None = None, directory:
     from pipeline.preflight.target import Target
 
     with Target(request, plan, directory) as target:
-        checks = tuple(result for one in registered_checks() for result in one.results(target))
-        project = target.found.project if target.client is not None and target.found.known else None
+        checks = tuple(result for registered in registered_checks() for result in registered.results(target))
+        project = target.project.record if target.client is not None and target.project.known else None
         return Preflight(checks, str((project or {}).get("name") or ""))

@@ -1,6 +1,6 @@
-"""The facts that checks share: what was asked for, the plan, and what the services answered.
+"""The facts that checks share: the request, the plan, and the answers of the services.
 
-Each fact is asked for once, when the first check needs it.
+Each is requested once, when the first check needs it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipeline.plan.contents import check_tables
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.freshness import dialect_of
 from pipeline.plan.manifest import Plan
-from pipeline.preflight.project import FoundProject, find_project
+from pipeline.preflight.project import ProjectResult, find_project
 from pipeline.preflight.run import PreflightRequest
 
 _NO_EVENT = gzip_body(Envelope("").seal([]))
@@ -35,10 +35,9 @@ _NO_EVENT = gzip_body(Envelope("").seal([]))
 
 @dataclass(frozen=True, slots=True)
 class PlannedEvents:
-    """What a plan would send: events by name, and by UTC day (`2023-01-31`); `bytes` of them all, as JSON.
+    """The events that a plan would send: counts by name and by UTC day (`2023-01-31`); `bytes` of all of them, as JSON.
 
-    Merges, groups and profiles are among the names, not among the days. `sets_geoip`: the mapping itself decides on
-    `$geoip_disable`.
+    Merges, groups and profiles are counted by name, not by day. `sets_geoip`: the mapping itself sets `$geoip_disable`.
     """
 
     names: Mapping[str, int] = field(default_factory=dict)
@@ -60,14 +59,14 @@ class CaptureHost(NamedTuple):
 
 
 class ServiceClock(NamedTuple):
-    """The `Date` header of a response ("" where there is none), and this machine's time when it came."""
+    """The `Date` header of a response ("" without one), and this machine's time when it arrived."""
 
     date: str
-    asked: datetime
+    local: datetime
 
     @property
-    def there(self) -> datetime | None:
-        """The time in the header; None where it has none that can be read."""
+    def service(self) -> datetime | None:
+        """The time in the header; None without one that can be read."""
         try:
             moment = email.utils.parsedate_to_datetime(self.date)
         except (TypeError, ValueError):
@@ -76,12 +75,12 @@ class ServiceClock(NamedTuple):
 
     @property
     def now(self) -> datetime:
-        """The service's time where it is known, else this machine's."""
-        return (self.there or self.asked).astimezone(UTC)
+        """The service's time, else this machine's."""
+        return (self.service or self.local).astimezone(UTC)
 
 
 class Target:
-    """Where a plan would go. Use as a context manager. `planned` is None without a plan.
+    """The target of an import. Use as a context manager. `planned` is None without a plan.
 
     Raises StalePlan for files of the plan that are not as they were sealed.
     """
@@ -100,10 +99,10 @@ class Target:
 
     @cached_property
     def capture_host(self) -> CaptureHost | None:
-        """The capture host, asked as `apply` would send; None where it is not to be asked. Raises UsageError.
+        """The capture host's response to a request as `apply` sends them; None without `reach`. Raises UsageError.
 
-        The batch has no event and no key. It is refused before its key is looked at (docs/know/service.md#answers),
-        and whoever takes it has taken nothing.
+        The batch has no event and no key. The service refuses it before it checks the key
+        (docs/know/service.md#answers), and a host that accepts it has stored nothing.
         """
         request = self.request
         if not request.options.reach:
@@ -130,8 +129,8 @@ class Target:
         )  # fmt: skip
 
     @cached_property
-    def found(self) -> FoundProject:
-        """The project; `client` is there."""
+    def project(self) -> ProjectResult:
+        """The project. For checks that need the personal key: `client` is not None."""
         assert self.client is not None
         return find_project(self.client, self.request.project_key)
 
@@ -140,7 +139,7 @@ class Target:
         """The capture host's clock, else that of the management API."""
         date = self.capture_host.date if self.capture_host is not None else ""
         if not date and self.client is not None:
-            date = self.found.date
+            date = self.project.date
         return ServiceClock(date, datetime.now(UTC))
 
 
@@ -151,12 +150,12 @@ class _DailyCount(msgspec.Struct):
     count: int
 
 
-class _Link(msgspec.Struct):
+class _Merge(msgspec.Struct):
     kind: str
 
 
 def planned_events(plan: Plan, directory: Directory) -> PlannedEvents:
-    """What a plan would send. Raises StalePlan for files of it that are not as they were sealed."""
+    """The events that a plan would send. Raises StalePlan where its files are not as they were sealed."""
     check_tables(plan, directory, (directory.cells.name, directory.identities.name))
     days: Counter[str] = Counter()
     names = Counter(plan.names)
@@ -165,7 +164,7 @@ def planned_events(plan: Plan, directory: Directory) -> PlannedEvents:
             if cell.outcome == "mapped":
                 days[cell.day] += cell.count
         if plan.events.phases.get("identities"):
-            names.update(merge_event(link.kind) for link in read_lines(directory.identities, _Link))
+            names.update(merge_event(merge.kind) for merge in read_lines(directory.identities, _Merge))
     except (OSError, msgspec.MsgspecError) as error:
         raise UnsafePlan(f"a file of the plan cannot be read: {error}", hint="plan again") from None
     phases, dialect = plan.events.phases, plan.options.dialect

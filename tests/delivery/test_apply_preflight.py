@@ -46,7 +46,7 @@ def test_the_first_line_says_that_nobody_proved_the_key(tmp_path: Path, home: bo
         assert ask.service.count() == 5
     assert done.returncode == 0
     first, *rest = done.stdout.splitlines()
-    assert first.startswith(UNPROVED + "no personal key was given")
+    assert first.startswith(UNPROVED + "there is no personal key")
     assert not any(line.startswith(UNPROVED) for line in [*rest, *done.stderr.splitlines()])
 
 
@@ -179,4 +179,4 @@ def test_functions_that_would_fire_can_be_accepted(tmp_path: Path) -> None:
     assert [one.returncode for one in (stopped, looked, wrong, done)] == [4, 0, 4, 0]
     assert levels["destination"] == "warning"
     assert "warning: destination: destination 'Hook'" in done.stderr
-    assert "--allow-firing says that it may" in done.stderr
+    assert "allowed by --allow-firing" in done.stderr

@@ -1,6 +1,6 @@
 """The plan against the target: its state and dialect, and the rules of age and size.
 
-A project's `drop_events_older_than_seconds` drops older events without a word to the sender, historical ones too; an
+A project's `drop_events_older_than_seconds` drops older events without an error, historical ones too; an
 event younger than 48 hours may be billed whatever its flag (docs/know/service.md#historical-migration).
 """
 
@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from pipeline.errors import UnsafePlan
 from pipeline.plan.freshness import check_applicable, dialect_of
 from pipeline.preflight.check import Check, check
-from pipeline.preflight.target import PlannedEvents, Target
+from pipeline.preflight.target import Target
 from pipeline.targets import address_of
 from pipeline.text import are, pluralize
 
@@ -24,30 +24,30 @@ SETTING = "drop_events_older_than_seconds"
 HISTORICAL = timedelta(hours=48)
 MOST_EVENTS = 200_000_000
 MOST_BYTES = 100_000_000_000
-"""Above these the service asks to be told first (docs/know/service.md#before-an-import)."""
+"""Above these the service asks for a notice first (docs/know/service.md#before-an-import)."""
 
 
 @check(70, DROPPED, needs="project")
 def check_dropped(target: Target) -> Check:
     """Would the project drop events of the plan for their age?"""
-    project, planned = target.found.project or {}, target.planned
+    project, planned = target.project.record or {}, target.planned
     if SETTING not in project:
-        hint = "look in the project's settings whether old events are dropped"
+        hint = "check in the project's settings whether old events are dropped"
         return Check(DROPPED, "unknown", f"the project does not show its setting {SETTING}", hint)
     seconds = project[SETTING]
     if seconds is None:
         return Check(DROPPED, "ok", "the project drops no event for its age")
     if type(seconds) is not int or seconds < 0:
-        return Check(DROPPED, "unknown", f"the project's setting {SETTING} is no number: {str(seconds)[:40]}")
-    hint = "take the setting away in the project before the import; dropped events are gone without an error"
+        return Check(DROPPED, "unknown", f"the project's setting {SETTING} is not a number: {str(seconds)[:40]}")
+    hint = "remove the setting in the project before the import; it drops events without an error"
     setting = f"{pluralize(seconds, 'second')} ({seconds / 86400:,.1f} days; {SETTING})"
     if planned is None:
         return Check(DROPPED, "warning", f"the project drops events older than {setting}", hint)
     try:
-        edge = target.clock.now - timedelta(seconds=seconds)
+        oldest = (target.clock.now - timedelta(seconds=seconds)).date()
+        older = sum(count for day, count in planned.days.items() if date.fromisoformat(day) <= oldest)
     except OverflowError:
-        return Check(DROPPED, "ok", f"the project drops events older than {setting}; the plan has none")
-    older = _until(planned, edge.date())
+        older = 0
     if not older:
         return Check(DROPPED, "ok", f"the project drops events older than {setting}; the plan has none")
     events = sum(planned.days.values())
@@ -57,69 +57,63 @@ def check_dropped(target: Target) -> Check:
 
 @check(120, RECENT)
 def check_recent(target: Target) -> Check | None:
-    """Are there events that are too young to be historical?"""
+    """Are there events that are too recent to be historical?"""
     planned = target.planned
     if planned is None:
         return None
-    edge = (target.clock.now - HISTORICAL).date()
-    young = sum(count for day, count in planned.days.items() if date.fromisoformat(day) >= edge)
-    exact = sum(count for day, count in planned.days.items() if date.fromisoformat(day) > edge)
-    if not young:
+    first = (target.clock.now - HISTORICAL).date()
+    counts = {date.fromisoformat(day): count for day, count in planned.days.items()}
+    boundary, recent = counts.get(first, 0), sum(count for day, count in counts.items() if day > first)
+    if not boundary and not recent:
         return Check(RECENT, "ok", "every event is older than 48 hours")
-    if not exact:
-        detail = (
-            f"{pluralize(young, 'event')} {are(young)} of {edge} and may be younger than 48 hours still, and billed"
-        )
+    if recent:
+        detail = f"at least {pluralize(recent, 'event')} {are(recent)} younger than 48 hours, and may be billed"
     else:
-        detail = f"at least {pluralize(exact, 'event')} {are(exact)} younger than 48 hours, and may be billed"
+        detail = (
+            f"{pluralize(boundary, 'event')} {are(boundary)} of {first}, may still be younger than 48 hours, and billed"
+        )
     return Check(RECENT, "warning", detail, "plan without --allow-recent, or with an earlier --until")
 
 
 @check(130, SIZE)
 def check_size(target: Target) -> Check | None:
-    """Is it so much that the service wants to be asked first?"""
+    """Is the plan so large that the service asks for a notice first?"""
     planned = target.planned
     if planned is None:
         return None
     amount = f"{pluralize(planned.events, 'event')}, {_size(planned.bytes)}"
     if planned.events > MOST_EVENTS or planned.bytes > MOST_BYTES:
-        detail = f"{amount}: above 200 million events or 100 GB the service asks to be told first"
+        detail = f"{amount}: above 200 million events or 100 GB the service asks for a notice first"
         return Check(SIZE, "warning", detail, "write to the service's support before the import")
     return Check(SIZE, "ok", amount)
 
 
 def _size(length: int) -> str:
-    """Bytes in the largest unit of which there is one."""
+    """Bytes in the largest unit that gives at least 1."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if length >= factor:
             return f"{length / factor:,.1f} {unit}"
     return pluralize(length, "byte")
 
 
-def _until(planned: PlannedEvents, edge: date) -> int:
-    """Events of days up to and with this one."""
-    return sum(count for day, count in planned.days.items() if date.fromisoformat(day) <= edge)
-
-
 @check(100, PLAN)
 def check_plan(target: Target) -> Check | None:
-    """Is the plan ready, and made for this target?"""
+    """Is the plan ready, and for this target?"""
     plan = target.plan
     if plan is None:
         return None
     if not plan.ready:
-        stops = "; ".join(gate.detail for gate in plan.gates if gate.level == "stop")
-        return Check(PLAN, "stop", f"the plan is not ready: {stops}", "mend that and plan again")
+        stops = "; ".join(result.detail for result in plan.gates if result.level == "stop")
+        return Check(PLAN, "stop", f"the plan is not ready: {stops}", "fix that and plan again")
     if plan.target and address_of(plan.target) != address_of(target.request.to):
-        return Check(
-            PLAN, "warning", f"the plan was made for {plan.target}", f"plan again with --for {target.request.to}"
-        )
+        hint = f"plan again with --for {target.request.to}"
+        return Check(PLAN, "warning", f"the plan is for {plan.target}", hint)
     return Check(PLAN, "ok", plan.sentence)
 
 
 @check(110, DIALECT)
 def check_dialect(target: Target) -> Check | None:
-    """Does the plan spell events as the target reads them?"""
+    """Are the plan's events in the dialect of the target?"""
     plan, to = target.plan, target.request.to
     if plan is None:
         return None
@@ -128,5 +122,5 @@ def check_dialect(target: Target) -> Check | None:
             check_applicable(plan, to)
     except UnsafePlan as error:
         return Check(DIALECT, "stop", error.message, error.hint)
-    speaks = f"the plan speaks {plan.options.dialect!r}"
-    return Check(DIALECT, "ok", f"{speaks}, as the target does" if plan.options.dialect == dialect_of(to) else speaks)
+    suffix = ", as that of the target" if plan.options.dialect == dialect_of(to) else ""
+    return Check(DIALECT, "ok", f"the plan's dialect is {plan.options.dialect!r}{suffix}")

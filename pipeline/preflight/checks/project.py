@@ -1,6 +1,6 @@
 """The project and its keys.
 
-An unknown capture key of a good shape is answered 200, and its events are lost (docs/know/service.md#answers). So a
+An unknown capture key of a valid shape is answered 200, and its events are lost (docs/know/service.md#answers). So the
 shape proves nothing; the project's own `api_token`, or reading back what was sent, does.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pipeline.config import PROJECT_KEY, project_key_fault
 from pipeline.management.operations import CURRENT_PROJECT, RETRIEVE_BILLING
 from pipeline.management.problems import NotFound, ServiceProblem, UnexpectedAnswer
-from pipeline.preflight.check import Check, check, could_not_ask
+from pipeline.preflight.check import Check, check, check_of_error
 from pipeline.preflight.project import PROJECT, is_key_of, named
 from pipeline.preflight.target import Target
 from pipeline.targets import region_of
@@ -18,47 +18,46 @@ SHAPE = "capture_key"
 KEY_PROJECT = "capture_key_project"
 PAID_PLAN = "paid_plan"
 _PROVED_BY = "prove it with a personal key of the scope project:read, or by reading back one sent batch"
-_LOOK = "look at the billing page of the organization"
+_BILLING = "check the billing page of the organization"
 
 
 @check(20, SHAPE)
 def check_key_shape(target: Target) -> Check:
-    """Has the capture key the shape of one?"""
+    """Does the capture key have a valid shape?"""
     key, cloud = target.request.project_key, bool(region_of(target.request.to))
     if key is None:
         hint = f"set {PROJECT_KEY}, or give --project-key-file FILE"
-        return Check(SHAPE, "unknown", "no capture key was given", hint)
+        return Check(SHAPE, "unknown", "there is no capture key", hint)
     fault = project_key_fault(key.reveal(), cloud=cloud)
     if fault is not None:
         return Check(SHAPE, "stop" if fault.stops else "warning", fault.message, fault.hint)
-    return Check(SHAPE, "ok", "the capture key has the shape of one")
+    return Check(SHAPE, "ok", "the capture key has a valid shape")
 
 
 @check(40, PROJECT, needs="personal key")
 def check_project(target: Target) -> Check:
     """Which project would the events go to?"""
-    return target.found.check
+    return target.project.check
 
 
 @check(50, KEY_PROJECT, needs="personal key")
 def check_key_project(target: Target) -> Check:
     """Does the capture key belong to the project?"""
-    key, project, others = target.request.project_key, target.found.project, target.found.others
+    key, project = target.request.project_key, target.project.record
     if key is None:
-        return Check(KEY_PROJECT, "unknown", "no capture key was given")
+        return Check(KEY_PROJECT, "unknown", "there is no capture key")
     if project is None:
-        return Check(
-            KEY_PROJECT, "unknown", "no project could be looked at, and an unknown key is answered 200", _PROVED_BY
-        )
+        detail = "no project can be read, and an unknown key is answered 200"
+        return Check(KEY_PROJECT, "unknown", detail, _PROVED_BY)
     own = is_key_of(key, project)
     if own is None:
         return Check(KEY_PROJECT, "unknown", "the personal key may not read the project's capture key", _PROVED_BY)
     if own:
         return Check(KEY_PROJECT, "ok", f"the capture key is that of project {named(project)}")
-    other = next((one for one in others if is_key_of(key, one)), None)
-    whose = f"that of project {named(other)}, not" if other is not None else "not that"
-    hint = f"take the capture key of project {named(project)}, or name the other project with --project"
-    return Check(KEY_PROJECT, "stop", f"the capture key is {whose} of project {named(project)}", hint)
+    other = next((listed for listed in target.project.listed if is_key_of(key, listed)), None)
+    owner = f"that of project {named(other)}, not" if other is not None else "not that"
+    hint = f"use the capture key of project {named(project)}, or name the other project with --project"
+    return Check(KEY_PROJECT, "stop", f"the capture key is {owner} of project {named(project)}", hint)
 
 
 @check(60, PAID_PLAN, needs="project")
@@ -66,32 +65,31 @@ def check_paid_plan(target: Target) -> Check:
     """Has the project's organization the paid plan that an import needs?
 
     The contract has no operation for it (docs/know/service.md#before-an-import). The service has one, with the
-    scope billing:read, which shows the organization that the key's user looked at last: its answer counts only where
-    that is the project's own.
+    scope billing:read, for the organization that the key's user opened last: its answer counts only where that is
+    the project's own.
     """
-    client, project = target.client, target.found.project or {}
+    client, project = target.client, target.project.record or {}
     assert client is not None
     try:
         billing = client.call(RETRIEVE_BILLING).json()
         current = client.call(CURRENT_PROJECT).json()
     except (NotFound, UnexpectedAnswer):
-        return Check(PAID_PLAN, "unknown", "the management API does not say whether a paid plan is active", _LOOK)
+        return Check(PAID_PLAN, "unknown", "the management API does not show whether a paid plan is active", _BILLING)
     except ServiceProblem as error:
-        found = could_not_ask(PAID_PLAN, error)
-        return Check(PAID_PLAN, "unknown", found.detail, _LOOK)
+        return Check(PAID_PLAN, "unknown", check_of_error(PAID_PLAN, error).detail, _BILLING)
     organization = project.get("organization")
     if not organization or not isinstance(current, dict) or current.get("organization") != organization:
-        detail = "the management API speaks of another organization's plan, or does not say whose"
-        return Check(PAID_PLAN, "unknown", detail, _LOOK)
+        detail = "the management API shows the plan of another or an unnamed organization"
+        return Check(PAID_PLAN, "unknown", detail, _BILLING)
     products = billing.get("products") if isinstance(billing, dict) else None
     subscribed = [
-        one.get("subscribed")
-        for one in (products if isinstance(products, list) else ())
-        if isinstance(one, dict) and one.get("type") == "product_analytics"
+        product.get("subscribed")
+        for product in (products if isinstance(products, list) else ())
+        if isinstance(product, dict) and product.get("type") == "product_analytics"
     ]
     if True in subscribed:
         return Check(PAID_PLAN, "ok", "the organization has a paid plan for product analytics")
     if False in subscribed:
         detail = "the organization has no paid plan for product analytics, which an import needs"
         return Check(PAID_PLAN, "warning", detail, "activate it on the billing page; historical events stay free")
-    return Check(PAID_PLAN, "unknown", "the management API does not say whether a paid plan is active", _LOOK)
+    return Check(PAID_PLAN, "unknown", "the management API does not show whether a paid plan is active", _BILLING)
