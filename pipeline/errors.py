@@ -9,16 +9,16 @@
     │   └── Busy                      exit 2    another run uses this plan: wait for it
     ├── UnreadableExport              exit 3    repair the export, or fetch it again
     ├── UnsafePlan                    exit 4    plan again, or fix the failed checks
-    │   ├── EmptyExport               exit 4    the export holds no row: name another, or fetch it again
+    │   ├── EmptyExport               exit 4    the export has no row: name another, or fetch it again
     │   ├── StalePlan                 exit 4    an input, the mapping or an option changed: plan again
     │   └── BrokenLedger              exit 4    the ledger is damaged: restore it from a copy
     ├── Refused                       exit 5    the service refused: fix the key, the quota or the events
     ├── Unfinished                    exit 6    run the same command again to resume
-    ├── Differences                   exit 7    verification found differences: look, then repair
+    ├── Differences                   exit 7    verification found differences: read the report, then repair
     └── Interrupted                   exit 130  stopped by hand: run again to resume
 
 A bad *row* is never an exception: it is a reject with a code (see `pipeline.models.Reject`).
-Facts travel as attributes, so that nobody has to parse a message.
+Facts are attributes, so that no caller has to parse a message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import ClassVar
 
 
 class BackcastError(Exception):
-    """Anything that stops a command. `str(error)` says what happened and where; `hint` says what to do."""
+    """Anything that stops a command. `str(error)` is what happened and where; `hint` is what to do."""
 
     exit_code: ClassVar[int] = 1
 
@@ -56,7 +56,7 @@ class UsageError(BackcastError):
 
 
 class UnfitExport(UsageError):
-    """A file of the export is not what the command line says of it; of a job, that one window cannot be planned."""
+    """A file of the export contradicts the command line; in a job, this one window cannot be planned."""
 
 
 class WrongFile(UsageError):
@@ -99,11 +99,11 @@ class UnsafePlan(BackcastError):
 
 
 class EmptyExport(UnsafePlan):
-    """An export can be read and holds no row, so that there is nothing to look at or to plan."""
+    """An export can be read and has no row, so that there is nothing to survey or to plan."""
 
 
 class StalePlan(UnsafePlan):
-    """What would be sent differs from what was sealed. `differences` names each, a line apiece."""
+    """What would be sent differs from what was sealed. `differences` has one line for each."""
 
     def __init__(self, message: str, *, differences: Sequence[str] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -115,7 +115,7 @@ class BrokenLedger(UnsafePlan):
 
 
 class Refused(BackcastError):
-    """The service refused events, or refused us."""
+    """The service refused events, or the key or the request."""
 
     exit_code = 5
 
@@ -125,7 +125,7 @@ class Refused(BackcastError):
 
 
 class Unfinished(BackcastError):
-    """The run stopped before its end, and resumes when the command is given again."""
+    """The run stopped before its end, and resumes when the command is run again."""
 
     exit_code = 6
 

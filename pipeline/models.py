@@ -1,8 +1,7 @@
-"""The shapes that cross rooms: frozen, slotted, and without behaviour worth testing.
+"""The values that packages exchange, without behaviour.
 
-The words are the field's own: an *export* is what a tool gave; a *source* its files; a *part* one file or
-archive member; a *block* a fixed run of rows in a part; a *record* a row as read (`pipeline.values.Record`);
-an *event* a row as sent; a *batch* one request; a *receipt* what the endpoint said.
+An *export* is what a tool exported; a *source* its files; a *part* one file or archive member; a *block* a fixed run of
+rows in a part; a *record* a row as read (`pipeline.values.Record`); an *event* a row as sent; a *batch* one request.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from pipeline.options import PlanOptions
 BLOCK_BYTES = 4 * 1024 * 1024
 """A block ends at the first record end after each 4 MiB of decompressed bytes."""
 BLOCK_ROWS = 5_000
-"""A block of a columnar part (Parquet) holds this many rows."""
+"""A block of a columnar part (Parquet) has this many rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a delimited part is written. `header` names the columns, duplicates told apart (`a`, `a__2`).
+    """How a delimited part is written. `header` names the columns, duplicates numbered (`a`, `a__2`).
 
     Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
-    where there is a header, leaves no trace in a plan.
+    where there is a header, is not written into a plan.
     """
 
     delimiter: str = ","
@@ -48,7 +47,7 @@ class Part:
     format inside them (`pipeline.extractors.format`).
     `bytes` and `mtime_ns` are the file's own (the archive's, for a member); `digest` is the sha256 of the part's
     stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its end.
-    `table` is the table that its rows are of, where its path told that and the mapping asks (`table_from_path`).
+    `table` is the table of its rows, where the mapping reads it from the path (`table_from_path`).
     """
 
     index: int
@@ -81,7 +80,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The parts of one export, in a fixed order, and what was noticed while finding them.
+    """The parts of one export, in a fixed order, and notices from the search.
 
     `sizes` are the bytes of each part: of an archive's member, its own.
     """
@@ -92,7 +91,7 @@ class Source:
 
 
 class Notice(NamedTuple):
-    """Something worth a person's eye that stops nothing: a stable code, the place and a sentence."""
+    """Something that a person may want to check and that stops nothing: a stable code, the file and a sentence."""
 
     code: str
     where: str
@@ -100,7 +99,7 @@ class Notice(NamedTuple):
 
 
 class BrokenRow(NamedTuple):
-    """What a reader gives in a record's place when the row cannot be read: a reject of stage `read`."""
+    """What a reader returns instead of a record when the row cannot be read: a reject of stage `read`."""
 
     code: str
     detail: str
@@ -121,10 +120,10 @@ class RejectReason(NamedTuple):
 
 
 class Note(msgspec.Struct, gc=False):
-    """What a row says beside its event: of its ids and of its person. For a plan; an apply makes none.
+    """The ids and person properties of a row beside its event. For a plan; an apply has none.
 
-    `user` is the id of a user, `anonymous` another id of whoever it is, such as a device's. `set` and `set_once` are
-    properties of the person, `unset` the names of those that it has no more.
+    `user` is the id of a user, `anonymous` another id of the same person, such as a device's. `set` and `set_once` are
+    properties of the person, `unset` the names of removed ones.
     """
 
     user: str | None = None
@@ -135,13 +134,13 @@ class Note(msgspec.Struct, gc=False):
 
 
 class UnvalidatedEvent(msgspec.Struct, gc=False):
-    """One event as the mapper made it: meaning decided, nothing checked, nothing encoded.
+    """One event as the mapper returns it: mapped, neither validated nor encoded.
 
     `time` and `received` are microseconds since 1970 in UTC; None when the row has none.
     `time` may instead be the RejectReason of reading it. `wall` is the clock reading before a zone was applied, for the
-    proof of the zone (None where the source tells UTC by itself).
+    proof of the zone (None where the source states UTC).
     `key` is the tool's dedupe key (parts joined by uuids.SEPARATOR), None for a row without one.
-    `uuid` is a source's own UUID as canonical lower-case text, used as it stands.
+    `uuid` is a source's own UUID as canonical lower-case text, used unchanged.
     `properties` go to the wire in this order, `distinct_id` excepted. `warnings` are (code, detail) pairs.
     """
 
@@ -159,7 +158,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
 
 
 class PersonUpdate(msgspec.Struct, gc=False):
-    """A row that says something of its person and nothing else. Never an event of its own.
+    """A row that updates its person and nothing else. Never an event of its own.
 
     `time` is None where the row has none, as in an export of profiles.
     """
@@ -173,7 +172,7 @@ class PersonUpdate(msgspec.Struct, gc=False):
 
 
 class GroupUpdate(msgspec.Struct, gc=False):
-    """A row that says something of a group and nothing else. Never an event of its own."""
+    """A row that updates a group and nothing else. Never an event of its own."""
 
     type: str
     key: str
@@ -187,8 +186,8 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     """A merge that a row states: `other` is absorbed by `distinct_id`. Never an event of its own.
 
     `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person), `merge` (the same,
-    without order) or `person`: `other` is an id of the person that `distinct_id` numbers, behind the version of that
-    saying and SEPARATOR. The plan decides on links and dates them before the first event of either id.
+    without order) or `person`: `other` is an id of the person that `distinct_id` numbers, after the version of that
+    statement and SEPARATOR. The plan decides on links and dates them before the first event of either id.
     """
 
     kind: str
@@ -198,7 +197,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
 
 MapperResult: TypeAlias = UnvalidatedEvent | PersonUpdate | GroupUpdate | Link | Skip | RejectReason
-"""What the mapper makes of one row; a list of them where one row gives several."""
+"""The mapper's result for one row; a list of them where one row has several."""
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False):
@@ -214,7 +213,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a check of a plan found and a person has to look at; `level` is `stop` or `warning`."""
+    """The result of a check of a plan, for a person to review; `level` is `stop` or `warning`."""
 
     name: str
     level: str
@@ -225,9 +224,9 @@ class Finding(msgspec.Struct, frozen=True):
 class SealedOptions:
     """The options of a plan that decide what is sent, as the plan seals them.
 
-    `zones` are (zone name, local date it holds from or "") in order; `since`/`until` are microseconds UTC,
+    `zones` are (zone name, local date from which it applies or "") in order; `since`/`until` are microseconds UTC,
     half-open; `as_of` is the plan's instant, in microseconds UTC. `identities` is the sha256 of the operator's pairs.
-    `promoted_properties` is `final` or, where they are left alone, UNSET, which leaves no trace in a plan.
+    `promoted_properties` is `final` or, where they are not sent, UNSET, which is not written into a plan.
     """
 
     as_of: int

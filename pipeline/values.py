@@ -1,12 +1,12 @@
-"""The values of a record, and how to look at one without changing it.
+"""The values of a record, and functions that read them without changing them.
 
-A value is what a reader found, kept exactly:
+A value is exactly what the reader read:
 
 * `msgspec.Raw`: JSON text, untouched (JSON lines; nested and decimal Parquet values),
 * `str`: text (every CSV cell; Parquet strings),
 * `int`, `float`, `bool`, `None`: Parquet scalars.
 
-Encoding a `dict[str, Value]` with `msgspec.json` writes Raw as it stands, so a value that nobody touches
+Encoding a `dict[str, Value]` with `msgspec.json` writes Raw unchanged, so a value that no verb changes
 reaches the wire byte for byte: numpy-sized integers, `1.10`, `-0.0`, escapes, white space, key order
 (docs/know/promises.md#exactness).
 """
@@ -37,11 +37,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadValue(ValueError):
-    """A value is not what the mapping says it is; becomes the reject `bad_value`."""
+    """A value is not of the kind that the mapping states; becomes the reject `bad_value`."""
 
 
 def _characters(literal: bytes) -> str:
-    """What a JSON string says."""
+    """The characters of a JSON string."""
     try:
         return _decode_text(literal)
     except msgspec.MsgspecError as error:
@@ -73,10 +73,10 @@ def text(value: Value) -> str | None:
 
 
 def opened(value: Value) -> Record | None:
-    """An object's members, values untouched; text that holds a JSON object is opened too.
+    """An object's members, values unchanged; a text of a JSON object is opened too.
 
-    None when absent or blank. Raises BadValue for anything else, and for text that holds what cannot be sent: rows were
-    looked over before (`pipeline.extractors`), what stands in their texts was not.
+    None when absent or blank. Raises BadValue for anything else, and for a text with a value that cannot be sent: rows
+    are checked before (`pipeline.extractors`), JSON inside their texts is not.
     """
     if value is None:
         return None
@@ -104,10 +104,10 @@ def opened(value: Value) -> Record | None:
 
 
 def items(value: Value) -> list[Value] | None:
-    """A list's members, untouched; text that holds a JSON list is opened too. None when absent.
+    """A list's members, unchanged; a text of a JSON list is opened too. None when absent.
 
-    A single scalar counts as a list of one, and so does text whose list holds what cannot be sent. Raises BadValue as
-    `text` does.
+    A single scalar counts as a list of one item, and so does a text whose list has a value that cannot be sent.
+    Raises BadValue as `text` does.
     """
     if is_absent(value):
         return None
@@ -130,7 +130,7 @@ def items(value: Value) -> list[Value] | None:
 
 
 def raw(value: Value) -> Raw:
-    """The value as JSON text. Raises BadValue for NaN and infinities, which JSON cannot hold."""
+    """The value as JSON text. Raises BadValue for NaN and infinities, which are not JSON."""
     if type(value) is Raw:
         return value
     if type(value) is float and not math.isfinite(value):
@@ -144,10 +144,10 @@ def plain(value: Value) -> Any:
 
 
 def canonical(record: Record) -> bytes:
-    """One spelling of a record: keys sorted at every level, values otherwise untouched.
+    """One spelling of a record: keys sorted at every level, values otherwise unchanged.
 
     Two rows with the same members in another order are the same record; `1.0` and `1.00` are not.
-    This is what the uuid of a row without a source key is made of (uuids.content_key).
+    The uuid of a row without a source key is a hash of this (uuids.content_key).
     """
     return b"{" + b",".join(_member(key, record[key]) for key in sorted(record)) + b"}"
 
@@ -168,6 +168,6 @@ def _canonical_value(value: Value) -> bytes:
     if head == b'"':
         try:
             return _encode(_decode_text(text_))
-        except msgspec.MsgspecError:  # a lone surrogate: it has but one spelling worth telling apart, its own
+        except msgspec.MsgspecError:  # a lone surrogate stays as it is written
             return text_
     return text_

@@ -1,4 +1,4 @@
-"""What to write instead of a time zone that nobody knows: never a zone of another offset, which would shift history."""
+"""Hints for an unknown time zone: never a zone of another offset, which would shift history."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ _ABBREVIATIONS = {
     "Asia/Tokyo": "JST", "Asia/Seoul": "KST", "Australia/Sydney": "AEST AEDT", "Australia/Perth": "AWST",
     "Australia/Adelaide": "ACST ACDT", "Pacific/Auckland": "NZST NZDT",
 }  # fmt: skip
-"""Abbreviations that are no names of zones; several places use some of them, so a city is asked for all the same."""
-CITIES = {short: city for city, known in _ABBREVIATIONS.items() for short in known.split()}
+"""Abbreviations, which are not names of zones; some belong to several zones, so the hint names a city as an example."""
+CITIES = {short: city for city, shorts in _ABBREVIATIONS.items() for short in shorts.split()}
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?\s*([+-])\s*(\d{1,2})(?::?([0-5]\d))?", re.ASCII | re.IGNORECASE)
 _ANY_CITY = "use the IANA name of a city's zone, such as Europe/Berlin"
 
 
-def zone_hint(name: str, known: Collection[str]) -> str:
+def zone_hint(name: str, names: Collection[str]) -> str:
     """What to write instead of `name`, which is none of the `known` names."""
     if (city := CITIES.get(name.strip().upper())) is not None:
         return f"an abbreviation is no zone: name a city's, such as {city!r} if that is meant"
     if (offset := _OFFSET.fullmatch(name.strip())) is not None:
-        return _of_offset(offset[1], int(offset[2]), int(offset[3] or 0), known)
-    by_small = {one.lower(): one for one in known}
-    by_city = {one.rsplit("/", 1)[1].lower(): one for one in sorted(known) if "/" in one and not one.startswith("Etc/")}
-    small = name.strip().lower().replace(" ", "_")
-    near = by_small.get(small) or by_city.get(small)
-    if near is None and len(small) > 4:  # shorter ones are near to anything
-        found = difflib.get_close_matches(small, by_small if "/" in small else by_city, n=1, cutoff=0.75)
-        near = (by_small if "/" in small else by_city)[found[0]] if found else None
-    return f"did you mean {near!r}?" if near is not None else _ANY_CITY
+        return _of_offset(offset[1], int(offset[2]), int(offset[3] or 0), names)
+    by_name = {zone.lower(): zone for zone in names}
+    by_city = {
+        zone.rsplit("/", 1)[1].lower(): zone for zone in sorted(names) if "/" in zone and not zone.startswith("Etc/")
+    }
+    lowered = name.strip().lower().replace(" ", "_")
+    nearest = by_name.get(lowered) or by_city.get(lowered)
+    if nearest is None and len(lowered) > 4:  # shorter ones are near to anything
+        matches = difflib.get_close_matches(lowered, by_name if "/" in lowered else by_city, n=1, cutoff=0.75)
+        nearest = (by_name if "/" in lowered else by_city)[matches[0]] if matches else None
+    return f"did you mean {nearest!r}?" if nearest is not None else _ANY_CITY
 
 
-def _of_offset(sign: str, hours: int, minutes: int, known: Collection[str]) -> str:
+def _of_offset(sign: str, hours: int, minutes: int, names: Collection[str]) -> str:
     written = f"UTC{sign}{hours}" + (f":{minutes:02d}" if minutes else "")
     fixed = "Etc/UTC" if not hours and not minutes else f"Etc/GMT{'-' if sign == '+' else '+'}{hours}"
     city = "a city's zone also knows summer time"
-    if minutes or fixed not in known:
+    if minutes or fixed not in names:
         return f"{written} is an offset, no zone; {city}, such as Asia/Kolkata for UTC+5:30"
     turned = "; its sign is the other way round on purpose" if hours else ""
     return f"{written} all the year is {fixed!r}{turned}; {city}, such as Europe/Berlin"

@@ -1,8 +1,8 @@
 """The encoded events of a block, written into one buffer a few hundred at a time.
 
-An event's time and uuid are left open while it is written and filled in for all events of a run at once: vector
-passes over the run cost half of what an event at a time costs. A run is no larger than the processor's cache, so
-what was just written is still there when it is hashed.
+An event is written with room for its time and uuid, which are filled in for all events of a run at once: vector
+passes over the run cost half as much as one event at a time. A run is no larger than the processor's cache, so
+it is still there when it is hashed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.timestamps import DAY, SECOND, format_utc
 from pipeline.uuids import Hasher, uuid_digits
 
 RUN_BYTES = 1 << 19
-"""A run is closed when it holds this much."""
+"""A run is closed when it has so many bytes."""
 
 _AFTER_TIME = b'","uuid":"'
 _END = b'"},'
@@ -31,8 +31,8 @@ SECONDS, MILLISECONDS, MICROSECONDS = ENDING[20], ENDING[24], ENDING[27]
 class EventBuffer:
     """Events as text, each followed by a comma, in runs.
 
-    While a run is open its events stand in `open`, up to their time and with one of the ENDINGs as room for the rest;
-    `ends`, `times` and `keys` hold an entry for each. `own` are uuids that are not made of a key, by place in the run.
+    While a run is open its events are in `open`, up to their time and with one of the ENDINGs as room for what follows;
+    `ends`, `times` and `keys` have an entry for each. `own` are uuids of the source, by position in the run.
     """
 
     def __init__(self, hasher: Hasher, *, digest_each: bool) -> None:
@@ -51,12 +51,12 @@ class EventBuffer:
         self.own: dict[int, str] = {}
 
     def cut_back(self, count: int) -> None:
-        """Take the last events out again, so that the open run has `count`."""
+        """Removes the last events, so that the open run has `count`."""
         del self.open[self.ends[count - 1] if count else 0 :]
         for series in (self.ends, self.times, self.keys):
             del series[count:]
-        for place in [place for place in self.own if place >= count]:
-            del self.own[place]
+        for position in [position for position in self.own if position >= count]:
+            del self.own[position]
 
     def close_run(self) -> None:
         """Fill in times and uuids, and begin the next run."""
@@ -89,7 +89,7 @@ class EventBuffer:
     def seal(self) -> str:
         """xxh3-128 of all closed runs, "" when there are none.
 
-        It finds what changed by accident (a file, a mapping, a library), not forgery; the plan's own digest over all
+        It detects accidental changes (of a file, a mapping, a library), not forgery; the plan's own digest over all
         seals is sha256.
         """
         return self._seal.hexdigest() if self.runs else ""
@@ -108,9 +108,9 @@ class EventBuffer:
         if not self.own:
             return self._hasher.uuids(self.keys)
         raw = np.zeros((len(self.keys), 16), np.uint8)
-        keyed = [place for place in range(len(self.keys)) if place not in self.own]
+        keyed = [position for position in range(len(self.keys)) if position not in self.own]
         if keyed:
-            raw[keyed] = self._hasher.uuids([self.keys[place] for place in keyed])
+            raw[keyed] = self._hasher.uuids([self.keys[position] for position in keyed])
         digits = "".join(self.own.values()).replace("-", "")
         raw[list(self.own)] = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
         return raw
@@ -124,7 +124,7 @@ def split_events(runs: list[bytes], sizes: NDArray[np.int64]) -> list[bytes]:
 
 
 def _fill(text: bytearray, ends: NDArray[np.int64], times: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
-    """Write each event's time and uuid into the room left for them."""
+    """Writes each event's time and uuid into the room for them."""
     digits = uuid_digits(raw)
     parts = times % SECOND
     whole = parts == 0
@@ -144,13 +144,13 @@ def _fill_alike(
     length = ending.index(_AFTER_TIME)
     _write_times(rest[:, :length], times)
     rest[:, length + len(_AFTER_TIME) : -len(_END)] = digits
-    # The buffer seen as overlapping items of one ending's width, one beginning at each byte.
+    # A view of the buffer as overlapping items of one ending's width, one for each byte.
     windows = np.ndarray((len(text) - width + 1,), f"V{width}", text, strides=(1,))
     windows[ends - width] = rest.view(f"V{width}")[:, 0]
 
 
 def _write_times(room: NDArray[np.uint8], times: NDArray[np.int64]) -> None:
-    """Write `instants.format_utc` of each time into a row of `room`; all have fractions of the same length."""
+    """Writes `timestamps.format_utc` of each time into a row of `room`; all have fractions of the same length."""
     days, rest = np.divmod(times, DAY)
     room[:, :11] = _dates(days)
     seconds, fraction = np.divmod(rest, SECOND)
@@ -170,12 +170,12 @@ def _write_times(room: NDArray[np.uint8], times: NDArray[np.int64]) -> None:
 def _dates(days: NDArray[np.int64]) -> NDArray[np.uint8]:
     """`2020-12-30T` of each day."""
     different = days[:1] if (days == days[0]).all() else None
-    places: NDArray[np.int64] | int = 0
+    positions: NDArray[np.int64] | int = 0
     if different is None:
-        different, places = np.unique(days, return_inverse=True)
+        different, positions = np.unique(days, return_inverse=True)
     texts = "".join([format_utc(day * DAY)[:11] for day in different.tolist()])
     table = np.frombuffer(texts.encode(), np.uint8).reshape(-1, 11)
-    return table[places]
+    return table[positions]
 
 
 def _table(texts: list[str]) -> NDArray[np.uint8]:

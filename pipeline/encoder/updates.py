@@ -17,7 +17,7 @@ from pipeline.models import UnvalidatedEvent
 
 GROUP_EVENT = {"contract": "$group_identify", "posthog": "$groupidentify"}
 PROFILE_EVENT = {"contract": "$identify", "posthog": "$set"}
-"""By dialect. An `$identify` without `$anon_distinct_id` updates a profile and merges nobody."""
+"""By dialect. An `$identify` without `$anon_distinct_id` updates a profile and merges no ids."""
 EMPTY_OBJECT = b"{}"
 _encode = msgspec.json.encode
 
@@ -67,8 +67,8 @@ class SealedPerson(msgspec.Struct, frozen=True):
 
 
 class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
-    """Properties set once for a person before all events. They are sealed in groups.jsonl; the tag tells the lines
-    apart."""
+    """Properties set once for a person before all events. They are sealed in groups.jsonl; the tag distinguishes
+    the lines."""
 
 
 def merge_event(kind: str) -> str:
@@ -86,7 +86,7 @@ def encode_merge(link: SealedLink, encoder: Encoder) -> bytes:
 
 
 def encode_group(group: SealedGroup, encoder: Encoder, dialect: str) -> bytes:
-    """The event that makes or updates one group."""
+    """The event that creates or updates one group."""
     properties = {
         "$group_type": Raw(_encode(group.type)),
         "$group_key": Raw(_encode(group.key)),

@@ -18,7 +18,7 @@ class Sample(NamedTuple):
     """The beginning of a text, uncompressed, for formats to recognise.
 
     `text` is UTF-8 without byte order mark when `encoding` is a UTF-16, else the stored bytes. `whole`: there is no
-    more. `header` is `yes` or `no` where a person said whether delimited text begins with a header, else "".
+    more. `header` is `yes` or `no` where the operator declares whether delimited text has a header, else "".
     """
 
     path: str
@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 class Recognized(NamedTuple):
-    """A stream of a format. `raw_header` are column names as written; `values` says why the first row is no header."""
+    """A stream of a format. `raw_header` are column names as written; `values` is why the first row is not a header."""
 
     dialect: Dialect
     raw_header: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def _no_traits(dialect: Dialect) -> list[str]:
     return []
 
 
-def _no_notices(part: Part, found: Recognized) -> Iterator[tuple[str, str]]:
+def _no_notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     return iter(())
 
 
@@ -60,11 +60,11 @@ class Format:
 
     A binary format has a `magic`, the bytes that every file begins with. A text format has `recognize`, which gets a
     sample and returns None where the text is of another format; text formats are asked by `priority`, lowest first.
-    It may raise UnreadableExport for a text that is nearly of the format, and says what to do.
+    It may raise UnreadableExport, with a hint, for a text that is almost of the format.
 
     `blocks(part, block_bytes, block_rows)` and `rows(part, block, content, options)` are those of
     `pipeline.extractors`; they import what they need when called, since most exports have one format. `traits` are the
-    words of a dialect that a report shows. `notices` are (code, detail) pairs about a part that was found; it may raise
+    words of a dialect that a report shows. `notices` are (code, detail) pairs about a new part; it may raise
     UnreadableExport. With `fixed_columns` every row of a part has the same columns.
     """
 

@@ -1,8 +1,9 @@
 """Whether the first row of a delimited text names its columns, or is a row like the others.
 
-Taken for a header, a row is lost and every column is called after one person's values. What no one calls a column
-tells it: a time, a UUID, an e-mail address, a number of five digits or with a fraction. Where there is none of these,
-most of the names have to be odd: numbers, blanks, names that occur twice, or texts that stand in their own column too.
+If a row is mistaken for a header, it is lost and every column is named after one person's values. A row with a cell
+that is never a column's name is not a header: a time, a UUID, an e-mail address, a number of five digits or with a
+fraction. Without such a cell, most cells have to be suspect: numbers, blanks, repetitions, or values of the same
+column later.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pipeline.errors import UsageError
 
 NO_HEADER = "no_header"
-"""The notice that a first row was taken for a row."""
+"""The code of the notice that the first row is read as a row."""
 SETTING = "header"
-"""The setting by which people say it: no or yes."""
+"""The setting that overrides the detection: no or yes."""
 _VALUES = (
     ("a time", re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}(?: .*)?", re.ASCII)),
     ("a UUID", re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)),
@@ -27,7 +28,7 @@ _SHOWN_CHARACTERS = 40
 
 
 def asked(settings: Mapping[str, str]) -> str:
-    """What settings say of headers: yes, no, or "" for nothing. Raises UsageError for another word."""
+    """The setting `header`: yes, no, or "" without it. Raises UsageError for another word."""
     word = settings.get(SETTING, "")
     if word not in ("", "yes", "no"):
         raise UsageError(f"--set {SETTING}={word} is unknown", hint=f"use --set {SETTING}=no or --set {SETTING}=yes")
@@ -35,24 +36,24 @@ def asked(settings: Mapping[str, str]) -> str:
 
 
 def column_names(count: int) -> tuple[str, ...]:
-    """What the columns of a text without a header are called: `column_1`, `column_2` …"""
+    """The names of the columns of a text without a header: `column_1`, `column_2` …"""
     return tuple(f"column_{position}" for position in range(1, count + 1))
 
 
 def values_in(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """What shows that the first row holds values, as part of a sentence; "" where it may well hold names.
+    """Why the first row has values, as part of a sentence; "" where it may have names.
 
     `rows` are some of those after it.
     """
-    found = [(at, what, cell) for at, cell in enumerate(first, 1) if (what := _value(cell.strip()))]
-    if found:
-        at, what, cell = found[0]
+    values = [(at, what, cell) for at, cell in enumerate(first, 1) if (what := _value(cell.strip()))]
+    if values:
+        at, what, cell = values[0]
         return f"column {at} of its first row, {cell.strip()[:_SHOWN_CHARACTERS]!r}, is {what}"
     numbers = [at for at, cell in enumerate(first) if _SHORT_NUMBER.fullmatch(cell.strip())]
     recurring = [at for at, cell in enumerate(first) if cell.strip() and any(_recurs(first, row, at) for row in rows)]
-    odd = {at for at, cell in enumerate(first) if not cell.strip() or cell in first[:at]}.union(numbers, recurring)
-    if (numbers or recurring) and 2 * len(odd) > len(first):
-        return f"{len(odd)} of the {len(first)} cells of its first row are numbers, blank or values of later rows"
+    suspect = {at for at, cell in enumerate(first) if not cell.strip() or cell in first[:at]}.union(numbers, recurring)
+    if (numbers or recurring) and 2 * len(suspect) > len(first):
+        return f"{len(suspect)} of the {len(first)} cells of its first row are numbers, blank or values of later rows"
     return ""
 
 
@@ -61,5 +62,5 @@ def _value(cell: str) -> str:
 
 
 def _recurs(first: Sequence[str], row: Sequence[str], at: int) -> bool:
-    """Whether a later row has the same cell in this column; a row that is a header again does not count."""
+    """Whether a later row has the same cell in this column; a repeated header does not count."""
     return len(row) == len(first) and row[at] == first[at] and list(row) != list(first)

@@ -1,4 +1,4 @@
-"""Folders in which backcast keeps a plan: never an export."""
+"""Folders with a plan of backcast: never an export."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 _HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"backcast\.plan/')
-"""What every version of plan.json begins with."""
+"""The start of plan.json in every version."""
 UNFINISHED, FINISHED = "unfinished-plan", "finished-plan"
-"""Folders in one with a plan, while that is made (`pipeline.plan.commit`)."""
+"""Folders inside a plan's folder while the plan is being written (`pipeline.plan.commit`)."""
 MARK = "not-finished.txt"
-"""Stands in the first of them."""
+"""A file in the first of them."""
 
 
 def is_plan(folder: Path) -> bool:
-    """Whether a plan lies in a folder, finished or not. A folder that cannot be read holds none."""
+    """Whether a folder contains a plan, finished or not; False for a folder that cannot be read."""
     return _has_plan(folder) or any(_is_ours(folder / name) for name in (UNFINISHED, FINISHED))
 
 

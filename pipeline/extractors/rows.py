@@ -1,9 +1,9 @@
-"""What every format gives a worker: the rows of one block, and a way back to each of them.
+"""What every format returns to a worker: the rows of one block, with the offset and the text of each.
 
-A reader is made anew for each block, in the worker process, and walked once. A row that cannot be read is a
-`BrokenRow` in a record's place, never an exception, so that row numbers agree with the file's and the next
-row is still read. Where a row lies and what it said is asked for only when it is rejected, or when its
-content is its identity; so a reader works that out on demand and costs nothing for the rest.
+A reader is created for each block, in the worker process, and iterated once. A row that cannot be read is a
+`BrokenRow` instead of a record, never an exception, so that row numbers agree with the file's and the next
+row is still read. The offset and the text of a row are needed only when it is rejected, or when its content is its
+identity; so a reader computes them on demand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Rows(Protocol):
     """The rows of one block. Row numbers count from 0 within the block; blank lines are not rows."""
 
     warnings: list[tuple[int, str, str]]
-    """(row, code, detail) of what a person should know about rows that were read; filled by iterating."""
+    """(row, code, detail) of each warning about a row that was read; filled by iterating."""
 
     @property
     def columns(self) -> Sequence[str] | None:
@@ -35,9 +35,9 @@ class Rows(Protocol):
         ...
 
     def text(self, row: int) -> str:
-        """The row as it stands in the part, without its line end; undecodable bytes as backslash escapes."""
+        """The row as written in the part, without its line end; undecodable bytes as backslash escapes."""
         ...
 
     def canonical(self, row: int) -> bytes:
-        """`pipeline.values.canonical` of the row's record as read, whatever the caller did to it since."""
+        """`pipeline.values.canonical` of the row's record as read, also after the caller changed it."""
         ...

@@ -36,8 +36,8 @@ def _is_binary(text: bytes) -> bool:
 
     In compressed or encrypted bytes about a tenth of them are; a text in an older encoding has none.
     """
-    odd = bytes(set(range(1, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
-    share = (len(text) - len(text.translate(None, odd))) / len(text)
+    controls = bytes(set(range(1, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
+    share = (len(text) - len(text.translate(None, controls))) / len(text)
     if share > 1 / 10 or share <= 1 / 50:
         return share > 1 / 10
     try:
@@ -79,16 +79,16 @@ def _unusual(dialect: Dialect) -> list[str]:
     return words
 
 
-def _notices(part: Part, found: Recognized) -> Iterator[tuple[str, str]]:
+def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     dialect = part.dialect
     if words := _unusual(dialect):
         yield "dialect", "read with " + ", ".join(words)
-    if found.values:
+    if recognized.values:
         columns = f"the columns are called column_1 to {dialect.header[-1]}"
-        yield NO_HEADER, f"{found.values}, so that row is read as a row, and {columns}"
+        yield NO_HEADER, f"{recognized.values}, so that row is read as a row, and {columns}"
     if not dialect.encoding.startswith("utf"):
         yield "encoding", f"not UTF-8: read as {dialect.encoding}; check a name with an accent"
-    yield from name_notices(found.raw_header)
+    yield from name_notices(recognized.raw_header)
 
 
 FORMAT = Format(

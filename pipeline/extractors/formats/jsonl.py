@@ -60,7 +60,7 @@ def _traits(dialect: Dialect) -> list[str]:
     return [dialect.encoding] if dialect.encoding != "utf-8" else []
 
 
-def _notices(part: Part, found: Recognized) -> Iterator[tuple[str, str]]:
+def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     if part.dialect.encoding != "utf-8":
         yield "encoding", f"read as {part.dialect.encoding}"
 

@@ -22,7 +22,7 @@ def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows
     return ParquetRows(content, block.offset, part.path, observe=options.observe)
 
 
-def _notices(part: Part, found: Recognized) -> Iterator[tuple[str, str]]:
+def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     if part.codecs:
         return
     from pipeline.extractors.parquet_reader import check
