@@ -128,7 +128,7 @@ def test_the_memory_of_a_query_is_bounded(ask: Asking, sql: str) -> None:
     answer = query(ask, sql)
     assert (answer.status_code, answer.json()["type"]) == (513, "server_error"), answer.text[:300]
     assert answer.json()["code"] == "clickhouse_memory_limit_exceeded"
-    assert answer.json()["detail"].startswith("The query needs more memory than there is for one: ")
+    assert answer.json()["detail"].startswith("The query needs more memory than is available: ")
     assert query(ask, "select 1").json()["results"] == [[1]]
 
 
