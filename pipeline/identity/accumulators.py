@@ -114,13 +114,13 @@ class PropertyAccumulator:
             self._updates[owner, name] = (kind, at, got, at, value)
             self.bytes += len(value)
             return
-        known, time, received, latest, current = update
+        current_kind, time, received, latest, current = update
         moment, before = (at, got, value), (time, received, current)
-        if kind > known or (kind == known and (moment > before if kind == SET else moment < before)):
+        if kind > current_kind or (kind == current_kind and (moment > before if kind == SET else moment < before)):
             self._updates[owner, name] = (kind, at, got, max(at, latest), value)
             self.bytes += len(value) - len(current)
         elif at > latest:
-            self._updates[owner, name] = (known, time, received, at, current)
+            self._updates[owner, name] = (current_kind, time, received, at, current)
 
 
 def new_id_accumulator() -> Any:

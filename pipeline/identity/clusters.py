@@ -41,19 +41,19 @@ def components(pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bo
     forest = _Forest(parent, users, survivors)
     del parent
     both = users[anonymous] & users[user]
-    left = taken & ~settled & ~easy
+    remaining = taken & ~settled & ~easy
     forest.join(pairs, np.flatnonzero(settled), guarded=False)
-    forest.join(pairs, in_order(pairs, left & both), guarded=False, apart=True)
-    forest.join(pairs, in_order(pairs, left & ~both), guarded=True, apart=True)
+    forest.join(pairs, in_order(pairs, remaining & both), guarded=False, apart=True)
+    forest.join(pairs, in_order(pairs, remaining & ~both), guarded=True, apart=True)
     return forest.roots()
 
 
 def _easy(
     pairs: PairArrays, taken: NDArray[np.bool_], users: NDArray[np.bool_], survivors: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Pairs of ids that can join nothing but their first partner, so that no order need be kept among them all.
+    """Pairs of ids that can join nothing but their first partner, so that their order does not matter.
 
-    Such an id is no user, absorbed nobody in any plan, and is paired with users alone, or only once.
+    Such an id is no user, absorbed no id in any plan, and is paired with users alone, or only once.
     """
     size = len(users)
     open_to_others = marked(pairs.user[taken], size) | survivors

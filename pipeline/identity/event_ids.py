@@ -1,6 +1,6 @@
 """The distinct_ids of events, each once: the time of its first event, its number of events, whether it is a user's id.
 
-Ids are known by their 64-bit hash. Each worker aggregates those of its rows (`IdentityAggregator`); here the columns
+Ids are represented by 64-bit hashes. Each worker aggregates those of its rows (`IdentityAggregator`); here the columns
 that workers return are aggregated once more. What is too much for memory is spread over files by the first bits of the
 hash, so memory does not grow with the people of an export (docs/know/promises.md#constant-memory).
 
@@ -143,7 +143,7 @@ def find_activity(
 
     Two ids that share a 64-bit hash, as happens once in a million plans of five million ids, both get the earlier date,
     and both count as a user's id where one does. A merge that is dated too early still comes before the events it
-    joins, and a merge is left out rather than made: a collision never merges two persons.
+    joins, and a merge is rather left out: a collision never merges two persons.
     """
     earliest = np.full(len(hashed), NEVER, np.int64)
     users = np.zeros(len(hashed), bool)
@@ -192,9 +192,9 @@ def hot_ids(ids: EventIds) -> HotIds | None:
             continue
         count += len(hot)
         first = hot[np.lexsort((hot["place"], -hot["events"].astype(np.int64)))[0]]
-        found = int(first["events"]), int(first["place"])
-        if (-found[0], found[1]) < (-most, place):
-            most, place = found
+        hottest = int(first["events"]), int(first["place"])
+        if (-hottest[0], hottest[1]) < (-most, place):
+            most, place = hottest
     return HotIds(count, most, place >> PLACE_SHIFT, place & ((1 << PLACE_SHIFT) - 1)) if count else None
 
 
@@ -221,9 +221,10 @@ def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> P
         for some in ids.chunks():
             upto = int(np.searchsorted(joined, some["person"][-1], side="right"))
             near, joined = joined[:upto], joined[upto:]
-            known = (some["user"] != 0) | np.isin(some["person"], near)
-            np.union1d(some["person"][known], near).tofile(table)
+            identified = (some["user"] != 0) | np.isin(some["person"], near)
+            np.union1d(some["person"][identified], near).tofile(table)
             events = some["events"].astype(np.int64)
-            totals += (int(known.sum()), int((~known).sum()), int(events[known].sum()), int(events[~known].sum()))
+            anonymous = ~identified
+            totals += (identified.sum(), anonymous.sum(), events[identified].sum(), events[anonymous].sum())
         joined.tofile(table)
     return ProfileCounts(*totals.tolist())

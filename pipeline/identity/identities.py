@@ -120,28 +120,28 @@ class Identities:
         first_rows, rows = self._rows_of_pairs()
         for start in range(0, len(self._absorbed), _AT_ONCE):
             some = self._absorbed[start : start + _AT_ONCE]
-            kept = self._by_id.canonical[some]
-            times = np.minimum(self._by_id.earliest[some], self._by_id.earliest[kept])
+            canonical = self._by_id.canonical[some]
+            times = np.minimum(self._by_id.earliest[some], self._by_id.earliest[canonical])
             dateless = np.flatnonzero(times == NEVER)
             times[dateless] = np.minimum(first_rows[some[dateless]], as_of - WITHOUT_TIME)
             dated = np.maximum(0, times - MERGE_LEAD).tolist()
-            kinds = self._by_id.users[kept].tolist()
-            users, others = self._numbering.texts(kept), self._numbering.texts(some)
+            kinds = self._by_id.users[canonical].tolist()
+            users, others = self._numbering.texts(canonical), self._numbering.texts(some)
             for other, user, time, identify, count in zip(
                 others, users, dated, kinds, rows[some].tolist(), strict=True
             ):
                 yield self._link(hasher, "identify" if identify else "alias", user, other, time, count)
 
     def _link(self, hasher: Hasher, kind: str, user: str, other: str, time: int, rows: int) -> SealedLink:
-        begun = self._in_doubt.get((user, other))
-        if begun is not None:
-            kind, time = begun.kind, begun.time
+        earlier = self._in_doubt.get((user, other))
+        if earlier is not None:
+            kind, time = earlier.kind, earlier.time
         return SealedLink(kind, user, other, time, hasher(SEPARATOR.join(("link", kind, user, other))), rows)
 
     def _rows_of_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
         """By id: the time of the earliest row of the pairs that join it, and their number of rows.
 
-        The times are found only where some link needs them; else the array is empty.
+        The times are computed only where some link needs them; else the array is empty.
         """
         alone = self._by_id.earliest[self._absorbed] == NEVER
         needed = bool((self._by_id.earliest[self._by_id.canonical[self._absorbed[alone]]] == NEVER).any())
@@ -178,10 +178,10 @@ class Identities:
     def _texts_in(self, table: NDArray[np.int32], ids: Sequence[str]) -> list[str]:
         if not len(table):
             return list(ids)
-        found = self._numbering.find(ids, _moved(table))
-        moved = np.flatnonzero(found >= 0)
+        numbers = self._numbering.find(ids, _moved(table))
+        moved = np.flatnonzero(numbers >= 0)
         owners = list(ids)
-        for index, text in zip(moved.tolist(), self._numbering.texts(table[found[moved]]), strict=True):
+        for index, text in zip(moved.tolist(), self._numbering.texts(table[numbers[moved]]), strict=True):
             owners[index] = text
         return owners
 
@@ -280,17 +280,17 @@ def _moved(table: NDArray[np.int32]) -> NDArray[np.bool_]:
     return np.asarray(table != np.arange(len(table), dtype=np.int32))
 
 
-def _greatest(found: NDArray[np.uint32], most: int) -> list[int]:
+def _greatest(counted: NDArray[np.uint32], most: int) -> list[int]:
     """The numbers with the greatest counts, equal ones by number."""
-    least = int(np.partition(found, -most)[-most]) if len(found) > most else 0
-    candidates = np.concatenate((np.flatnonzero(found > least), np.flatnonzero(found == least)[:most]))
-    ordered = candidates[np.lexsort((candidates, -found[candidates].astype(np.int64)))]
+    least = int(np.partition(counted, -most)[-most]) if len(counted) > most else 0
+    candidates = np.concatenate((np.flatnonzero(counted > least), np.flatnonzero(counted == least)[:most]))
+    ordered = candidates[np.lexsort((candidates, -counted[candidates].astype(np.int64)))]
     return [int(number) for number in ordered[:most]]
 
 
 def _instants(times: NDArray[np.int64]) -> pa.Array:
-    known = np.abs(times) < NEVER
-    bits = pa.py_buffer(np.packbits(known, bitorder="little"))
+    has_time = np.abs(times) < NEVER
+    bits = pa.py_buffer(np.packbits(has_time, bitorder="little"))
     kind = SCHEMA.field("first_seen").type
     return pa.Array.from_buffers(kind, len(times), [bits, pa.py_buffer(np.ascontiguousarray(times))])
 

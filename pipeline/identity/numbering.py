@@ -26,9 +26,9 @@ from pipeline.validator.rules import MAX_ID
 T = TypeVar("T", bound=np.generic)
 
 PLACEHOLDER, LONG, EMAIL, NUMBER = 1, 2, 4, 8
-"""Flags of an id's text. PLACEHOLDER: it identifies nobody. LONG: the service would change it. EMAIL: it looks like an
-e-mail address. NUMBER: it is the tool's own number of a person, behind SEPARATOR; no event has it, so it joins ids and
-is never sent."""
+"""Flags of an id's text. PLACEHOLDER: it identifies no person. LONG: the service would change it. EMAIL: it looks like
+an e-mail address. NUMBER: it is the tool's own number of a person, behind SEPARATOR; no event has it, so it joins ids
+and is never sent."""
 _NEAR = 30
 """Reading this many ids in between costs less than a second read."""
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
@@ -108,9 +108,9 @@ class Numbering:
 
     def find(self, ids: Sequence[str], among: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
         """The numbers of any ids; -1 where no pair names the id, or `among` does not mark its number."""
-        found = np.full(len(ids), -1, np.int32)
+        numbers = np.full(len(ids), -1, np.int32)
         if not len(self):
-            return found
+            return numbers
         hashed = hashes(ids, self._seed)
         where = np.searchsorted(self._seeded, hashed, sorter=self._order)
         where[where == len(self)] = 0
@@ -118,8 +118,8 @@ class Numbering:
         alike = np.flatnonzero((self._seeded[near] == hashed) & (True if among is None else among[near]))
         for index, number, text in zip(alike.tolist(), near[alike].tolist(), self.texts(near[alike]), strict=True):
             if text == ids[index]:
-                found[index] = number
-        return found
+                numbers[index] = number
+        return numbers
 
     def text(self, number: int) -> str:
         """The id of a number."""

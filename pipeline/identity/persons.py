@@ -133,13 +133,13 @@ def _written_first(promoted: Iterator[LastValues], counts: PersonCounts, wanted:
 
 def _skip_codes(owners: list[str], wanted: Wanted | None) -> list[str]:
     """Why each of them gets no profile; "" for those that do."""
-    found = [
+    codes = [
         "junk_person" if is_placeholder(owner) else "long_person" if len(owner) > MAX_ID or "\0" in owner else ""
         for owner in owners
     ]
     if wanted is None:
-        return found
-    return [code or ("" if good else "anonymous_person") for code, good in zip(found, wanted(owners), strict=True)]
+        return codes
+    return [code or ("" if good else "anonymous_person") for code, good in zip(codes, wanted(owners), strict=True)]
 
 
 def _together(
@@ -190,14 +190,14 @@ def _after_events(
     """
     promoted = {name: once.get(name, value) if value == _NULL else value for name, value in added.set.items()}
     taken = promoted.keys() | added.set_once.keys()
-    left = {name: value for name, value in once.items() if name not in taken}
-    return dict(sorted((promoted | written).items())), left
+    remaining = {name: value for name, value in once.items() if name not in taken}
+    return dict(sorted((promoted | written).items())), remaining
 
 
-def _sealed(kind: str, make: type[P], written: Iterator[_Written], hasher: Hasher) -> Iterator[P]:
+def _sealed(kind: str, record: type[P], written: Iterator[_Written], hasher: Hasher) -> Iterator[P]:
     """The records of what is written of persons, with their uuids: those of the same content are the same."""
     digest = xxhash.xxh3_128_hexdigest
     while some := list(islice(written, _AT_ONCE)):
         keys = [SEPARATOR.join((kind, one.owner, digest(b"%d:%b%b" % (len(one.set), *one[2:])))) for one in some]
         for (owner, time, of_set, of_once), uuid in zip(some, hasher.texts(keys), strict=True):
-            yield make(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))
+            yield record(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))

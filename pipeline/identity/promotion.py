@@ -36,7 +36,7 @@ PROMOTED = frozenset(
     )
 )  # fmt: skip
 ONE_IN = 64
-"""Of so many events of a block one is looked at: counting them all would cost a plan half of its speed."""
+"""One of this many events of a block is sampled: counting them all would cost a plan half of its speed."""
 
 
 _INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
@@ -52,22 +52,22 @@ _open = msgspec.json.Decoder(_Values).decode
 _text = msgspec.json.Decoder(str).decode
 
 
-def count_promoted(made: Events) -> Counter[str]:
-    """Of the events looked at, how many have each of the promoted properties; "" counts those that were looked at."""
-    found: Counter[str] = Counter()
-    ends = np.cumsum(made.sizes + 1)
+def count_promoted(events: Events) -> Counter[str]:
+    """Of a sample of the events, the number that has each promoted property; "" counts the events of the sample."""
+    counted: Counter[str] = Counter()
+    ends = np.cumsum(events.sizes + 1)
     before = 0
-    places = iter(range(0, made.count, ONE_IN))
-    place = next(places, None)
-    for run in made.runs:
+    indices = iter(range(0, events.count, ONE_IN))
+    index = next(indices, None)
+    for run in events.runs:
         after = before + len(run)
-        while place is not None and ends[place] <= after:
-            end = int(ends[place]) - before
-            found[""] += 1
-            found.update(PROMOTED & read_properties(run[end - 1 - int(made.sizes[place]) : end - 1]).keys())
-            place = next(places, None)
+        while index is not None and ends[index] <= after:
+            end = int(ends[index]) - before
+            counted[""] += 1
+            counted.update(PROMOTED & read_properties(run[end - 1 - int(events.sizes[index]) : end - 1]).keys())
+            index = next(indices, None)
         before = after
-    return found
+    return counted
 
 
 PromotedUpdate = tuple[str, int, int, int, bytes, int]
@@ -77,23 +77,23 @@ PromotedUpdate = tuple[str, int, int, int, bytes, int]
 class PromotionAggregator:
     """Aggregates the promoted properties of each person over all blocks that one worker reads again.
 
-    An event sets each under its own name and sets it once as `$initial_…`, unless its own `$set` or `$set_once` says
-    otherwise. What is set last stays, and what is set once first; a null set once counts as nothing, as any later
-    value takes its place. That an event takes such a property away (`$unset`) is not heeded.
+    An event sets each under its own name and sets it once as `$initial_…`, unless its own `$set` or `$set_once` has
+    the name. What is set last stays, and what is set once first; a null set once counts as nothing, as any later
+    value takes its place. An `$unset` of such a property is ignored.
     """
 
     def __init__(self) -> None:
         self._updates: Any = new_property_accumulator()
 
-    def add(self, made: Events, left_out: Collection[tuple[int, int]]) -> None:
+    def add(self, events: Events, left_out: Collection[tuple[int, int]]) -> None:
         """Add the events of a block, except those of `left_out`: (row, position in the row)."""
         updates = self._updates
-        times, received = made.times.tolist(), made.received.tolist()
-        for number, text in enumerate(made.events):
-            if left_out and (made.row_of[number], made.positions[number]) in left_out:
+        times, received = events.times.tolist(), events.received.tolist()
+        for number, text in enumerate(events.events):
+            if left_out and (events.row_of[number], events.positions[number]) in left_out:
                 continue
             properties = read_properties(text)
-            set_, once = _promoted_by(made.names[number], properties)
+            set_, once = _promoted_by(events.names[number], properties)
             if not (set_ or once):
                 continue
             owner, at, got = _text(properties["distinct_id"]), times[number], received[number] or ABSENT
@@ -121,13 +121,13 @@ def _promoted_by(name: str, properties: _Values) -> tuple[_Values, _Values]:
     if name in _NOT_PERSONS or not has_profile(properties):
         return {}, {}
     set_, once = _named(properties.get("$set")), _named(properties.get("$set_once"))
-    found = PROMOTED & properties.keys() if name not in _NOT_PROMOTING else ()
-    for one in found:
+    promoted = PROMOTED & properties.keys() if name not in _NOT_PROMOTING else ()
+    for one in promoted:
         set_.setdefault(one, properties[one])
         once.setdefault(_INITIAL[one], properties[one])
-    if "$os_name" in found:
+    if "$os_name" in promoted:
         del set_["$os_name"], once["$initial_os_name"]
-        if "$os" not in found:
+        if "$os" not in promoted:
             set_.setdefault("$os", properties["$os_name"])
             once.setdefault("$initial_os", properties["$os_name"])
     return set_, {one: value for one, value in once.items() if value != _NULL}

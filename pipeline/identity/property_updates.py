@@ -1,6 +1,6 @@
 """Updates of properties of persons and groups, and how the rows of a block are condensed where their order matters.
 
-Where no row removes a property, only the last `$set` or the first `$set_once` counts, and `IdentityAggregator` keeps
+Where no row removes a property, only the last `$set` or the first `$set_once` counts, and `IdentityAggregator` retains
 just that. Where rows may remove a property (`$unset`), the first `$set_once` after the last removal counts, so more has
 to be kept until everything is read: `condense` leaves out what surely does not count.
 """
@@ -55,8 +55,8 @@ def json_of(value: Any) -> bytes:
 def condense(notes: Iterable[PersonNote]) -> list[PropertyUpdate]:
     """The updates of persons in some rows, in any order, without those that cannot count.
 
-    Of a run of rows that set once the same value only the first and the last are kept. A row of another file whose time
-    falls between the two is treated as coming after them, which makes no difference in an export that is cut by time.
+    Of a run of rows that set once the same value only the first and the last are retained. A row of another file with a
+    time between the two is treated as coming after them, which makes no difference in an export that is cut by time.
     """
     condensing = _Condensing()
     for one in _runs(sorted(notes, key=lambda one: (one.time, one.received))):
@@ -106,19 +106,19 @@ class _Condensing:
 
     def _put(self, owner: str, name: str, kind: int, at: int, got: int, value: Any) -> None:
         key = (owner, name)
-        known = self._last.get(key)
-        if known is not None and known[:2] >= (at, got):
-            if known[:2] > (at, got) or (known[2], json_of(known[3])) >= (kind, json_of(value)):
+        current = self._last.get(key)
+        if current is not None and current[:2] >= (at, got):
+            if current[:2] > (at, got) or (current[2], json_of(current[3])) >= (kind, json_of(value)):
                 return
         elif self._once:
             self._once.pop(key, None)
         self._last[key] = (at, got, kind, value)
 
     def updates(self) -> list[PropertyUpdate]:
-        kept = [
+        updates = [
             PropertyUpdate(owner, name, kind, at, got, at, json_of(value))
             for (owner, name), (at, got, kind, value) in self._last.items()
         ]
         for (owner, name), values in self._once.items():
-            kept += (PropertyUpdate(owner, name, SET_ONCE, at, got, at, json_of(value)) for at, got, value in values)
-        return kept
+            updates += (PropertyUpdate(owner, name, SET_ONCE, at, got, at, json_of(value)) for at, got, value in values)
+        return updates

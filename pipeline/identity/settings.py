@@ -16,7 +16,7 @@ MAX_TYPES = 5
 
 
 class ProfilePolicy(NamedTuple):
-    """How final properties meet those of a live profile."""
+    """How the properties of an existing profile are handled."""
 
     name: str
     prefix: str = ""
@@ -33,14 +33,14 @@ def parse_policy(text: str) -> ProfilePolicy:
 
 
 class GroupTypes(NamedTuple):
-    """The group types in the order in which the service will number them, and those that have no place."""
+    """The group types in the order in which the service will number them, and those that are left out."""
 
     chosen: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
-def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> GroupTypes:
-    """The order of group types: as `--group-types` says, else the most frequent first, equal ones by name.
+def choose_types(rows: Counter[str], wanted: Sequence[str] = ()) -> GroupTypes:
+    """The order of group types: that of `--group-types`, else the most frequent first, equal ones by name.
 
     Raises UsageError where more than five are wanted, or one twice. A wanted type that no row has keeps its place.
     """
@@ -49,6 +49,6 @@ def choose_types(found: Counter[str], wanted: Sequence[str] = ()) -> GroupTypes:
             f"--group-types names {len(wanted)} types: {','.join(wanted)}",
             hint=f"name up to {MAX_TYPES} different ones, with commas, the most important first",
         )
-    ordered = sorted(found, key=lambda one: (-found[one], one))
+    ordered = sorted(rows, key=lambda type_: (-rows[type_], type_))
     chosen = tuple(wanted) if wanted else tuple(ordered)
     return GroupTypes(chosen, tuple(one for one in ordered if one not in chosen))

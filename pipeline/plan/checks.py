@@ -1,7 +1,7 @@
-"""The checks of a plan. A check finds something that a person has to look at, and may stop the plan.
+"""The checks of a plan. A check finds something that a person has to review, and may stop the plan.
 
 Checks run once everything is counted and decided, in the order in which they stand here. To add one, write a function
-with `@check(name, level)`: it looks at `PlanFacts` and returns the sentence that people read, or None where there is
+with `@check(name, level)`: it takes `PlanFacts` and returns the sentence that people read, or None where there is
 nothing to report. What the checks found is listed in plan.json under `gates`. A plan with a finding of the level
 `stop` is written all the same: it can be read and rehearsed, but never applied.
 """
@@ -64,7 +64,7 @@ class KeyConflicts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What checks look at.
+    """What checks read.
 
     `phases` counts the events to send by phase; `skips` counts skipped rows by code; `remedies` counts the rejected
     rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None where
@@ -110,8 +110,8 @@ def check(name: str, level: Level) -> Callable[[Callable[[PlanFacts], str | None
 
 def run_checks(facts: PlanFacts) -> list[Finding]:
     """What all checks find, in their order."""
-    found = [(one, one.find(facts)) for one in CHECKS]
-    return [Finding(one.name, one.level, detail) for one, detail in found if detail is not None]
+    details = ((check, check.find(facts)) for check in CHECKS)
+    return [Finding(check.name, check.level, detail) for check, detail in details if detail is not None]
 
 
 def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
@@ -134,7 +134,7 @@ REMEDIES = {
 
 
 def remedy_of(code: str, detail: str) -> str:
-    """What would help a row that was rejected with this code and text, "" where nothing is known."""
+    """What would help a row that was rejected with this code and text, "" where no remedy is declared."""
     return REMEDIES.get(detail) or REMEDIES.get(code, "")
 
 
@@ -172,7 +172,7 @@ def keyless_rows_in_a_series(facts: PlanFacts) -> str | None:
     if not facts.in_series or not facts.keyless or facts.options.collapse_identical:
         return None
     events = pluralize(facts.keyless, "event")
-    return f"{events} without a source key, so identical ones cannot be told apart across windows"
+    return f"{events} without a source key, so identical ones cannot be distinguished across windows"
 
 
 @check("merges", "stop")
@@ -253,7 +253,7 @@ def _with_rows(types: Sequence[GroupTypeSeal]) -> str:
 
 @check("persons", "warning")
 def persons_without_profile(facts: PlanFacts) -> str | None:
-    """Under `--persons identified` some ids get no profile, which cannot be made up for afterwards."""
+    """Under `--persons identified` some ids get no profile, which cannot be changed afterwards."""
     if facts.options.persons != "identified":
         return None
     profiles = facts.people.profiles

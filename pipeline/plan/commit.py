@@ -53,7 +53,7 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         raise UsageError(f"cannot write {directory.path}: {error.strerror}", hint="choose another -o DIR") from None
     try:
         yield work
-        discard(directory.ledger)  # raises Busy where an apply has begun meanwhile
+        discard(directory.ledger)  # raises Busy where an apply has started meanwhile
         (work.path / MARK).unlink()
         sync_folder(work.path)
         work.path.rename(directory.path / FINISHED)
@@ -75,7 +75,7 @@ def finish_commit(directory: Directory) -> None:
         _settle(directory)
     except OSError as error:
         raise UsageError(
-            f"cannot write {directory.path}: {error.strerror}", hint="make the plan directory writable"
+            f"cannot write {directory.path}: {error.strerror}", hint="give yourself write access to the plan directory"
         ) from None
     finally:
         unlock(lock)

@@ -52,22 +52,22 @@ def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
 
 
 def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
-    """Raise StalePlan if a file of the plan (of these names, where they are given) is not the one that was sealed."""
+    """Raise StalePlan if a file of the plan (or one of these names) is not the one that was sealed."""
     for name, digest in plan.files.items():
         if names is not None and name not in names:
             continue
         path = directory.path / name
         try:
-            found = digest_file(path)
+            current = digest_file(path)
         except FileNotFoundError:
             raise StalePlan(
                 f"{path} is missing from the plan", differences=[f"{name}: missing"],
                 hint="plan again, or copy the whole directory",
             ) from None  # fmt: skip
-        if found != digest:
+        if current != digest:
             raise StalePlan(
                 f"{path} was changed after it was sealed",
-                differences=[f"{name}: sealed {digest[:12]}, now {found[:12]}"],
+                differences=[f"{name}: sealed {digest[:12]}, now {current[:12]}"],
                 hint="plan again; a plan is never edited",
             )
 
@@ -147,6 +147,6 @@ def config_of(
     excluded: frozenset[str],
     directory: Directory,
 ) -> TransformConfig:
-    """The config that the plan was made with, and its table of identified persons."""
+    """The config that the plan was built with, and its table of identified persons."""
     identified = directory.identified if plan.options.persons == "identified" else None
     return TransformConfig(compile_, plan.options, plan.limits, parts, excluded, identified)

@@ -67,7 +67,7 @@ def write_window_index(directory: Directory, observed: ObservedPairs, ids: Event
         files[PAIRED] = writer.close()
 
 
-def earlier_pairs(directory: Directory, known: IdentityIndex, *, pending_merges: bool) -> Iterator[ObservedPair]:
+def earlier_pairs(directory: Directory, index: IdentityIndex, *, pending_merges: bool) -> Iterator[ObservedPair]:
     """The pairs of other plans of a series that lead, directly or through other ids, to an id of this plan's tables.
 
     Their rows are not counted here, because their own plans counted them. `pending_merges` includes pairs whose merge
@@ -80,7 +80,7 @@ def earlier_pairs(directory: Directory, known: IdentityIndex, *, pending_merges:
         while some := list(islice(pairs, AT_ONCE)):
             yield hashes(one for pair in some for one in pair[:2])
 
-    for pair in known.pairs(hashed_ids(), pending_merges=pending_merges):
+    for pair in index.pairs(hashed_ids(), pending_merges=pending_merges):
         yield ObservedPair(*pair, last=None, events=0, row=0)
 
 

@@ -100,25 +100,25 @@ class BlockTransformer:
 
         Duplicates are skipped or get a uuid of their own, and events of ids without an identity get the profile flag.
         """
-        kept, skipped = self._deduplicate(events, task)
-        return kept if self.identified is None else without_profiles(kept, self.identified), skipped
+        sent, skipped = self._without_duplicates(events, task)
+        return sent if self.identified is None else without_profiles(sent, self.identified), skipped
 
-    def _deduplicate(self, events: Events, task: Task) -> tuple[list[bytes], Counter[str]]:
+    def _without_duplicates(self, events: Events, task: Task) -> tuple[list[bytes], Counter[str]]:
         if not task.duplicates:
             return events.events, Counter()
         decisions = {(decision.row, decision.position): decision for decision in task.duplicates}
-        kept: list[bytes] = []
+        sent: list[bytes] = []
         skipped: Counter[str] = Counter()
         for event, row, position in zip(events.events, events.row_of, events.positions, strict=True):
             decision = decisions.get((row, position))
             if decision is None:
-                kept.append(event)
+                sent.append(event)
             elif decision.code:
                 skipped[decision.code] += 1
             else:
                 key = content_key(events.canonical(row), decision.ordinal, position)
-                kept.append(replace_uuid(event, self.mapper.hasher(key)))
-        return kept, skipped
+                sent.append(replace_uuid(event, self.mapper.hasher(key)))
+        return sent, skipped
 
 
 def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
@@ -180,6 +180,6 @@ def make_batches(transformer: BlockTransformer, task: Task) -> BatchedBlock:
     if not (task.duplicates or task.ended or task.doubtful or transformer.identified is not None):
         batches = list(pack_runs(events.runs, events.sizes, envelope, limits, most=task.most))
         return BatchedBlock(events.digest, events.rows, events.count, batches)
-    kept, skipped = transformer.apply_tables(events, task)
-    batches = list(pack(kept, envelope, limits, task.ended, task.doubtful, most=task.most))
-    return BatchedBlock(events.digest, events.rows, len(kept), batches, skipped)
+    sent, skipped = transformer.apply_tables(events, task)
+    batches = list(pack(sent, envelope, limits, task.ended, task.doubtful, most=task.most))
+    return BatchedBlock(events.digest, events.rows, len(sent), batches, skipped)

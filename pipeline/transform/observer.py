@@ -1,4 +1,4 @@
-"""What a plan takes note of beside the events of a block. `pipeline.native` has `Observer` in C."""
+"""Collects what a plan needs beside the events of a block. `pipeline.native` has `Observer` in C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.transform.events import Events
 from pipeline.transform.field_names import FieldNameScan
 
 OVERWRITES, GROUPS, NOTE = 1, 2, 4
-"""What an observer leaves to do: warn that the event carries `$set`; aggregate its `$groups`; aggregate its note."""
+"""What an observer leaves to its caller: to warn of `$set` in the event; to aggregate its `$groups`; or its note."""
 
 
 class Observation(NamedTuple):
@@ -28,7 +28,7 @@ NOTHING_MORE = Observation()
 
 
 class Observer:
-    """Keeps the names and times of a block's events, which only a plan asks for, and adds their ids to `ids`.
+    """Collects the names and times of a block's events, which only a plan asks for, and adds their ids to `ids`.
 
     `names` takes the names. `ids` is an accumulator of `IdentityAggregator`, None where nothing is aggregated.
     """
@@ -41,7 +41,7 @@ class Observer:
         self._walls, self._walls_received = array("q"), array("q")
 
     def __call__(self, row: int, event: UnvalidatedEvent, time: int, distinct_id: str, properties: Any) -> int:
-        """Keep what a plan needs of one event; what is left to do, added up."""
+        """Collect what a plan needs of one event. Returns the sum of OVERWRITES, GROUPS, NOTE that is left to do."""
         note = event.note
         self.add(event.event, time, event.received, event.wall)
         if self._ids is not None:
@@ -58,7 +58,7 @@ class Observer:
             self._walls_received.append(received)
 
     def cut(self, events: int, walls: int) -> None:
-        """Forget all events after the first so many."""
+        """Remove all events after the first `events`, and clock readings after the first `walls`."""
         for series in (self._names, self._times, self._received):
             del series[events:]
         for series in (self._walls, self._walls_received):
@@ -71,7 +71,7 @@ class Observer:
 
     def columns(self) -> tuple[bytes, ...]:
         """Times, receive times (0: none), readings of the clock and the receive times beside those: int64, µs."""
-        return tuple(one.tobytes() for one in (self._times, self._received, self._walls, self._walls_received))
+        return tuple(column.tobytes() for column in (self._times, self._received, self._walls, self._walls_received))
 
 
 def observer(events: Events, aggregator: IdentityAggregator | None) -> Any:
