@@ -35,7 +35,7 @@ test-pythons: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, without the slow on
 	done
 
 soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids; up to an hour
-	@$(VENV)/bin/python -m pytest -s tests/soak/soak_crashes.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py
+	@$(VENV)/bin/python -m pytest -s tests/soak/soak_crashes.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py tests/soak/soak_openapi.py
 
 differential: $(VENV)/.dev  ## native against Python over mutated rows of every tool; ROWS=200000
 	@$(VENV)/bin/python -m tests.support.differential --rows $(or $(ROWS),200000)

@@ -60,27 +60,58 @@ def cut(rows: list[dict[str, Any]], places: list[int]) -> list[list[dict[str, An
     return [rows[start:stop] for start, stop in pairwise(edges)]
 
 
-# -- 1. balance -----------------------------------------------------------------------------------------------------
+# -- 1. balance, 5. plan equals apply, 7. nothing silent ---------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)
 @given(ROWS.filter(len), st.lists(st.integers(0, 99), max_size=2), st.booleans())
-def test_every_row_ends_in_one_place_per_part(
+def test_a_plan_balances_tells_what_it_rejects_and_is_what_an_apply_makes(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
 ) -> None:
-    """Rows read = mapped + skipped + rejected, in each part and in all, with each code's count adding up."""
+    """Over one plan each: `balances`, `rejects_are_found`, `sends_what_was_planned`."""
+    place = tmp_path_factory.mktemp("invariants")
     files = cut(rows, places)
-    made = laid_out(tmp_path_factory.mktemp("invariants"), files, collapse_identical=collapse)
+    made = laid_out(place, files, collapse_identical=collapse)
+    balances(made, files)
+    rejects_are_found(made, place)
+    sends_what_was_planned(made)
+
+
+def balances(made: Made, files: list[list[dict[str, Any]]]) -> None:
+    """Rows read = mapped + skipped + rejected, in each part and in all, with each code's count adding up."""
     plan = made.plan
     assert [part.rows for part in plan.parts] == [len(file) for file in files if file]
     for part in plan.parts:
         assert part.rows == part.mapped + part.skipped + part.rejected
         assert min(part.mapped, part.skipped, part.rejected) >= 0
     assert plan.rows.balanced
-    assert plan.rows.read == len(rows)
+    assert plan.rows.read == sum(map(len, files))
     assert (plan.rows.skipped, plan.rows.rejected) == (sum(plan.skips.values()), sum(plan.rejects.values()))
     assert len(made.directory.rejects.read_bytes().splitlines()) == plan.rows.rejected
     assert all(count > 0 for counts in (plan.skips, plan.rejects, plan.warnings) for count in counts.values())
+
+
+def rejects_are_found(made: Made, place: Path) -> None:
+    """By its number and its byte offset each rejected row is found again in its file, and it has a code and words."""
+    for reject in map(json.loads, made.directory.rejects.read_text().splitlines()):
+        content = (place / reject["part"]).read_bytes()
+        assert reject["record"] == [line for line in content.decode().splitlines() if line][reject["row"] - 1]
+        assert content[reject["offset"] :].startswith(reject["record"].encode())
+        assert reject["code"]
+        assert reject["detail"]
+
+
+def sends_what_was_planned(made: Made) -> None:
+    """An apply makes the events of the plan in number, by cell and by block, each with a uuid that no other has."""
+    sent = made.sent()
+    assert len(sent) == made.plan.events.phases["events"]
+    assert len({event["uuid"] for event in sent}) == len(sent)
+    assert sum(block.events for block in planned_blocks(made.directory)) == len(sent)
+    cells = Counter({cell[:2]: count for cell, count in made.cells().items() if cell[2] == "mapped"})
+    assert Counter((event["event"], event["timestamp"][:10]) for event in sent) == cells
+    assert dict(made.plan.names) == Counter(event["event"] for event in sent)
+    times = sorted((event["timestamp"] for event in sent), key=datetime.fromisoformat)
+    assert (made.plan.first, made.plan.last) == ((times[0], times[-1]) if times else (None, None))
 
 
 @settings(max_examples=40, deadline=None)
@@ -197,27 +228,6 @@ def test_the_source_id_keeps_two_projects_of_one_tool_apart(tmp_path: Path) -> N
     assert uuid("c", dialect="posthog", name="again", as_of=AS_OF + DAY, provenance=False) == plain
 
 
-# -- 5. plan equals apply ---------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=40, deadline=None)
-@given(ROWS.filter(len), st.lists(st.integers(0, 99), max_size=2), st.booleans())
-def test_an_apply_makes_exactly_the_events_that_were_planned(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
-) -> None:
-    """In number, by cell and block by block, each with a uuid that no other has."""
-    made = laid_out(tmp_path_factory.mktemp("invariants"), cut(rows, places), collapse_identical=collapse)
-    sent = made.sent()
-    assert len(sent) == made.plan.events.phases["events"]
-    assert len({event["uuid"] for event in sent}) == len(sent)
-    assert sum(block.events for block in planned_blocks(made.directory)) == len(sent)
-    cells = Counter({cell[:2]: count for cell, count in made.cells().items() if cell[2] == "mapped"})
-    assert Counter((event["event"], event["timestamp"][:10]) for event in sent) == cells
-    assert dict(made.plan.names) == Counter(event["event"] for event in sent)
-    times = sorted((event["timestamp"] for event in sent), key=datetime.fromisoformat)
-    assert (made.plan.first, made.plan.last) == ((times[0], times[-1]) if times else (None, None))
-
-
 # -- 7. nothing silent ----------------------------------------------------------------------------------------------
 
 
@@ -225,23 +235,6 @@ def test_a_missing_time_never_becomes_now(tmp_path: Path) -> None:
     """It is a reject with its row."""
     made = laid_out(tmp_path, [[{"event": "Seen", "id": "u-1", "key": "k"}]])
     assert (dict(made.plan.rejects), made.sent()) == ({"missing_timestamp": 1}, [])
-
-
-@settings(max_examples=40, deadline=None)
-@given(ROWS.filter(len))
-def test_every_rejected_row_is_kept_with_its_place_and_text(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
-) -> None:
-    """By its number and its byte offset the row is found again in the file."""
-    place = tmp_path_factory.mktemp("invariants")
-    made = laid_out(place, [rows])
-    content = (place / "0.jsonl").read_bytes()
-    lines = content.decode().splitlines()
-    for reject in map(json.loads, made.directory.rejects.read_text().splitlines()):
-        assert reject["record"] == lines[reject["row"] - 1]
-        assert content[reject["offset"] :].startswith(reject["record"].encode())
-        assert reject["code"]
-        assert reject["detail"]
 
 
 def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Path) -> None:

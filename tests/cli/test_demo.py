@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import demo
 from pipeline.cli import run
 from pipeline.demo import SAMPLES, samples
 
@@ -16,15 +17,19 @@ pytestmark = pytest.mark.slow
 def test_the_demo_proves_every_sample(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each sample is proved, its report exists, and a second demo replaces the first."""
+    """Each sample is proved, its report exists, and a second demo replaces the first, which shows people one sample."""
     for key in ("BACKCAST_PROJECT_KEY", "BACKCAST_PERSONAL_KEY"):
         monkeypatch.delenv(key, raising=False)
     output = tmp_path / "demo"
-    assert run(["demo", "-o", str(output)]) == 0
-    capfd.readouterr()
+    with pytest.MonkeyPatch.context() as fewer:
+        fewer.setattr(demo, "SAMPLES", SAMPLES[-1:])
+        assert run(["demo", "-o", str(output)]) == 0
+    assert "Verified: " in capfd.readouterr().out
+    (output / "of the first").touch()
     assert run(["demo", "-o", str(output), "--json"]) == 0
     said = json.loads(capfd.readouterr().out)
     assert said["proved"] is True
+    assert not (output / "of the first").exists()
     assert [step["name"] for step in said["steps"]] == [sample.name for sample in SAMPLES]
     assert all(Path(step["report"]).exists() for step in said["steps"])
 

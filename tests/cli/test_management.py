@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import Printed, calling
+from tests.support.commands import Printed, calling, in_process
 from tests.support.scripted_api import KEY, answering
 from tests.support.scripted_server import Answer, Asked, Said, scripted
 
@@ -425,7 +425,6 @@ def completed(shell: str, words: str, incomplete: str) -> subprocess.CompletedPr
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
     ("words", "incomplete", "found"),
     [
@@ -446,16 +445,21 @@ def completed(shell: str, words: str, incomplete: str) -> subprocess.CompletedPr
         ("backcast rejects plan --code bad_js", "bad_js", {"bad_json"}),
     ],
 )
-def test_commands_and_options_are_completed(shell: str, words: str, incomplete: str, found: set[str]) -> None:
-    """In each shell's own protocol."""
-    done = completed(shell, words, incomplete)
+def test_commands_and_options_are_completed(words: str, incomplete: str, found: set[str]) -> None:
+    """Each shell asks in the same way."""
+    at = str(len(words.split()) - bool(incomplete))
+    done = in_process(env={"_BACKCAST_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": at})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {line.split(",", 1)[1] for line in done.stdout.splitlines()} == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_is_answered_in_its_own_protocol(shell: str) -> None:
+    """As the installed command does it."""
+    done = completed(shell, "backcast apply plan --phases groups,p", "groups,p")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    if shell == "zsh":
-        words_found = {lines[at + 1] for at in range(0, len(lines), 3)}
-    else:
-        words_found = {line.split(",", 1)[1].split("\t")[0] for line in lines}
-    assert words_found == found
+    assert (lines[1] if shell == "zsh" else lines[0].split(",", 1)[1].split("\t")[0]) == "groups,persons"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.cli import main, run
 from pipeline.local_service import LocalService
-from tests.support.commands import generic, process
+from tests.support.commands import generic, in_process
 from tests.support.deliveries import KEY, Reply, planned, serving, uuid
 
 
@@ -31,9 +31,9 @@ def test_the_service_prints_its_keys_and_stops_when_asked(tmp_path: Path, number
     try:
         address = service.stdout.readline().split()[-1]
         keys = dict(service.stdout.readline().strip().split("=") for _ in range(2))
-        done = process("apply", planned(tmp_path, 10), "--to", address, "--quiet", env=keys)
+        done = in_process("apply", planned(tmp_path, 10), "--to", address, "--quiet", env=keys)
         assert done.returncode == 0, done.stderr
-        done = process("verify", tmp_path / "plan", "--to", address, "--json", env=keys)
+        done = in_process("verify", tmp_path / "plan", "--to", address, "--json", env=keys)
         assert json.loads(done.stdout)["proved"] is True
         service.send_signal(number)
         _, told = service.communicate(timeout=30)
@@ -49,7 +49,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     """`backcast rejects … | head` ends quietly."""
     source = tmp_path / "broken.jsonl"
     source.write_bytes(b"{broken\n" * 20_000)
-    process("plan", source, *generic(), "-o", tmp_path / "plan")
+    in_process("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0")
     for form in ("jsonl", "csv", "table"):
         reader, writer = os.pipe()
         rejects = subprocess.Popen(

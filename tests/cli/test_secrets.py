@@ -49,10 +49,10 @@ class Everything:
         self.lines: list[bytes] = []
         self.codes: list[int] = []
 
-    def __call__(self, *words: object, environment: dict[str, str] | None = None) -> int:
+    def __call__(self, *words: object) -> int:
         process = subprocess.Popen(
             [sys.executable, "-m", "pipeline", *map(str, words)],
-            env=os.environ | ENVIRONMENT | {"BACKCAST_TRACEBACK": "1", "HOME": str(self.folder)} | (environment or {}),
+            env=os.environ | ENVIRONMENT | {"BACKCAST_TRACEBACK": "1", "HOME": str(self.folder)},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
         )  # fmt: skip
         over = threading.Event()
@@ -67,10 +67,10 @@ class Everything:
         self.codes.append(process.returncode)
         return process.returncode
 
-    def here(self, *words: object) -> int:
+    def here(self, *words: object, environment: dict[str, str] | None = None) -> int:
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            for name, text in ENVIRONMENT.items():
+            for name, text in (ENVIRONMENT | (environment or {})).items():
                 patch.setenv(name, text)
             code = cli.run([*map(str, words)])
         self.said += [out.getvalue(), err.getvalue()]
@@ -126,7 +126,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Everything, list[Aske
             # One ledger goes through all of it: the address of each server is what a proxy in front would keep.
             _retarget(first, server.url)
             last = number == len(answers) - 1
-            run = every if number % 5 == 0 or last else every.here
+            run = every if number % 10 == 0 or last else every.here
             run(
                 "apply", first, "--to", server.url, "--max-retries", "1", "--max-refused", "0" if not last else "100",
                 "--workers", "1" if number % 10 == 0 else "0", *(["--json"] if number % 2 else []),
@@ -135,8 +135,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Everything, list[Aske
             asked += server.asked
     every.here("apply", first, "--to", "http://127.0.0.1:9", "--project-key-file", folder / "none")
     every.here("apply", first, "--to", "https://127.0.0.1:9", "--rotated-key", "--max-retries", "0")
-    every("apply", first, "--to", "http://127.0.0.1:9", environment={"BACKCAST_PROJECT_KEY": PERSONAL})
-    every("apply", first, "--to", "http://127.0.0.1:9", environment={"BACKCAST_PROJECT_KEY": KEY * 9})
+    for wrong in (PERSONAL, KEY * 9):
+        every.here("apply", first, "--to", "http://127.0.0.1:9", environment={"BACKCAST_PROJECT_KEY": wrong})
     every.here("rejects", first, "--format", "jsonl")
     for answer in (scripted(Reply(403, PERSONAL.encode())), scripted(Reply(200, b"<html>" + PERSONAL.encode()))):
         with serving(answer) as server:

@@ -22,8 +22,8 @@ from tests.support.deliveries import Asked, Reply, identities, passed_on, planne
 pytestmark = pytest.mark.slow
 
 SEED = 413
-AT_POINTS = {"halving": 12, "bisecting": 5, "plain": 3}
-AT_REQUESTS = {"halving": 9, "bisecting": 7, "plain": 4}
+AT_POINTS = {"halving": 9, "bisecting": 4, "plain": 2}
+AT_REQUESTS = {"halving": 4, "bisecting": 3, "plain": 2}
 OWN: dict[str, set[str]] = {"halving": {"split", "learn", "cut"}, "bisecting": {"split", "refuse"}, "plain": set()}
 """Steps of the ledger that a scene alone shows."""
 

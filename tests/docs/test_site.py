@@ -34,17 +34,14 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert pages - written == set()
 
 
-@pytest.mark.parametrize(
-    ("fault", "text"),
-    [("[there](nowhere.md)", "nowhere.md"), ("[there](#no-such-heading)", "no-such-heading")],
-)
-def test_a_dead_link_fails_the_build(tmp_path: Path, fault: str, text: str) -> None:
-    """A link to a page or a heading that does not exist is an error that names it."""
+def test_dead_links_fail_the_build(tmp_path: Path) -> None:
+    """Each link to a page or a heading that does not exist is an error that names it."""
     docs = tmp_path / "docs"
     docs.mkdir()
     for name in ("conf.py", "generate.py", "_static"):
         (docs / name).symlink_to(ROOT / "docs" / name)
-    (docs / "index.md").write_text(f"# Page\n\n{fault}\n", encoding="utf-8")
+    (docs / "index.md").write_text("# Page\n\n[there](nowhere.md)\n[there](#no-such-heading)\n", encoding="utf-8")
     built = build(docs, tmp_path)
     assert built.returncode == 1
-    assert text in built.stderr
+    assert "nowhere.md" in built.stderr
+    assert "no-such-heading" in built.stderr

@@ -16,7 +16,7 @@ from pipeline import extractors
 from pipeline.errors import UnreadableExport
 
 ROWS = 40
-FEW, MANY = 40, 600
+FEW, MANY = 40, 300
 """Damaged footers of each file in the fast suite and in the whole one."""
 
 PLAIN = pa.table({"id": list(range(ROWS)), "s": [f"s{number % 7}" for number in range(ROWS)]})

@@ -18,7 +18,7 @@ from pipeline.jobs.windows import JobHooks, WindowRun
 from pipeline.ledger import lock_file, unlock
 from pipeline.local_service import LocalService
 from tests.support.deliveries import KEY
-from tests.support.jobs import KEYS, Process, code, days, outcomes, put, row, run, sent_once, write_job
+from tests.support.jobs import KEYS, Process, code, days, outcomes, put, ran, row, run, sent_once, write_job
 
 pytestmark = pytest.mark.slow
 
@@ -148,24 +148,24 @@ def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Pat
     put(tmp_path, 3, [row(3, 1, distinct_id="")])
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url)
-        code, said, told = Process(job).ended()
+        code, said, told = ran(job)
         assert code == 4
         assert [line.split(":")[0] for line in said.splitlines()] == [
             "2024-01-01 done", "2024-01-02 waiting", "2024-01-03 stopped", "2024-01-04 done",
         ]  # fmt: skip
         assert [line.split(":")[0] for line in told.splitlines()] == ["Error", "Try"]
         assert "plan-1/report.html" in told
-        code, said, _ = Process(job, "--json").ended()
+        code, said, _ = ran(job, "--json")
         found = json.loads(said)
         assert (found["format"], found["exit_code"], code) == ("backcast.run/1", 4, 4)
         assert [one["outcome"] for one in found["windows"]] == ["waiting", "stopped"]
-        code, said, told = Process(job, "--history").ended()
+        code, said, told = ran(job, "--history")
         assert (code, told) == (0, "")
         assert said.splitlines()[-1] == "Job nightly: 2 done, 1 waiting, 1 stopped, 0 open."
         assert re.findall(r"^ *(2024-\S+)", said, re.M) == [
             "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03", "2024-01-04",
         ]  # fmt: skip
-        history = json.loads(Process(job, "--history", "--json").ended()[1])
+        history = json.loads(ran(job, "--history", "--json")[1])
         assert history["format"] == "backcast.history/1"
         assert history["attempts"][0]["events"] == {"made": 10, "accepted": 10, "refused": 0, "already_settled": 0}
         assert [one["state"] for one in history["windows"]] == ["done", "waiting", "stopped", "done"]

@@ -25,6 +25,7 @@ from tests.support.jobs import (
     landed,
     outcomes,
     put,
+    ran,
     row,
     run,
     sent_once,
@@ -106,7 +107,7 @@ def test_a_run_killed_while_it_sends_is_resumed_before_anything_else(tmp_path: P
             started.set()
             assert runs[0].ended()[0] == -signal.SIGKILL
             rows += days(tmp_path, 2)
-            assert Process(job).ended() == (0, *told_of(job, BIG))
+            assert ran(job) == (0, *told_of(job, BIG))
         assert landed(service) == identities(rows)
         assert [one[:3] for one in counts(job)] == [("2024-01-01", "done", BIG), ("2024-01-02", "done", 10)]
         assert sum(copies(service).values()) - len(rows) <= 3 * 5_000

@@ -16,7 +16,7 @@ from pipeline.config import Secret
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from tests.support.deliveries import KEY
-from tests.support.jobs import KEYS, PERSONAL_KEY, Process, code, days, outcomes, proofs, put, row, run, write_job
+from tests.support.jobs import KEYS, PERSONAL_KEY, code, days, outcomes, proofs, put, ran, row, run, write_job
 from tests.support.scripted_server import Asked, Said, serving
 
 pytestmark = pytest.mark.slow
@@ -140,12 +140,12 @@ def test_the_command_tells_what_was_read_back(tmp_path: Path) -> None:
     days(tmp_path, 1, 2)
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url, until="2024-01-02")
-        ended, said, told = Process(job, personal_key=PERSONAL_KEY).ended()
+        ended, said, told = ran(job, personal_key=PERSONAL_KEY)
         assert (ended, said.splitlines()[-1]) == (0, "2024-01-01 proved: 10 events are there")
         assert KEY not in said + told
         assert PERSONAL_KEY not in said + told
         job = write_job(tmp_path, service.url, until="2024-01-03")
-        found = json.loads(Process(job, "--json", personal_key=PERSONAL_KEY).ended()[1])
+        found = json.loads(ran(job, "--json", personal_key=PERSONAL_KEY)[1])
         assert [(one["window"], one["outcome"]) for one in found["proofs"]] == [("2024-01-02", "proved")]
-        history = json.loads(Process(job, "--history", "--json").ended()[1])
+        history = json.loads(ran(job, "--history", "--json")[1])
         assert [(one["proof"], one["detail"]) for one in history["attempts"]] == [("proved", "10 events are there")] * 2

@@ -126,7 +126,7 @@ def test_no_field_is_required_where_the_contract_requires_none(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", FIELDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_what_was_read_is_written_again(name: str, data: st.DataObject) -> None:
     """Whatever the service sends, known and unknown fields of any type, comes back exactly."""

@@ -69,7 +69,10 @@ def in_process(*words: object, env: Mapping[str, str] | None = None) -> subproce
             patch.setenv(name, value)
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8"))
         with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
-            code = run(arguments)
+            try:
+                code = run(arguments)
+            except SystemExit as leaving:  # click answers a shell that completes words, and leaves
+                code = int(leaving.code or 0)
     out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
     return subprocess.CompletedProcess(arguments, code, out, err)
 

@@ -18,6 +18,7 @@ from pipeline.jobs.run import JobRun, run_due_windows
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from pipeline.options import RunOptions
+from tests.support.commands import in_process
 from tests.support.deliveries import COLUMNS, KEY, Identity, uuid
 
 PERSONAL_KEY = "phx_testpersonal"
@@ -141,6 +142,13 @@ class Process(subprocess.Popen[str]):
         """Its exit code, and what it printed."""
         said, told = self.communicate(timeout=60)
         return self.returncode, said, told
+
+
+def ran(job: Path, *options: str, personal_key: str = "") -> tuple[int, str, str]:
+    """The exit code of a `backcast run` in this process, and what it printed."""
+    keys = {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": personal_key}
+    done = in_process("run", job, "--workers", "0", *options, env=keys)
+    return done.returncode, done.stdout, done.stderr
 
 
 def sent_once(service: LocalService, rows: Sequence[dict[str, Any]]) -> bool:
