@@ -211,7 +211,7 @@ def test_a_table_that_nothing_tells_stops_the_plan_with_the_file_and_the_tables(
         with zipfile.ZipFile(tmp_path / "dump.zip", "w") as made:
             made.write(file, "in/dump.csv")
         file = tmp_path / "dump.zip"
-    with pytest.raises(UsageError, match=r"which table .*dump\.csv holds") as stopped:
+    with pytest.raises(UsageError, match=r"cannot recognise the table in .*dump\.csv") as stopped:
         planned(tmp_path / "unnamed", [file])
     assert "identifies" in stopped.value.hint
     assert "--set table=NAME" in stopped.value.hint
