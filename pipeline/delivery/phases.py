@@ -4,8 +4,8 @@ A phase waits for those that it depends on. Events wait for merges and groups: a
 joins leaves two people, and the first group types to arrive take the available places. Profile updates wait for merges
 and events, because an event can overwrite their values (docs/know/service.md#persons). Properties that are set once for
 persons before their events go with the groups; they wait for the merges, which would prefer the property of an absorbed
-person. None of that can be undone, so a phase that is requested too early is refused, also where another phase was left
-out on purpose: a history that is to go without its merges is planned without them.
+person. None of that can be undone, so a phase that is requested too early is refused, also where another phase was
+omitted on purpose: a history that is to be sent without its merges is planned without them.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def check_phases(plan: Plan, directory: Directory, phases: Sequence[str]) -> Non
         for needed in needs.get(phase, ()):
             if not planned.get(phase) or needed in phases or _is_over(plan, directory, needed):
                 continue
-            left = _left(plan, directory, needed)
+            settled, refused, _ = read_totals(directory.ledger).of(needed)
+            unsent = planned[needed] - settled - refused
             raise UnsafePlan(
-                f"the phase {phase} needs the phase {needed}, of which {pluralize(left, 'event')} {are(left)} not"
+                f"the phase {phase} needs the phase {needed}, of which {pluralize(unsent, 'event')} {are(unsent)} not"
                 " settled; nothing was sent",
                 hint=f"send it first, or with it: --phases {','.join(choose_phases([needed, *phases]))}",
             )
@@ -66,21 +67,16 @@ def check_merges(
     if approved is None:
         if loopback or not merges or "identities" not in phases or _is_over(plan, directory, "identities"):
             return
-        them = "it" if merges == 1 else "them"
-        reason = f"the plan sends {pluralize(merges, 'merge')}, which cannot be undone, and nobody approved {them}"
+        were = "was" if merges == 1 else "were"
+        reason = f"the plan sends {pluralize(merges, 'merge')}, which cannot be undone and {were} not approved"
     elif approved == merges:
         return
     else:
-        reason = f"--approve-merges says {approved:,}, and the plan sends {pluralize(merges, 'merge')}"
-    hint = f"look at {directory.report_html} and {directory.pairs.name} beside it; then give --approve-merges {merges}"
+        reason = f"--approve-merges is {approved:,}, and the plan sends {pluralize(merges, 'merge')}"
+    hint = f"review {directory.report_html} and {directory.pairs.name} beside it; then give --approve-merges {merges}"
     raise UnsafePlan(f"{reason}; nothing was sent", hint=hint if merges else "leave --approve-merges out")
 
 
 def _is_over(plan: Plan, directory: Directory, phase: str) -> bool:
     planned = plan.events.phases.get(phase, 0)
     return not planned or read_totals(directory.ledger).of(phase).is_all(planned)
-
-
-def _left(plan: Plan, directory: Directory, phase: str) -> int:
-    settled, refused, _ = read_totals(directory.ledger).of(phase)
-    return plan.events.phases.get(phase, 0) - settled - refused

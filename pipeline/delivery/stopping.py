@@ -31,7 +31,7 @@ class StopSignal:
         self.event.set()
 
     def check(self) -> bool:
-        """Whether the run stops, after a look at the interruption and the time limit."""
+        """Whether the run stops, after a check of the interruption and the time limit."""
         if self._interrupted.is_set():
             self.event.set()
         elif self._max_seconds is not None and not self.event.is_set() and self.seconds >= self._max_seconds:

@@ -90,7 +90,7 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
         if not nothing_taken(database):
             raise BrokenLedger(
                 f"{path} belongs to target {meta.get('target')} ({describe_sent(database)}), not to {target}",
-                hint="apply each plan directory to one target; make a new plan for another",
+                hint="apply each plan directory to one target; create a new plan for another",
             )
         for table in ("tries", "batches", "runs"):
             database.execute(f"delete from {table}")
@@ -131,8 +131,8 @@ def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, r
     if check and sent and not rotated:
         raise UnsafePlan(
             f"the project key is not the one that this plan was sent with so far ({path})",
-            hint="give the first key again; for another project make a new plan; if the key of the same project was"
-            " rotated, say so with --rotated-key",
+            hint="use the first key again; for another project create a new plan; if the key of the same project was"
+            " rotated, add --rotated-key",
         )
     fresh = os.urandom(16)
     database.executemany(
@@ -154,7 +154,7 @@ def sync_directory(path: Path) -> None:
 # -- one writer ----------------------------------------------------------------------------------------
 
 
-def lock_file(path: Path, what: str) -> IO[bytes]:
+def lock_file(path: Path, name: str) -> IO[bytes]:
     """Lock a file by another one beside it, until `unlock` or the end of the process. Raises Busy, UsageError."""
     try:
         lock = path.with_name(path.name + ".lock").open("a+b")
@@ -175,7 +175,7 @@ def lock_file(path: Path, what: str) -> IO[bytes]:
             holder = lock.read().decode(errors="replace").strip()
             lock.close()
             raise Busy(
-                f"{what} is in use by another run: {holder or 'unknown process'}",
+                f"{name} is in use by another run: {holder or 'unknown process'}",
                 hint="wait for it, or stop it; a stopped run resumes",
             ) from None
         except OSError as error:
@@ -215,7 +215,7 @@ def is_locked(path: Path) -> bool:
         return False
 
 
-# -- what went wrong -----------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------
 
 _PASSING = {
     "SQLITE_FULL": ("the disk is full", "make room and run the same command again; nothing is lost"),
@@ -233,9 +233,9 @@ def error_from_sqlite(path: Path | None, error: sqlite3.Error, *, opening: bool 
     name: str = getattr(error, "sqlite_errorname", "") or ""
     if not name and not opening:
         return error
-    for code, (what, hint) in _PASSING.items():
+    for code, (failure, hint) in _PASSING.items():
         if name.startswith(code):
-            return Unfinished(f"the ledger {path} cannot be written: {what} ({error})", hint=hint)
+            return Unfinished(f"the ledger {path} cannot be written: {failure} ({error})", hint=hint)
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return UsageError(
             f"the ledger {path} cannot be used: {error}",

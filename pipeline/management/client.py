@@ -16,7 +16,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from pipeline.config import Secret
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished, UsageError
-from pipeline.management.operations import ApiOperation
+from pipeline.management.operations import Endpoint
 from pipeline.management.problems import (
     ServiceProblem,
     error_for,
@@ -66,7 +66,7 @@ class ServiceResponse:
     `date` is the `Date` header, empty where there is none.
     """
 
-    operation: ApiOperation
+    operation: Endpoint
     url: str
     status: int
     body: bytes = field(repr=False)
@@ -158,7 +158,7 @@ class ManagementClient:
 
     def call(
         self,
-        operation: ApiOperation,
+        operation: Endpoint,
         id: str | None = None,
         *,
         query: Query | None = None,
@@ -171,7 +171,7 @@ class ManagementClient:
         """
         return self._call(operation, self._address(operation, id, query or {}), body, gone_is_done)
 
-    def follow(self, operation: ApiOperation, page: ServiceResponse, url: str) -> ServiceResponse:
+    def follow(self, operation: Endpoint, page: ServiceResponse, url: str) -> ServiceResponse:
         """The page that `url`, the `next` of another page, leads to. Raises UnexpectedAnswer if it leads elsewhere."""
         try:
             onward = urljoin(page.url, url)
@@ -184,7 +184,7 @@ class ManagementClient:
             )
         return self._call(operation, onward, None, False)
 
-    def _address(self, operation: ApiOperation, id: str | None, query: Query) -> str:
+    def _address(self, operation: Endpoint, id: str | None, query: Query) -> str:
         ids = {}
         if "{project_id}" in operation.path:
             if self.project_id is None:
@@ -201,7 +201,7 @@ class ManagementClient:
 
     def _call(
         self,
-        operation: ApiOperation,
+        operation: Endpoint,
         url: str,
         body: Body | None,
         gone_is_done: bool,
@@ -221,7 +221,7 @@ class ManagementClient:
             return ServiceResponse(operation, url, last.status, b"", media_type, gone=True)
         raise self._problem(operation, url, content, last)
 
-    def _problem(self, operation: ApiOperation, url: str, content: bytes | None, last: Attempt) -> ServiceProblem:
+    def _problem(self, operation: Endpoint, url: str, content: bytes | None, last: Attempt) -> ServiceProblem:
         secrets = (self._key.reveal(), *_input_values(content))
 
         def mask(text: str) -> str:

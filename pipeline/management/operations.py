@@ -15,8 +15,8 @@ _FUNCTIONS = "/api/projects/{project_id}/hog_functions/"
 _RECORDINGS = "/api/projects/{project_id}/session_recordings/"
 
 
-class ApiOperation(NamedTuple):
-    """An operation: its name for people, its method, its path with fields for ids, the scope its key needs.
+class Endpoint(NamedTuple):
+    """An operation of the API: its name for people, its method, its path with fields for ids, the scope its key needs.
 
     `repeatable`: a second request has no effect beyond the first, so that it may be sent again after a lost answer.
     Every GET and DELETE here is, and PATCH and PUT too: their bodies set fields to values, they add nothing.
@@ -32,35 +32,33 @@ class ApiOperation(NamedTuple):
         return self.method != "POST"
 
 
-LIST_FUNCTIONS = ApiOperation("list hog functions", "GET", _FUNCTIONS, "hog_function:read")
-CREATE_FUNCTION = ApiOperation("create a hog function", "POST", _FUNCTIONS, "hog_function:write")
-RETRIEVE_FUNCTION = ApiOperation("retrieve a hog function", "GET", _FUNCTIONS + "{id}/", "hog_function:read")
-UPDATE_FUNCTION = ApiOperation("update a hog function", "PATCH", _FUNCTIONS + "{id}/", "hog_function:write")
-REPLACE_FUNCTION = ApiOperation("replace a hog function", "PUT", _FUNCTIONS + "{id}/", "hog_function:write")
-DELETE_FUNCTION = ApiOperation("hard-delete a hog function", "DELETE", _FUNCTIONS + "{id}/", "hog_function:write")
-BROADCAST = ApiOperation("broadcast a hog function", "POST", _FUNCTIONS + "{id}/broadcast/", "hog_function:write")
-INVOKE = ApiOperation("invoke a hog function", "POST", _FUNCTIONS + "{id}/invocations/", "hog_function:write")
-LOGS = ApiOperation("retrieve logs", "GET", _FUNCTIONS + "{id}/logs/", "hog_function:read")
-METRICS = ApiOperation("retrieve metrics", "GET", _FUNCTIONS + "{id}/metrics/", "hog_function:read")
-METRICS_TOTALS = ApiOperation(
-    "retrieve metrics totals", "GET", _FUNCTIONS + "{id}/metrics/totals/", "hog_function:read"
-)
-ICON = ApiOperation("retrieve an icon", "GET", _FUNCTIONS + "icon/", "hog_function:read")
-ICONS = ApiOperation("retrieve icons", "GET", _FUNCTIONS + "icons/", "hog_function:read")
-REARRANGE = ApiOperation("rearrange hog functions", "PATCH", _FUNCTIONS + "rearrange/", "hog_function:write")
+LIST_FUNCTIONS = Endpoint("list hog functions", "GET", _FUNCTIONS, "hog_function:read")
+CREATE_FUNCTION = Endpoint("create a hog function", "POST", _FUNCTIONS, "hog_function:write")
+RETRIEVE_FUNCTION = Endpoint("retrieve a hog function", "GET", _FUNCTIONS + "{id}/", "hog_function:read")
+UPDATE_FUNCTION = Endpoint("update a hog function", "PATCH", _FUNCTIONS + "{id}/", "hog_function:write")
+REPLACE_FUNCTION = Endpoint("replace a hog function", "PUT", _FUNCTIONS + "{id}/", "hog_function:write")
+DELETE_FUNCTION = Endpoint("hard-delete a hog function", "DELETE", _FUNCTIONS + "{id}/", "hog_function:write")
+BROADCAST = Endpoint("broadcast a hog function", "POST", _FUNCTIONS + "{id}/broadcast/", "hog_function:write")
+INVOKE = Endpoint("invoke a hog function", "POST", _FUNCTIONS + "{id}/invocations/", "hog_function:write")
+LOGS = Endpoint("retrieve logs", "GET", _FUNCTIONS + "{id}/logs/", "hog_function:read")
+METRICS = Endpoint("retrieve metrics", "GET", _FUNCTIONS + "{id}/metrics/", "hog_function:read")
+METRICS_TOTALS = Endpoint("retrieve metrics totals", "GET", _FUNCTIONS + "{id}/metrics/totals/", "hog_function:read")
+ICON = Endpoint("retrieve an icon", "GET", _FUNCTIONS + "icon/", "hog_function:read")
+ICONS = Endpoint("retrieve icons", "GET", _FUNCTIONS + "icons/", "hog_function:read")
+REARRANGE = Endpoint("rearrange hog functions", "PATCH", _FUNCTIONS + "rearrange/", "hog_function:write")
 
-LIST_RECORDINGS = ApiOperation("list recordings", "GET", _RECORDINGS, "session_recording:read")
-RETRIEVE_RECORDING = ApiOperation("retrieve a recording", "GET", _RECORDINGS + "{id}/", "session_recording:read")
-UPDATE_RECORDING = ApiOperation("update a recording", "PATCH", _RECORDINGS + "{id}/", "session_recording:write")
-REPLACE_RECORDING = ApiOperation("replace a recording", "PUT", _RECORDINGS + "{id}/", "session_recording:write")
-DELETE_RECORDING = ApiOperation("delete a recording", "DELETE", _RECORDINGS + "{id}/", "session_recording:write")
-SHARING = ApiOperation("retrieve sharing", "GET", _RECORDINGS + "{id}/sharing/", "sharing_configuration:read")
-REFRESH_SHARING = ApiOperation(
+LIST_RECORDINGS = Endpoint("list recordings", "GET", _RECORDINGS, "session_recording:read")
+RETRIEVE_RECORDING = Endpoint("retrieve a recording", "GET", _RECORDINGS + "{id}/", "session_recording:read")
+UPDATE_RECORDING = Endpoint("update a recording", "PATCH", _RECORDINGS + "{id}/", "session_recording:write")
+REPLACE_RECORDING = Endpoint("replace a recording", "PUT", _RECORDINGS + "{id}/", "session_recording:write")
+DELETE_RECORDING = Endpoint("delete a recording", "DELETE", _RECORDINGS + "{id}/", "session_recording:write")
+SHARING = Endpoint("retrieve sharing", "GET", _RECORDINGS + "{id}/sharing/", "sharing_configuration:read")
+REFRESH_SHARING = Endpoint(
     "refresh sharing", "POST", _RECORDINGS + "{id}/sharing/refresh/", "sharing_configuration:write"
 )
 
-LIST_PROJECTS = ApiOperation("list projects", "GET", "/api/projects/", "project:read")
-RETRIEVE_PROJECT = ApiOperation("retrieve a project", "GET", "/api/projects/{project_id}/", "project:read")
-CURRENT_PROJECT = ApiOperation("retrieve the current project", "GET", "/api/projects/@current/", "project:read")
-RETRIEVE_BILLING = ApiOperation("retrieve billing", "GET", "/api/billing/", "billing:read")
+LIST_PROJECTS = Endpoint("list projects", "GET", "/api/projects/", "project:read")
+RETRIEVE_PROJECT = Endpoint("retrieve a project", "GET", "/api/projects/{project_id}/", "project:read")
+CURRENT_PROJECT = Endpoint("retrieve the current project", "GET", "/api/projects/@current/", "project:read")
+RETRIEVE_BILLING = Endpoint("retrieve billing", "GET", "/api/billing/", "billing:read")
 """The contract does not have the last three; only the checks before an import use them."""

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pipeline.errors import BackcastError, Refused, Unfinished, UsageError
-from pipeline.management.operations import DELETE_FUNCTION, ApiOperation
+from pipeline.management.operations import DELETE_FUNCTION, Endpoint
 
 _SHOWN = 300
 _UNCERTAIN = "it may have been done all the same: check that, before you {} again"
@@ -117,7 +117,7 @@ def read_error_body(content: str, mask: Callable[[str], str]) -> ErrorBody:
 
 
 def error_for(
-    operation: ApiOperation, url: str, status: int, body: ErrorBody, *, retry_after: float = 0.0, doubtful: bool = False
+    operation: Endpoint, url: str, status: int, body: ErrorBody, *, retry_after: float = 0.0, doubtful: bool = False
 ) -> ServiceProblem:
     """The error for a response other than 2xx. `doubtful`: an earlier try may have done the operation."""
     kind = _KINDS.get(status) or (ServiceDown if status >= 500 else UnexpectedAnswer)
@@ -139,7 +139,7 @@ def error_for(
     return error
 
 
-def _hint(kind: type[ServiceProblem], operation: ApiOperation, body: ErrorBody, scope: str, retry_after: float) -> str:
+def _hint(kind: type[ServiceProblem], operation: Endpoint, body: ErrorBody, scope: str, retry_after: float) -> str:
     if kind is Forbidden:
         if "not support personal API key" in body.detail:
             return f"{operation.name} in the service's own pages: personal keys have no access"
@@ -166,7 +166,7 @@ def _hint(kind: type[ServiceProblem], operation: ApiOperation, body: ErrorBody, 
     }[kind]
 
 
-def no_answer(operation: ApiOperation, url: str, failure: str) -> ServiceDown:
+def no_answer(operation: Endpoint, url: str, failure: str) -> ServiceDown:
     """The error where no try got a response."""
     error = ServiceDown(
         f"{operation.method} {url} got no answer: {failure}",
@@ -178,7 +178,7 @@ def no_answer(operation: ApiOperation, url: str, failure: str) -> ServiceDown:
     return error
 
 
-def untrusted(operation: ApiOperation, url: str, failure: str) -> UnexpectedAnswer:
+def untrusted(operation: Endpoint, url: str, failure: str) -> UnexpectedAnswer:
     """The error where the certificate is not trusted, so that nothing was sent."""
     return UnexpectedAnswer(
         f"{operation.method} {url} was not sent: its certificate is not trusted: {failure}",
@@ -186,7 +186,7 @@ def untrusted(operation: ApiOperation, url: str, failure: str) -> UnexpectedAnsw
     )
 
 
-def unexpected_answer(operation: ApiOperation, url: str, status: int, reason: str) -> UnexpectedAnswer:
+def unexpected_answer(operation: Endpoint, url: str, status: int, reason: str) -> UnexpectedAnswer:
     """The error for a success that the operation does not have. `reason` has no text of the body: for secrets."""
     error = UnexpectedAnswer(
         f"{operation.method} {url} answered {status}, but {reason}",

@@ -21,7 +21,7 @@ from pipeline.management.models import (
     SessionRecordingWrite,
     SharingConfiguration,
 )
-from pipeline.management.operations import ApiOperation
+from pipeline.management.operations import Endpoint
 from pipeline.management.problems import NotAllowed, unexpected_answer
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ class Listing(Generic[Item]):
     `page()` is the first page alone; `limit` is the number of items on a page, not of all.
     """
 
-    def __init__(
-        self, client: ManagementClient, operation: ApiOperation, page: type[ListPage[Item]], query: Query
-    ) -> None:
+    def __init__(self, client: ManagementClient, operation: Endpoint, page: type[ListPage[Item]], query: Query) -> None:
         self._client = client
         self._operation = operation
         self._page = page
@@ -109,7 +107,7 @@ class _Resource:
     def __init__(self, client: ManagementClient) -> None:
         self._client = client
 
-    def _read(self, kind: type[Kind], operation: ApiOperation, id: str | None = None, body: Body | None = None) -> Kind:
+    def _read(self, kind: type[Kind], operation: Endpoint, id: str | None = None, body: Body | None = None) -> Kind:
         """Do an operation, and return the object in its answer."""
         return read_as(kind, self._client.call(operation, id, body=body))
 

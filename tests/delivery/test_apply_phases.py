@@ -296,12 +296,12 @@ def test_merges_need_their_number_before_anything_is_asked(tmp_path: Path) -> No
         done = applied(directory, to, "--yes", "--approve-merges", "7")
         assert len({event["uuid"] for one in server.asked for event in one.events}) == 66
     assert [one.returncode for one in (missing, wrong, dry, done)] == [4, 4, 0, 0]
-    hint = f"Try: look at {directory}/report.html and identities.parquet beside it; then give --approve-merges 7"
+    hint = f"Try: review {directory}/report.html and identities.parquet beside it; then give --approve-merges 7"
     assert missing.stderr.splitlines() == [
-        "Error: the plan sends 7 merges, which cannot be undone, and nobody approved them; nothing was sent", hint,
+        "Error: the plan sends 7 merges, which cannot be undone and were not approved; nothing was sent", hint,
     ]  # fmt: skip
     assert wrong.stderr.splitlines() == [
-        "Error: --approve-merges says 6, and the plan sends 7 merges; nothing was sent", hint,
+        "Error: --approve-merges is 6, and the plan sends 7 merges; nothing was sent", hint,
     ]  # fmt: skip
 
 
@@ -338,7 +338,7 @@ def test_a_script_chooses_phases_and_approves_merges(tmp_path: Path) -> None:
     directory = planned_in_phases(tmp_path)
     with serving(scripted(Reply())) as server:
         to = afar(server.url)
-        with pytest.raises(UnsafePlan, match="nobody approved them"):
+        with pytest.raises(UnsafePlan, match="were not approved"):
             pipeline.apply_plan(directory, to, ApplyOptions(workers=0), project_key=KEY)
         with pytest.raises(UsageError, match="not a phase: 'people'"):
             pipeline.apply_plan(directory, to, ApplyOptions(workers=0, phases=["people"]), project_key=KEY)
