@@ -409,10 +409,8 @@ def test_every_run_of_some_phases_balances_and_resumes(
         assert balances(outcome, plan)
         total = ResultCounts()
         for name, one in outcome.counts.phases.items():
-            assert (
-                one.made == one.accepted + one.refused + one.in_doubt + one.already_settled <= plan.events.phases[name]
-            )
-            for field in ("made", "accepted", "refused", "in_doubt", "already_settled"):
+            assert one.made <= plan.events.phases[name]
+            for field in ("accepted", "refused", "in_doubt", "already_settled"):
                 setattr(total, field, getattr(total, field) + getattr(one, field))
             assert name in phases or one.accepted == 0
         assert all(getattr(total, one) == getattr(outcome.counts, one) for one in ResultCounts.__struct_fields__)
