@@ -34,7 +34,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """How time is cut: `kind` is day or hour. Raises UsageError for a zone that nobody knows."""
+    """The windows of a zone; `kind` is day or hour. Raises UsageError for an unknown zone."""
 
     kind: str
     zone: str
@@ -44,16 +44,16 @@ class Calendar:
 
     def window(self, text: str) -> Window:
         """The window of a label; a day is its first hour, where windows are hours. Raises UsageError."""
-        found = _LABEL.fullmatch(text)
+        match = _LABEL.fullmatch(text)
         hint = f"write {SPELLINGS[self.kind]}"
-        if found is None or (self.kind == "day" and found[4]):
+        if match is None or (self.kind == "day" and match[4]):
             raise UsageError(f"not a {self.kind}: {text!r}", hint=hint)
         try:
-            wall = datetime(*(int(digits or 0) for digits in found.groups()))  # type: ignore[arg-type]
+            wall = datetime(*(int(digits or 0) for digits in match.groups()))  # type: ignore[arg-type]
         except ValueError as error:
             raise UsageError(f"not a {self.kind}: {text!r} ({error})", hint=hint) from None
         if not EARLIEST <= wall.year < datetime.max.year:
-            raise UsageError(f"no export is of the year {wall.year}", hint=hint)
+            raise UsageError(f"no export has the year {wall.year}", hint=hint)
         return self._at(wall)
 
     def from_(self, first: Window) -> Iterator[Window]:

@@ -32,18 +32,18 @@ OWN_KEYS = {
     "window": "day or hour",
     "window_timezone": "the calendar of the paths",
     "from": "the first window",
-    "until": "the first window that is not the job's any more",
+    "until": "the first window after the job's last",
     "lag": "how long after its end a window is due, such as 49h",
     "lookback": "how many windows are checked again for new or changed files",
     "merges": "hold, or {up-to: N}",
     "to": "us, eu or a URL",
-    "state": "where plans, ledgers and the history are kept",
+    "state": "where plans, ledgers and the history are stored",
     "missing": "wait, done or stop: what to do about a window without files",
 }
 """The keys that only a job has; the others are those of `PlanOptions` and `ApplyOptions` that name one."""
 REQUIRED = ("job", "source", "mapping", "from", "persons", "to")
 NOT_PROMOTED = (
-    "a window knows only its own events, so the last values of one that comes late would overwrite newer ones",
+    "a window has only its own events, so the last values of one that runs late would overwrite newer ones",
     "plan the whole export at once with --promoted-properties final, or leave what the service promotes",
 )
 LEAST_LAG = 48 * HOUR
@@ -63,28 +63,28 @@ def load_job(file: str | Path) -> Job:
     reader = Reader(str(path), JobError)
     table = _Table(reader, reader.compose(text), "a job", job_keys(), REQUIRED)
     kind = table.choice("window", ("day", "hour"))
-    calendar = Calendar(kind, table.one("window_timezone", lambda zone: Calendar(kind, zone).zone, "UTC"))
-    first = table.one("from", calendar.window)
+    calendar = Calendar(kind, table.value("window_timezone", lambda zone: Calendar(kind, zone).zone, "UTC"))
+    first = table.value("from", calendar.window)
     until = table.optional("until", calendar.window)
     if until is not None and until.label <= first.label:
         raise table.wrong("until", "the job would have no window", "`until` is the first window after the last one")
-    name = table.one("job", _name)
+    name = table.value("job", _name)
     folder = path.absolute().parent
-    to = table.one("to", _target)
+    to = table.value("to", _target)
     plan = _options(PlanOptions, table, folder)
     _refuse_promoted(table)
     return Job(
         file=path,
         name=name,
-        source=table.one("source", lambda text: PathTemplate(text, kind)),
+        source=table.value("source", lambda text: PathTemplate(text, kind)),
         calendar=calendar,
         first=first,
         until=until,
-        lag=table.one("lag", _lag, "49h"),
-        lookback=table.one("lookback", lambda text: _whole(text, 0), "0"),
+        lag=table.value("lag", _lag, "49h"),
+        lookback=table.value("lookback", lambda text: _whole(text, 0), "0"),
         most_merges=_merges(table),
         to=to,
-        state=folder / table.one("state", _filled, f"state/{name}"),
+        state=folder / table.value("state", _filled, f"state/{name}"),
         missing=table.choice("missing", ("wait", "done", "stop")),
         plan=PlanOptions(**plan, target=to),
         apply=ApplyOptions(**_options(ApplyOptions, table, folder)),
@@ -93,21 +93,21 @@ def load_job(file: str | Path) -> Job:
 
 def _declared(kind: type[PlanOptions | ApplyOptions]) -> Iterator[tuple[str, Field[Any], Option]]:
     """(key, field, declaration) of every option that has a key in a job file."""
-    for one in fields(kind):
-        about = option_of(one)
-        if about.job:
-            yield about.job, one, about
+    for field in fields(kind):
+        option = option_of(field)
+        if option.job:
+            yield option.job, field, option
 
 
 def job_keys() -> dict[str, str]:
-    """What each key of a job file is, in a sentence. The keys of a table inside it have those of the table."""
-    found = dict(OWN_KEYS)
+    """Each key of a job file with its meaning; that of a table includes the keys inside it."""
+    keys = dict(OWN_KEYS)
     for kind in (PlanOptions, ApplyOptions):
-        for key, _, about in _declared(kind):
+        for key, _, option in _declared(kind):
             outer, _, inner = key.partition(".")
-            more = f"{{{inner}: …}}: {about.job_help}" if inner else about.job_help
-            found[outer] = f"{found[outer]}; {more}" if outer in found else more
-    return found
+            help = f"{{{inner}: …}}: {option.job_help}" if inner else option.job_help
+            keys[outer] = f"{keys[outer]}; {help}" if outer in keys else help
+    return keys
 
 
 def _options(kind: type[PlanOptions | ApplyOptions], table: _Table, folder: Path) -> dict[str, Any]:
@@ -122,34 +122,34 @@ def _options(kind: type[PlanOptions | ApplyOptions], table: _Table, folder: Path
         for outer, names in inner.items()
         if outer in table
     }
-    found = {}
-    for key, one, about in _declared(kind):
+    values = {}
+    for key, field, option in _declared(kind):
         outer, dot, name = key.partition(".")
-        place = tables.get(outer) if dot else table
-        if place is not None and (name or outer) in place:
-            found[one.name] = _value(one, about, place, name or outer, folder)
-    return found
+        inside = tables.get(outer) if dot else table
+        if inside is not None and (name or outer) in inside:
+            values[field.name] = _value(field, option, inside, name or outer, folder)
+    return values
 
 
-def _value(one: Field[Any], about: Option, table: _Table, key: str, folder: Path) -> Any:
-    """The value of an option, as its declaration says it is written."""
-    if one.name in _READERS:
-        return _READERS[one.name](table, key, folder)
-    if about.job_words is not None:
-        return table.choice(key, about.job_words) == about.job_words[1]
-    if about.choices:
-        return table.choice(key, about.choices)
-    if about.path:
-        return table.one(key, lambda text: _existing(folder / text))
-    if about.many:
-        return table.many(key, str)
-    if about.above is not None or about.least is not None:
-        return table.one(key, lambda text: _whole(text, max(1, int(about.least or 0))))
-    return table.one(key, about.read or str)
+def _value(field: Field[Any], option: Option, table: _Table, key: str, folder: Path) -> Any:
+    """The value of an option, read as its declaration describes."""
+    if field.name in _READERS:
+        return _READERS[field.name](table, key, folder)
+    if option.job_words is not None:
+        return table.choice(key, option.job_words) == option.job_words[1]
+    if option.choices:
+        return table.choice(key, option.choices)
+    if option.path:
+        return table.value(key, lambda text: _existing(folder / text))
+    if option.many:
+        return table.values(key, str)
+    if option.above is not None or option.least is not None:
+        return table.value(key, lambda text: _whole(text, max(1, int(option.least or 0))))
+    return table.value(key, option.read or str)
 
 
 class _Table:
-    """A table of the file whose keys are known."""
+    """A table of the file with a fixed set of keys."""
 
     def __init__(
         self, reader: Reader, node: yaml.Node | None, name: str, keys: Collection[str], required: Collection[str] = ()
@@ -174,15 +174,15 @@ class _Table:
 
     def optional(self, key: str, read: Callable[[str], T]) -> T | None:
         """A value, or None where the key is absent."""
-        return self.one(key, read) if key in self else None
+        return self.value(key, read) if key in self else None
 
-    def one(self, key: str, read: Callable[[str], T], default: str = "") -> T:
-        """A value, as `read` makes it of its text; the error of a wrong one names the place."""
+    def value(self, key: str, read: Callable[[str], T], default: str = "") -> T:
+        """The value that `read` returns for the text; its UsageError becomes an error with the line and column."""
         if key not in self:
             return read(default)
         return self._read(self._entries[key], key, read)
 
-    def many(self, key: str, read: Callable[[str], T]) -> list[T]:
+    def values(self, key: str, read: Callable[[str], T]) -> list[T]:
         """A value or a list of them."""
         if key not in self:
             return []
@@ -202,7 +202,7 @@ class _Table:
         return self._reader.choice(self._entries[key], words, key) if key in self else words[0]
 
     def is_table(self, key: str) -> bool:
-        """Whether a table stands under a key."""
+        """Whether the value of a key is a table."""
         return bool(getattr(self._entries[key], "id", "") == "mapping")
 
     def below(self, key: str, keys: tuple[str, ...], others: tuple[str, ...] = ()) -> _Table:
@@ -214,14 +214,14 @@ class _Table:
         try:
             return read(text)
         except WrongFile:
-            raise  # another file, with a place of its own
+            raise  # of another file, with its own line and column
         except UsageError as error:
             raise self._reader.wrong(node, f"{key}: {error.message}", error.hint) from None
 
 
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
-        raise UsageError(f"{text!r} is no name", hint="take letters, digits, dots, hyphens and underscores")
+        raise UsageError(f"{text!r} is not a name", hint="use letters, digits, dots, hyphens and underscores")
     return text
 
 
@@ -232,7 +232,7 @@ def _filled(text: str) -> str:
 
 
 def _mapping(text: str, folder: Path) -> str:
-    """A shipped mapping's name, or the path of a file; proved to be readable."""
+    """A shipped mapping's name, or the path of a file that is a valid mapping."""
     from pipeline.mapper import load
 
     path = str(folder / text) if (folder / text).is_file() else text
@@ -242,7 +242,7 @@ def _mapping(text: str, folder: Path) -> str:
 
 
 _REFUSED = {"persons": ("promoted",)}
-"""Keys inside a table that are known, to be refused with a reason."""
+"""Keys inside a table that are refused with a reason of their own."""
 
 
 def _refuse_promoted(table: _Table) -> None:
@@ -258,11 +258,11 @@ def _existing(path: Path) -> Path:
 
 
 def _timezone(table: _Table, key: str, folder: Path) -> tuple[str, ...]:
-    def known(text: str) -> str:
+    def checked(text: str) -> str:
         zones_of(text)
         return text
 
-    texts = tuple(table.many(key, known))
+    texts = tuple(table.values(key, checked))
     try:
         zones_of(texts)
     except UsageError as error:
@@ -274,10 +274,10 @@ _LENGTH = re.compile(r"(\d{1,6})(h|d)", re.ASCII)
 
 
 def _lag(text: str) -> int:
-    found = _LENGTH.fullmatch(text)
-    if found is None:
+    match = _LENGTH.fullmatch(text)
+    if match is None:
         raise UsageError(f"not a length of time: {text!r}", hint="write hours or days, such as 49h or 3d")
-    lag = int(found[1]) * (HOUR if found[2] == "h" else 24 * HOUR)
+    lag = int(match[1]) * (HOUR if match[2] == "h" else 24 * HOUR)
     if lag < LEAST_LAG:
         raise UsageError(
             f"after {text} events are under 48 hours old, and the service bills those as live ones",
@@ -316,13 +316,13 @@ def _merges(table: _Table) -> int | None:
     if "merges" not in table or not table.is_table("merges"):
         table.choice("merges", ("hold",))
         return None
-    return table.below("merges", ("up-to",)).one("up-to", lambda text: _whole(text, 1))
+    return table.below("merges", ("up-to",)).value("up-to", lambda text: _whole(text, 1))
 
 
 _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
-    "mapping": lambda table, key, folder: table.one(key, lambda text: _mapping(text, folder)),
+    "mapping": lambda table, key, folder: table.value(key, lambda text: _mapping(text, folder)),
     "timezone": _timezone,
     "settings": lambda table, key, folder: table.texts(key),
-    "max_rejects": lambda table, key, folder: table.one(key, _allowed),
+    "max_rejects": lambda table, key, folder: table.value(key, _allowed),
 }
-"""By the name of an option: how a job file writes it, where the declaration does not say."""
+"""By the name of an option: how to read it, where its declaration does not describe that."""

@@ -40,7 +40,7 @@ class PathTemplate:
             raise UsageError(f"{self.text} is an address, not a path", hint="fetch it into a folder, and name that")
         rest = _DATE.sub("", self.text)
         if "{" in rest or "}" in rest:
-            raise UsageError(f"only {{date:…}} can stand in braces: {self.text!r}", hint=_HINT)
+            raise UsageError(f"only {{date:…}} is allowed in braces: {self.text!r}", hint=_HINT)
         first = datetime(2001, 1, 1)
         others = [datetime(2001, 1, 2), datetime(2001, 2, 1), datetime(2002, 1, 1)]
         if self.kind == "hour":
@@ -51,7 +51,7 @@ class PathTemplate:
 
     def at(self, wall: datetime) -> str:
         """The path of the window whose clock shows this."""
-        return _DATE.sub(lambda found: _formatted(found[1], wall), self.text)
+        return _DATE.sub(lambda match: _formatted(match[1], wall), self.text)
 
     def pattern(self, wall: datetime, folder: Path) -> str:
         """The same as a pattern for `glob`, relative to a folder."""
@@ -59,9 +59,9 @@ class PathTemplate:
 
 
 def _formatted(form: str, wall: datetime) -> str:
-    def one(found: re.Match[str]) -> str:
-        if found[0] not in DIRECTIVES:
-            raise UsageError(f"{found[0]!r} cannot stand in a date", hint=f"it takes {', '.join(DIRECTIVES)}")
-        return DIRECTIVES[found[0]](wall)
+    def formatted(match: re.Match[str]) -> str:
+        if match[0] not in DIRECTIVES:
+            raise UsageError(f"{match[0]!r} is not allowed in a date", hint=f"use {', '.join(DIRECTIVES)}")
+        return DIRECTIVES[match[0]](wall)
 
-    return re.sub(r"%.?", one, form)
+    return re.sub(r"%.?", formatted, form)

@@ -217,7 +217,9 @@ class WindowRunner:
         events = plan.events.phases.get("events", 0)
         if self.job.plan.person_properties == "final" and events:
             # The oldest value would win: a later window never corrects what fill-only wrote.
-            stops.append(f"it has {events} events, and `persons: {{properties: final}}` is for profiles alone")
+            stops.append(
+                f"it has {pluralize(events, 'event')}, and `persons: {{properties: final}}` is for profiles alone"
+            )
         if stops:
             detail = "; ".join(stops)
             hint = "fix its files, the mapping or the job; the next run plans it again"

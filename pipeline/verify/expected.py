@@ -32,9 +32,8 @@ class Expected(NamedTuple):
 
 
 def expect_block(transformer: BlockTransformer, task: Task) -> Expected:
-    """The events of a block that were sent. `task.ended` holds the settled ranges, `task.doubtful` those in doubt."""
-    kept = transformer.sent_events(task)
-    return fingerprints_of(kept, task.ended, task.doubtful, task.number)
+    """The events of a block that were sent. `task.ended` are the settled ranges, `task.doubtful` those in doubt."""
+    return fingerprints_of(transformer.sent_events(task), task.ended, task.doubtful, task.number)
 
 
 def fingerprints_of(

@@ -1,7 +1,7 @@
 """What landed, read back from the service: counts first, then every event, page by page.
 
-Pages are windows of whole UTC days, since both services keep events by day; a day too large for one page is read on by
-uuid. Each query names its limit, because the service cuts off a query that names none.
+Pages are windows of whole UTC days, since both services store events by day; a day too large for one page is read in
+pages by uuid. Each query has a limit, because the service truncates the result of one without.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = tuple[str, str, str, str]
 
 
 def landed_cells(client: ManagementClient, page: int = PAGE, where: str = "") -> Counter[tuple[str, str]]:
-    """Counts by (event, UTC day as text) of the events for which a condition holds."""
+    """Counts by (event, UTC day as text) of the events that meet a condition."""
     counts: Counter[tuple[str, str]] = Counter()
     while True:
         answer = client.query(
@@ -36,7 +36,7 @@ def landed_cells(client: ManagementClient, page: int = PAGE, where: str = "") ->
 
 
 def landed_copies(client: ManagementClient, where: str = "") -> int | None:
-    """How many copies were accepted in all, before any collapsed; None where the service does not tell."""
+    """How many copies were accepted in all, before any collapsed; None where the service has no such table."""
     try:
         return int(client.query(f"select count(*) from raw_events{where and f' where {where}'}").results[0][0])
     except Refused as error:
@@ -48,26 +48,26 @@ def landed_copies(client: ManagementClient, where: str = "") -> int | None:
 def landed_rows(
     client: ManagementClient, cells: Counter[tuple[str, str]], page: int = PAGE, where: str = ""
 ) -> Iterator[list[Row]]:
-    """Every landed event for which a condition holds, in pages of about `page` rows; `cells` counts them."""
+    """Every landed event that meets a condition, in pages of about `page` rows; `cells` counts them."""
     for first, last in windows(cells, page):
         yield from _pages(client, first, last + timedelta(days=1), page, where)
 
 
 def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, date]]:
-    """Runs of days, first and last of each, that hold at most `page` events, or are one day."""
+    """Runs of days, first and last of each, with at most `page` events, or of one day."""
     days: Counter[date] = Counter()
-    for (_, day), count in cells.items():
-        days[date.fromisoformat(day)] += count
-    open_: list[date] = []
-    held = 0
-    for moment in sorted(days):
-        if open_ and held + days[moment] > page:
-            yield open_[0], open_[-1]
-            open_, held = [], 0
-        open_.append(moment)
-        held += days[moment]
-    if open_:
-        yield open_[0], open_[-1]
+    for (_, text), count in cells.items():
+        days[date.fromisoformat(text)] += count
+    run: list[date] = []
+    events = 0
+    for day in sorted(days):
+        if run and events + days[day] > page:
+            yield run[0], run[-1]
+            run, events = [], 0
+        run.append(day)
+        events += days[day]
+    if run:
+        yield run[0], run[-1]
 
 
 def _pages(client: ManagementClient, since: date, until: date, page: int, where: str) -> Iterator[list[Row]]:
@@ -82,13 +82,13 @@ def _pages(client: ManagementClient, since: date, until: date, page: int, where:
         if len(rows) < limit:
             yield rows
             return
-        # The last uuid may have more rows than came; it is read again, whole.
-        whole = [row for row in rows if row[0] != rows[-1][0]]
-        if not whole:
+        # The last uuid may have rows beyond this page; it is read again.
+        complete = [row for row in rows if row[0] != rows[-1][0]]
+        if not complete:
             limit *= 2
             continue
-        yield whole
-        after, limit = f"{also} and uuid > '{whole[-1][0]}'", page
+        yield complete
+        after, limit = f"{also} and uuid > '{complete[-1][0]}'", page
 
 
 def landed_event(client: ManagementClient, uuid: str) -> list[tuple[str, str, str]]:

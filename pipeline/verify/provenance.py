@@ -16,7 +16,7 @@ def provenance_of(plan: Plan) -> dict[str, str]:
 
 
 def having(marks: Mapping[str, str]) -> str:
-    """The condition of a query that holds for events with these properties, "" without any.
+    """The condition of a query for events with these properties, "" without any.
 
     A text with a backslash is left out: the two services read it differently.
     """

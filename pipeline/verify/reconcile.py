@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -41,13 +42,12 @@ _WORST = ("missing", "different", "duplicated", "extra")
 """A cell that is wrong in several ways counts as the first of these."""
 
 Fingerprints = NDArray[np.void]
-Uuid = tuple[int, int]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One event that is not as it should be. `kind` is `missing`, `extra`, `different` or `duplicated`.
+    """One event that differs. `kind` is `missing`, `extra`, `different` or `duplicated`.
 
-    `landed` holds (event, distinct_id, timestamp) of what stands under its uuid; `block` where it was planned.
+    `landed` has the (event, distinct_id, timestamp) of each landed event of its uuid; `block` is where it was planned.
     """
 
     kind: str
@@ -69,8 +69,8 @@ class Verification(msgspec.Struct, frozen=True):
 
     In `events`, `duplicated` are there a second time with another content, and `extra` counts them too; `others` are
     not of the plan, and no difference; `copies` are accepted ones that are equal to another, which collapse. In a
-    place that is the plan's alone, what is not of it is `extra`. `extras` are the cells with most of what is not of
-    the plan, `scope` the properties that an event had to have to be looked at.
+    project that is the plan's alone, what is not of it is `extra`. `extras` are the cells with most of what is not of
+    the plan, `scope` the properties that an event had to have to be compared.
     """
 
     cells: dict[str, int]
@@ -110,16 +110,16 @@ def verify(
         with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
             for block in _expected(plan, directory, config, workers):
                 expected.add(cells.renumbered(block))
-            found = _Comparison(cells, alone=whole)
-            there = landed_cells(client, where=where)
+            comparison = _Comparison(cells, alone=whole)
+            counts = landed_cells(client, where=where)
             if among_others:
                 days = cells.days()
-                there = Counter({cell: count for cell, count in there.items() if cell[1] in days})
-            for page in landed_rows(client, there, where=where):
-                landed.add(cells.seen(page))
+                counts = Counter({cell: count for cell, count in counts.items() if cell[1] in days})
+            for page in landed_rows(client, counts, where=where):
+                landed.add(cells.fingerprints(page))
         for want, have in zip(expected.runs(), landed.runs(), strict=True):
-            found.compare(want, have[np.isin(_keys(have), _keys(want))] if among_others else have)
-        return found.verdict(client, marks, None if among_others else landed_copies(client, where))
+            comparison.compare(want, have[np.isin(_keys(have), _keys(want))] if among_others else have)
+        return comparison.verification(client, marks, None if among_others else landed_copies(client, where))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -127,9 +127,9 @@ def verify(
 def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: int) -> Iterator[Expected]:
     """The fingerprints of everything that the ledger says was sent, block by block."""
     ranges: dict[tuple[str, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
-    for which, state in ((0, "settled"), (1, "begun"), (1, "waiting")):
+    for side, state in ((0, "settled"), (1, "begun"), (1, "waiting")):
         for key in read_batches(directory.ledger, state):
-            ranges.setdefault((key.phase, key.block), ([], []))[which].append((key.first, key.last))
+            ranges.setdefault((key.phase, key.block), ([], []))[side].append((key.first, key.last))
     mapper = config.compile(config.options)
     for phase in PHASES:
         if phase == EVENTS:
@@ -139,8 +139,8 @@ def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: 
             yield fingerprints_of(events, settled, in_doubt, number)
 
     def choose(planned: PlannedBlock) -> Task | None:
-        known = ranges.get(("events", planned.sealed.number))
-        return task_of(plan, planned)._replace(ended=known[0], doubtful=known[1]) if known else None
+        sent = ranges.get(("events", planned.sealed.number))
+        return task_of(plan, planned)._replace(ended=sent[0], doubtful=sent[1]) if sent else None
 
     if not any(phase == "events" for phase, _ in ranges):
         return
@@ -174,7 +174,7 @@ class _DailyCounts:
             ]
         return fingerprints
 
-    def seen(self, page: list[Row]) -> Fingerprints:
+    def fingerprints(self, page: list[Row]) -> Fingerprints:
         rows = [(*fingerprint(u, e, d, t), LANDED, self._number(e, t[:10])) for u, e, d, t in page]
         return np.array(rows, FINGERPRINT)
 
@@ -250,20 +250,20 @@ class _Comparison:
             return
         landed, right = _uuids(strange), _uuids(want[wanted])
         missed, open_ = _uuids(lost), _uuids(want[~wanted & in_doubt])
-        for one in lost.tolist():
-            self._count("different" if one[:2] in landed else "missing", one)
-        for one in strange.tolist():
-            uuid = one[:2]
+        for event in lost.tolist():
+            self._count("different" if event[:2] in landed else "missing", event)
+        for event in strange.tolist():
+            uuid = event[:2]
             if uuid in right:
-                self._count("duplicated", one)
+                self._count("duplicated", event)
             elif uuid in missed:
-                self._wrong["different"].add(one[5])  # counted already, with the event it stands in for
+                self._wrong["different"].add(event[5])  # counted already, with the planned event
                 right.add(uuid)
             elif uuid in open_:
-                self._count("different", one)
+                self._count("different", event)
                 right.add(uuid)
             else:
-                self._count("extra", one)
+                self._count("extra", event)
 
     def _set_apart(self, foreign: Fingerprints) -> None:
         """Count events that are not of the plan."""
@@ -271,16 +271,16 @@ class _Comparison:
         cells, counts = np.unique(foreign["cell"], return_counts=True)
         self._extras.update(dict(zip(cells.tolist(), counts.tolist(), strict=True)))
 
-    def _count(self, kind: str, one: tuple[int, int, int, int, int, int]) -> None:
+    def _count(self, kind: str, event: tuple[int, int, int, int, int, int]) -> None:
         self._counts[kind] += 1
         self._counts["extra"] += kind == "duplicated"
-        self._wrong[kind].add(one[5])
+        self._wrong[kind].add(event[5])
         if kind == "extra":
-            self._extras[one[5]] += 1
+            self._extras[event[5]] += 1
         if len(self._named) < SHOWN:
-            self._named.append((kind, _text(one[0], one[1]), None if one[4] < 0 else one[4]))
+            self._named.append((kind, str(UUID(int=event[0] << 64 | event[1])), None if event[4] < 0 else event[4]))
 
-    def verdict(self, client: ManagementClient, scope: Mapping[str, str], accepted: int | None) -> Verification:
+    def verification(self, client: ManagementClient, scope: Mapping[str, str], accepted: int | None) -> Verification:
         """The result, with what landed under each uuid that is named. `accepted` counts copies too, where known."""
         tally = {"match": 0, "missing": 0, "extra": 0, "duplicated": 0, "different": 0}
         taken: set[int] = set()
@@ -311,10 +311,5 @@ def _columns(fingerprints: Fingerprints, *names: str) -> NDArray[np.void]:
     return columns.view(f"V{columns.itemsize * len(names)}")[:, 0]
 
 
-def _uuids(fingerprints: Fingerprints) -> set[Uuid]:
+def _uuids(fingerprints: Fingerprints) -> set[tuple[int, int]]:
     return set(zip(fingerprints["hi"].tolist(), fingerprints["lo"].tolist(), strict=True))
-
-
-def _text(hi: int, lo: int) -> str:
-    digits = f"{hi:016x}{lo:016x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

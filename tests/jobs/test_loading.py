@@ -136,7 +136,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
         ("rate: 5000", "rate: 0", "17:7", "not a whole number from 1", "write"),
         ("mapping: mixpanel", "mapping: mixpannel", "3:10", "no mapping 'mixpannel'", "did you mean 'mixpanel'?"),
         ("{date:%Y/%m/%d}", "{date:%Y}", "2:9", "several days would have the same path", "{date:%Y/%m/%d}"),
-        ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is no name", "letters"),
+        ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is not a name", "letters"),
         ("rate: 5000", "rate: 5000\nexclude_ids: gone.txt", "18:14", "there is no file", "relative to the job file"),
         ("to: us\n", "", "1:1", "a job lacks 'to'", "us, eu or a URL"),
         ("job: nightly-mixpanel", "job: a\njob: b", "2:1", "occurs twice", "keep one"),
