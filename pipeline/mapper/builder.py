@@ -14,7 +14,7 @@ from pipeline.mapper.expressions import Condition, Missing, NamedValues, Value, 
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
 from pipeline.mapper.program import Let, Program, Step
-from pipeline.mapper.references import path_steps
+from pipeline.mapper.references import definition_of, path_steps
 from pipeline.mapper.renaming import rename_properties
 from pipeline.models import SealedOptions
 
@@ -38,6 +38,9 @@ class Builder:
         self._flat = mapping.properties.open is None
         self._opened_column: str | None = None
         self._variables = 0
+        self._defined: dict[str, Value] = {}
+        for name, call in mapping.define.items():
+            self._defined[name] = self.present(call)
 
     # --- values and conditions
 
@@ -60,13 +63,27 @@ class Builder:
         return built
 
     def reference(self, text: str) -> Value:
-        """A property by its name, or `/column` and `/column/member/…` of the row."""
+        """A property by its name, `/column` and `/column/member/…` of the row, or `@name/member/…` of a definition."""
+        name = definition_of(text, self._mapping)
+        if name is not None:
+            if name not in self._defined:
+                raise wrong_call(
+                    self._mapping.define[name], f"@{name} is used before it is defined",
+                    "a definition may use those above it",
+                )  # fmt: skip
+            return self.member(self._defined[name], path_steps(text)[1:])
         if not text.startswith("/"):
             return expressions.Property(text)
         column, *steps = path_steps(text)
-        value: Value = expressions.Property(column) if self._flat else expressions.Column(column)
+        return self.member(expressions.Property(column) if self._flat else expressions.Column(column), steps)
+
+    def member(self, value: Value, steps: Sequence[str]) -> Value:
+        """The operation of a path inside a value: members of objects, and items of lists by their index from 0."""
         for step in steps:
-            value = expressions.Member(value, step)
+            if step.isascii() and step.isdecimal():
+                value = expressions.Apply("member_at", (value, expressions.Constant(step)))
+            else:
+                value = expressions.Member(value, step)
         return value
 
     def setting(self, call: Call) -> str | None:
@@ -122,6 +139,8 @@ class Builder:
         source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
         self._opened_column = source.name if isinstance(source, expressions.Column) else None
         steps: list[Step] = [program.OpenProperties(source)]
+        # Computed first, so that every use of a definition finds its value.
+        steps += (Let(f"@{name}", value) for name, value in self._defined.items())
         steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
         for part in mapping.key.of if mapping.key is not None else ():
             # Read before the times, so that a number that is both is decoded once.

@@ -358,6 +358,12 @@ class Mapping:
         TableOf(section("setting", Setting, short="says")), "--set names this mapping takes, and what each means", dict
     )
     tables: Map[str, Map[str, str]] = entry(TableOf(TEXTS), "lookup tables, by name", dict)
+    define: Map[str, Call] = entry(
+        VALUE_TABLE,
+        "named values, each computed once a row: `@name` refers to one, `@name/member` to a member of it; it may use"
+        " those above it",
+        dict,
+    )
     blanks: Blanks = entry(
         section("blanks", Blanks),
         "by format, what a blank value is to every reference; in JSON and Parquet it is a value",

@@ -1,13 +1,13 @@
 """References: the names by which a mapping looks values up, and their values in a row outside of any mapper.
 
-A reference is a property's name, or the path `/column` or `/column/member/…` of the row, with `~1` for a slash and `~0`
-for a tilde inside a name.
+A reference is a property's name, or the path `/column` or `/column/member/…` of the row, or `@name` or `@name/member/…`
+of a definition, with `~1` for a slash and `~0` for a tilde inside a name. A decimal step is also an index of a list.
 """
 
 from __future__ import annotations
 
 from pipeline.mapper.language import Call, Mapping
-from pipeline.mapper.runtime import members_of
+from pipeline.mapper.runtime import member_at, members_of
 from pipeline.values import Record, Value
 
 
@@ -19,6 +19,14 @@ def path_steps(reference: str) -> tuple[str, ...]:
 def path_of(column: str) -> str:
     """The reference to a column."""
     return "/" + column.replace("~", "~0").replace("/", "~1")
+
+
+def definition_of(reference: str, mapping: Mapping) -> str | None:
+    """The definition that a reference names; None for any other reference, also for a property such as `@timestamp`."""
+    if not mapping.define or not reference.startswith("@"):
+        return None
+    name = path_steps(reference)[0][1:]
+    return name if name in mapping.define else None
 
 
 def find(call: Call, record: Record, properties: Record | None = None) -> Value:
@@ -33,7 +41,7 @@ def find(call: Call, record: Record, properties: Record | None = None) -> Value:
     column, *steps = path_steps(reference)
     value = record.get(column)
     for step in steps:
-        value = members_of(value).get(step)
+        value = member_at(value, step)
     return value
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, fields
+from itertools import takewhile
 from typing import NamedTuple
 
 from pipeline.mapper import language
 from pipeline.mapper.builder import Builder
 from pipeline.mapper.language import Call, Clock, EventRule, Place, Profiles, Spread
 from pipeline.mapper.program import Decode
-from pipeline.mapper.references import path_of, path_steps
+from pipeline.mapper.references import definition_of, path_of, path_steps
 from pipeline.mapper.verbs.values import HOLE
 from pipeline.models import SealedOptions
 
@@ -83,7 +84,11 @@ class _Finder:
         self._mapping = mapping
         self._options = options
         opened = mapping.properties.open
-        self._column = path_steps(opened.given["ref"]) if opened is not None and opened.verb == "ref" else None
+        self._column = (
+            path_steps(opened.given["ref"])
+            if opened is not None and opened.verb == "ref" and definition_of(opened.given["ref"], mapping) is None
+            else None
+        )
         self.references: list[Reference] = []
         self._identity()
         self._changes()
@@ -118,6 +123,9 @@ class _Finder:
         if call.verb in CONSTANTS:
             self._values(tuple(call.given.values()))
             return True
+        name = definition_of(call.given["ref"], self._mapping) if call.verb == "ref" else None
+        if name is not None:
+            return self._alternatives(self._mapping.define[name], slot)
         if call.verb in ("ref", "setting", "template"):
             # A setting that was left out is no alternative; a fixed text is.
             return not self._take(call, slot) and (call.verb != "setting" or self._given(call) is not None)
@@ -183,7 +191,7 @@ class _Finder:
 
     def _members(self, spread: Spread) -> None:
         """The members that a spread names of its object."""
-        if spread.source.verb != "ref":
+        if spread.source.verb != "ref" or definition_of(spread.source.given["ref"], self._mapping) is not None:
             return
         level = self._level(spread.source.given["ref"])
         for name in (*spread.only, *spread.leave, *spread.rename):
@@ -212,8 +220,15 @@ class _Finder:
         return self._options.settings.get(call.given["setting"]) or call.given.get("default")
 
     def _reference(self, text: str, place: Place | None, slot: str) -> None:
-        level = self._level(text, less=1)
-        name = path_steps(text)[-1] if text.startswith("/") else text
+        if definition_of(text, self._mapping) is not None:
+            return  # its references are those of the section `define`
+        path = text
+        if text.startswith("/"):
+            # An item of a list is compared by the name of the list.
+            column, *steps = path_steps(text)
+            path = "".join(map(path_of, (column, *takewhile(lambda step: not step.isdecimal(), steps))))
+        level = self._level(path, less=1)
+        name = path_steps(path)[-1] if path.startswith("/") else path
         self._add(level, name, text, place, slot)
 
     def _level(self, text: str, less: int = 0) -> Level:
@@ -227,6 +242,8 @@ class _Finder:
         return Level(False, steps[: len(steps) - less])
 
     def _add(self, level: Level, name: str, text: str, place: Place | None, slot: str) -> None:
+        if level.opened and self._column is None:
+            return  # the properties are a computed object, whose members are no names of the source
         self.references.append(Reference(level, name, text, place, slot))
 
 

@@ -60,11 +60,21 @@ def members_of(value: Value) -> Record:
         return {}
 
 
+@function(needs=1)
+def member_at(value: Any, step: str) -> Value:
+    """A member of an object by its name, or an item of a list by its index; None where there is none."""
+    if type(value) is not dict:
+        listed = values.items(value) or []
+        if len(listed) != 1 or listed[0] is not value:
+            return listed[int(step)] if step.isascii() and step.isdecimal() and int(step) < len(listed) else None
+    return members_of(value).get(step)
+
+
 @function()
 def item_of(value: Value, index: int) -> Value:
     """A member of a list; any other value is its own only member. None when there is no such member, or it is null."""
     members = values.items(value)
-    if members is None or index >= len(members) or members[index] == NULL:
+    if members is None or not -len(members) <= index < len(members) or members[index] == NULL:
         return None
     return members[index]
 

@@ -60,6 +60,42 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{item: 0, of: a}", '"a":["x","y"]', '"x"'),
         ("{item: 2, of: a}", '"a":["x","y"]', None),
         ("{item: 0, of: a}", '"a":"x"', '"x"'),
+        ("{item: -1, of: a}", '"a":["x","y"]', '"y"'),
+        ("{item: -3, of: a}", '"a":["x","y"]', None),
+        (
+            "{item: 0, where: {schema: x/*}, of: a}",
+            '"a":[{"schema":"y/1"},{"schema":"x/2","n":1.0}]',
+            '{"schema":"x/2","n":1.0}',
+        ),
+        ("{item: 1, where: {s/0: x}, of: a}", '"a":[{"s":["x"]},{"s":["y"]},{"s":["x"],"n":2}]', '{"s":["x"],"n":2}'),
+        ("{item: 1, where: {s: x}, of: a}", '"a":[{"s":"x"},7]', None),
+        ("{member: b, of: {item: 0, of: {type: json, of: a}}}", '"a":"[{\\"b\\":1.10}]"', "1.10"),
+        ("{member: b/1/c, of: a}", '"a":{"b":[0,{"c":"x"}]}', '"x"'),
+        ("{member: b, of: a}", '"a":7', None),
+        ("/a/0/b", '"a":[{"b":1.10}]', "1.10"),
+        ("/a/1/b", '"a":[{"b":1.10}]', None),
+        ("/a/0/b", '"a":{"0":{"b":2}}', "2"),
+        ("/a/0", '"a":"x"', None),
+        ("/a/0", '"a":"[5]"', "5"),
+        (
+            "{entries: a}",
+            '"a":[{"key":"x","value":1.10},{"key":"y","value":null},{"value":1},{"key":"z"}]',
+            '{"x":1.10}',
+        ),
+        ("{entries: a}", '"a":"[{\\"key\\":\\"x\\",\\"value\\":1.10}]"', '{"x":1.10}'),
+        ("{entries: a}", '"a":[{"key":1,"value":[2]},{"key":"1","value":3}]', '{"1":[2],"1_2":3}'),
+        ("{entries: a}", '"a":[]', "{}"),
+        ("{entries: a}", '"a":null', None),
+        (
+            "{entries: a, key: k, value: [v/s, v/n]}",
+            '"a":[{"k":"x","v":{"s":null,"n":"5"}},{"k":"y","v":{"s":"t","n":1}}]',
+            '{"x":"5","y":"t"}',
+        ),
+        (
+            "{entries: a, key: k, value: [v/s, v/n], types: {v/n: number}}",
+            '"a":[{"k":"x","v":{"n":"5"}},{"k":"y","v":{"n":"z"}},{"k":"y","v":7}]',
+            '{"x":5,"y":"z"}',
+        ),
         ("{lower: a}", '"a":"ÄB"', '"äb"'),
         ("{upper: a}", '"a":"äb"', '"ÄB"'),
         ('{strip: "$device:", of: a}', '"a":"$device:x"', '"x"'),
@@ -111,7 +147,9 @@ def test_conditions(condition: str, members: str, holds: bool) -> None:
 
 def test_every_verb_is_tried_here() -> None:
     """A new verb comes with a test in this file or in the mapper's."""
-    tried = "ref const json first template join lookup type unless item lower upper strip url when session"
+    tried = (
+        "ref const json first template join lookup type unless item lower upper strip url when session member entries"
+    )
     elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"
     assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())
     conditions = "present absent is one_of starts contains same all any not"

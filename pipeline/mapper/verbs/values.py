@@ -146,20 +146,6 @@ def unless(build: Builder, call: Call) -> Value:
     return Choose(blank, Missing(), build.present(call.given["of"]))
 
 
-@value(
-    "item",
-    "one member of a list; a value that is no list is its own only member",
-    item=Field(TEXT, "its index, from 0", True),
-    of=Field(VALUE, "the list", True),
-)
-def item(build: Builder, call: Call) -> Value:
-    if not re.fullmatch(r"[0-9]{1,9}", call.given["item"]):
-        raise wrong_call(
-            call, "the index of an item is not a number of at most nine digits", "write item: 0 for the first"
-        )
-    return Apply("item_of", (build.present(call.given["of"]), Constant(int(call.given["item"]))))
-
-
 @value("lower", "the text in lower case", lower=Field(VALUE, "the text", True))
 def lower(build: Builder, call: Call) -> Value:
     return Apply("lower_case", (build.text(call.given["lower"]),))
