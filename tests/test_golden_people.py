@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.local_service import LocalService
 from tests.golden import people
+from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ def test_a_samples_people_are_those_of_its_golden_file(name: str, service: Local
     assert people.people(name, service) == people.path_of(name).read_text(encoding="utf-8")
     project = people.NAMES.index(name) + 1
     assert service.warnings(project) == []
-    with httpx.Client(base_url=service.url, timeout=30) as browser:
+    with httpx.Client(base_url=service.url, timeout=30, **PLAIN) as browser:
         for person in told(name):
             for one in person.get("ids", ()):
                 shown = found(browser, project, one)
@@ -52,6 +53,7 @@ def found(browser: httpx.Client, project: int, text: str) -> str:
         answer = browser.get("/people", params={"project": project, "text": text})
         if 'http-equiv="refresh"' not in answer.text or time.monotonic() > until:
             return html.unescape(answer.text)
+        time.sleep(0.02)
 
 
 def test_people_are_the_same_from_the_archive_and_from_the_warehouse() -> None:

@@ -22,6 +22,7 @@ from pipeline.local_service import LocalService
 from pipeline.local_service.settings import preset
 from pipeline.options import ApplyOptions, PlanOptions
 from tests.support.management_service import ALL, KEYS
+from tests.support.plain_http import PLAIN
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
 
@@ -62,7 +63,7 @@ Way = Callable[[str, str, list[dict[str, Any]], Path], tuple[bool, str]]
 
 def over_http(url: str, key: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
     body = {"api_key": key, "historical_migration": True, "batch": events}
-    answer = httpx.post(url + "/batch/", json=body, follow_redirects=True, timeout=30)
+    answer = httpx.post(url + "/batch/", json=body, follow_redirects=True, timeout=30, **PLAIN)
     return answer.status_code == 200, f"{answer.status_code} {answer.text}"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.local_service import LocalService
 from tests.support.capture_service import KEY, batch, make, post
+from tests.support.plain_http import PLAIN
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def test_every_route_answers_itself(shared: LocalService, path: str) -> None:
 
 def test_redirects_nothing(shared: LocalService) -> None:
     """A path that is not served is 404; a slash too many is never a redirect, which would lose a body."""
-    assert httpx.get(shared.url + "/_stats/").status_code == 404
+    assert httpx.get(shared.url + "/_stats/", **PLAIN).status_code == 404
 
 
 def test_beacon_is_answered_empty(shared: LocalService) -> None:
@@ -39,7 +40,7 @@ def test_beacon_is_answered_empty(shared: LocalService) -> None:
 def test_browsers_are_let_in(shared: LocalService) -> None:
     """OPTIONS answers the Ok body, and mirrors origin and headers."""
     asked = {"origin": "https://app.example", "access-control-request-headers": "content-type"}
-    answer = httpx.options(shared.url + "/batch/", headers=asked)
+    answer = httpx.options(shared.url + "/batch/", headers=asked, **PLAIN)
     assert (answer.status_code, answer.text) == (200, '{"status":"Ok"}')
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
     assert answer.headers["access-control-allow-headers"] == "content-type"
@@ -48,7 +49,7 @@ def test_browsers_are_let_in(shared: LocalService) -> None:
 
 def test_says_that_it_is_ready(shared: LocalService) -> None:
     """`/_readiness` answers the text `capture`."""
-    answer = httpx.get(shared.url + "/_readiness")
+    answer = httpx.get(shared.url + "/_readiness", **PLAIN)
     assert (answer.status_code, answer.text) == (200, "capture")
 
 
@@ -64,7 +65,9 @@ def test_listens_on_this_machine_only(shared: LocalService) -> None:
 @pytest.mark.parametrize("path", ["/flags", "/flags/", "/flags/?v=2", "/decide/", "/decide/?v=3"])
 def test_answers_sdks_that_ask_for_flags(shared: LocalService, path: str) -> None:
     """There are no feature flags, and whoever asks is told so in the shape of its route."""
-    answer = httpx.post(shared.url + path, json={"token": KEY, "distinct_id": "u"}, headers={"origin": "http://x"})
+    answer = httpx.post(
+        shared.url + path, json={"token": KEY, "distinct_id": "u"}, headers={"origin": "http://x"}, **PLAIN
+    )
     told = answer.json()
     assert (answer.status_code, told["errorsWhileComputingFlags"]) == (200, False)
     assert (told["flags"] if path.endswith("v=2") else told["featureFlags"]) == {}

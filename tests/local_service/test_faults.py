@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -33,13 +32,12 @@ from pipeline.plan.freshness import open_plan
 from tests.support.deliveries import identities, planned
 from tests.support.deliveries import row as row_of
 from tests.support.deliveries import uuid as uuid_of
+from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow
 
 KEY = "phc_testMARKED"
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_testMARKED": frozenset({"*"})})
-PLAIN: Any = {"trust_env": False, "verify": False}
-"""No proxy, and no certificates: they take longer to load than the request."""
 
 
 def serve(*faults: str, seed: int = 0) -> LocalService:

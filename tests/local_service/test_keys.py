@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.local_service import Keyring
 from pipeline.local_service.keys import BadKeys, allows, generate_keys, load_keys
+from tests.support.plain_http import PLAIN
 
 GOOD: dict[str, Any] = {
     "projects": [
@@ -122,10 +123,13 @@ def test_the_command_serves_its_files(tmp_path: Path) -> None:
         first = process.stdout.readline()
         url = first.split()[-1]
         headers = {"authorization": "Bearer phx_test_all"}
-        found = httpx.get(f"{url}/api/projects/1/hog_functions/", headers=headers, timeout=30).json()
+        found = httpx.get(f"{url}/api/projects/1/hog_functions/", headers=headers, timeout=30, **PLAIN).json()
         assert [one["name"] for one in found["results"]] == ["seeded"]
         assert "search_match_type" in found["results"][0]
-        assert httpx.get(f"{url}/api/projects/1/hog_functions/icons/", headers=headers, timeout=30).status_code == 200
+        assert (
+            httpx.get(f"{url}/api/projects/1/hog_functions/icons/", headers=headers, timeout=30, **PLAIN).status_code
+            == 200
+        )
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -24,6 +24,7 @@ from tests.support.page_service import (
     send,
     uuid,
 )
+from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ def crawl(service: LocalService, start: str = "/", most: int = 400) -> dict[str,
     """Every page that links lead to from one."""
     found: dict[str, httpx.Response] = {}
     waiting = [start]
-    with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
+    with httpx.Client(base_url=service.url, timeout=30, **PLAIN, follow_redirects=True) as client:
         while waiting and len(found) < most:
             address = waiting.pop(0)
             if address in found:

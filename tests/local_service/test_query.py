@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
+from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def made(**changes: Any) -> dict[str, Any]:
 
 def send(service: LocalService, *events: dict[str, Any], key: str = "phc_a") -> None:
     body = {"api_key": key, "historical_migration": True, "batch": list(events)}
-    assert httpx.post(service.url + "/batch/", json=body).status_code == 200
+    assert httpx.post(service.url + "/batch/", json=body, **PLAIN).status_code == 200
 
 
 def ask(
@@ -49,7 +50,9 @@ def ask(
 ) -> httpx.Response:
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     body = {"query": {"kind": "HogQLQuery", "query": sql}}
-    return httpx.post(f"{service.url}/api/projects/{project}/query{slash}", json=body, headers=headers, timeout=60)
+    return httpx.post(
+        f"{service.url}/api/projects/{project}/query{slash}", json=body, headers=headers, timeout=60, **PLAIN
+    )
 
 
 @pytest.fixture
@@ -364,7 +367,7 @@ def test_refuses_everything_else(shared: LocalService, tmp_path: Path, name: str
 def test_refuses_bodies_that_are_no_query(shared: LocalService, body: bytes, code: str, attr: str | None) -> None:
     """A body that holds no query is a 400 that names the member."""
     answer = httpx.post(
-        f"{shared.url}/api/projects/1/query/", content=body, headers={"authorization": "Bearer phx_all"}
+        f"{shared.url}/api/projects/1/query/", content=body, headers={"authorization": "Bearer phx_all"}, **PLAIN
     )
     error = answer.json()
     assert (answer.status_code, error["type"]) == (400, "validation_error")

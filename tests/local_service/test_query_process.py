@@ -26,6 +26,7 @@ from pipeline.local_service import LocalService, Settings
 from pipeline.local_service.query.runner import Abandoned, QueryRunner
 from pipeline.local_service.store.database import EventColumns, Store, Unavailable
 from tests.support.capture_service import batch, event, make, post
+from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,9 @@ def service() -> Iterator[LocalService]:
 def ask(service: LocalService, sql: str) -> httpx.Response:
     body = {"query": {"kind": "HogQLQuery", "query": sql}}
     headers = {"authorization": f"Bearer {service.personal_key}"}
-    return httpx.post(f"{service.url}/api/projects/{service.project_id}/query/", json=body, headers=headers, timeout=60)
+    return httpx.post(
+        f"{service.url}/api/projects/{service.project_id}/query/", json=body, headers=headers, timeout=60, **PLAIN
+    )
 
 
 def numbers(service: LocalService, sql: str) -> list[Any]:
@@ -322,7 +325,11 @@ def ended_while_busy(
         body = {"query": {"kind": "HogQLQuery", "query": sql}}
         with contextlib.suppress(httpx.TransportError):
             httpx.post(
-                f"{url}/api/projects/1/query/", json=body, headers={"authorization": f"Bearer {key}"}, timeout=60
+                f"{url}/api/projects/1/query/",
+                json=body,
+                headers={"authorization": f"Bearer {key}"},
+                timeout=60,
+                **PLAIN,
             )
 
     def half_a_body() -> Iterator[bytes]:

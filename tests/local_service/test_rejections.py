@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow
 
@@ -53,9 +54,9 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_the_start_is_shown_however_it_was_packed(service: LocalService, way: str) -> None:
     """Its key is masked in every packing; so it is on the page."""
-    assert httpx.post(service.url + "/batch/", **WAYS[way]).status_code == 400
+    assert httpx.post(service.url + "/batch/", **WAYS[way], **PLAIN).status_code == 400
     assert kept(service).startswith(START)
-    page = httpx.get(service.url + "/rejected").text
+    page = httpx.get(service.url + "/rejected", **PLAIN).text
     assert "Bought &lt;b&gt;" in page
     assert KEY not in page
 
@@ -72,7 +73,7 @@ HIDDEN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", HIDDEN)
 def test_no_key_is_kept_of_a_body_that_cannot_be_read(service: LocalService, way: str) -> None:
     """Neither as it stands nor as base64 of it."""
-    assert httpx.post(service.url + "/batch/", **HIDDEN[way]).status_code == 400
+    assert httpx.post(service.url + "/batch/", **HIDDEN[way], **PLAIN).status_code == 400
     assert KEY not in kept(service)
     assert PACKED[:40].decode() not in kept(service)
 
@@ -80,5 +81,5 @@ def test_no_key_is_kept_of_a_body_that_cannot_be_read(service: LocalService, way
 def test_a_key_that_nobody_owns_is_masked_too(service: LocalService) -> None:
     """It is answered with 200, and may be the key of somebody's real project."""
     other = json.dumps({"api_key": "another-projects-key", "batch": [{"event": "e", "properties": {"distinct_id": 1}}]})
-    assert httpx.post(service.url + "/batch/", content=base64.b64encode(other.encode())).status_code == 200
+    assert httpx.post(service.url + "/batch/", content=base64.b64encode(other.encode()), **PLAIN).status_code == 200
     assert kept(service).startswith('{"api_key": "***", "batch"')

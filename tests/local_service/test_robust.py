@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.local_service.settings import preset
 from tests.support.management_service import Asking, asking
+from tests.support.plain_http import PLAIN
 
 LIST = "/api/projects/1/hog_functions/"
 MIB = 1024 * 1024
@@ -69,7 +70,7 @@ def test_a_body_over_its_limit_takes_no_memory(ask: Asking, path: str) -> None:
     tracemalloc.start()
     try:
         answer = httpx.post(
-            ask.service.url + path, content=pieces(b"0" * MIB, 48), headers=headers, timeout=60
+            ask.service.url + path, content=pieces(b"0" * MIB, 48), headers=headers, timeout=60, **PLAIN
         )  # fmt: skip
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -84,7 +85,7 @@ def test_judging_a_large_body_takes_little_beside_it(ask: Asking) -> None:
     headers = {"authorization": "Bearer phx_test_all", "content-type": "application/json"}
     tracemalloc.start()
     try:
-        answer = httpx.post(ask.service.url + LIST, content=body, headers=headers, timeout=60)
+        answer = httpx.post(ask.service.url + LIST, content=body, headers=headers, timeout=60, **PLAIN)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

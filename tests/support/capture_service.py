@@ -13,13 +13,14 @@ import httpx
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
 from pipeline.local_service.landed import LandedEvent
+from tests.support.plain_http import PLAIN
 
 NOW = 1_700_000_000_000_000
 """In microseconds."""
 NOW_TEXT = "2023-11-14T22:13:20.000000Z"
 UUID = "0188a5eb-0000-7000-8000-000000000001"
 KEY = "phc_rehearsal"
-CLIENT = httpx.Client(timeout=30)
+CLIENT = httpx.Client(timeout=30, **PLAIN)
 atexit.register(CLIENT.close)
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_personal": frozenset({"*"})})
 

@@ -10,6 +10,7 @@ import httpx
 
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
+from tests.support.plain_http import PLAIN
 
 SCOPES = (
     "hog_function:read",
@@ -88,7 +89,7 @@ class Asking:
 
     def __init__(self, service: LocalService) -> None:
         self.service = service
-        self.client = httpx.Client(base_url=service.url, timeout=30)
+        self.client = httpx.Client(base_url=service.url, timeout=30, **PLAIN)
 
     def __call__(
         self, method: str, path: str, body: Any = None, *, key: str | None = ALL, **more: Any

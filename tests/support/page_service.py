@@ -14,6 +14,7 @@ import httpx
 
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
+from tests.support.plain_http import PLAIN
 
 NOW = 1_700_000_000_000_000
 """2023-11-14T22:13:20Z, in microseconds."""
@@ -38,7 +39,7 @@ SEED = {
     ],
     "session_recordings": [{"id": "rec", "sharing": {"enabled": True, "access_token": "SHARINGTOKEN"}}],
 }
-CLIENT = httpx.Client(timeout=30)
+CLIENT = httpx.Client(timeout=30, **PLAIN)
 atexit.register(CLIENT.close)
 
 
@@ -71,7 +72,7 @@ def get(service: LocalService, path: str, **params: Any) -> httpx.Response:
     address = service.url + path + ("?" + urlencode(params) if params else "")
     end = time.monotonic() + 30
     while PROCESSING in (answer := CLIENT.get(address, follow_redirects=True)).text and time.monotonic() < end:
-        pass
+        time.sleep(0.02)
     return answer
 
 

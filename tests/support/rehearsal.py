@@ -16,6 +16,7 @@ import httpx
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
 from pipeline.local_service.landed import GroupProfile, IngestionWarning, PersonProfile
+from tests.support.plain_http import PLAIN
 
 NOW = 1_700_000_000_000_000
 """2023-11-14T22:13:20Z, in microseconds."""
@@ -95,7 +96,7 @@ def alias(kept: Any, other: Any, name: str = "$create_alias", **properties: Any)
 
 @cache
 def _client() -> httpx.Client:
-    client = httpx.Client(headers={"content-type": "application/json"})
+    client = httpx.Client(headers={"content-type": "application/json"}, **PLAIN)
     atexit.register(client.close)
     return client
 
