@@ -89,7 +89,7 @@ class RowTransformer:
         valid_heads = self.valid_heads
         scan_names = None if self.field_names is None else self.field_names.begin(self.rows.columns)
         text, ends, times, keys, row_of = buffer.open, buffer.ends, buffer.times, buffer.keys, events.row_of
-        row, broken = -1, 0
+        row, broken, ordinary = -1, 0, 0
         time: Any
         for row, record in enumerate(islice(self.rows, limit)):
             if record.__class__ is BrokenRow:
@@ -105,7 +105,7 @@ class RowTransformer:
                 and is_valid
                 and not result.warnings
                 and (head := valid_heads.get(result.event))
-                and (result.key is not None or result.uuid is not None)
+                and ((key := result.key) is not None or result.uuid is not None)
                 and is_valid(time := result.time, distinct_id := result.distinct_id, newest)
             ):
                 properties = result.properties
@@ -115,13 +115,12 @@ class RowTransformer:
             if written:
                 if result.uuid is not None:
                     buffer.own[len(ends)] = result.uuid
-                    keys.append("")
-                else:
-                    keys.append(result.key)
+                    key = ""
+                keys.append(key)  # type: ignore[arg-type]
                 ends.append(len(text))
                 times.append(time)
                 row_of.append(row)
-                events.mapped += 1
+                ordinary += 1
                 if observe and (unobserved := observe_event(row, result, time, distinct_id, properties)):
                     self.observe_remaining(unobserved, row, result)
             else:
@@ -131,6 +130,7 @@ class RowTransformer:
                 text = buffer.open
         events.rows = row + 1
         events.good_rows = events.rows - broken
+        events.mapped += ordinary
         if self.field_names is not None:
             events.field_names = self.field_names.end(events.good_rows)
         self.finish()
