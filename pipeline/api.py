@@ -1,6 +1,6 @@
 """The steps of a migration: what `import pipeline` offers, what the commands call, what a scheduled job repeats.
 
-`survey_export` looks at an export, `plan_export` reads all of it and seals a plan without sending anything,
+`survey_export` describes an export, `plan_export` reads all of it and seals a plan without sending anything,
 `rehearse_plan` sends the plan to the embedded local service and compares what landed, `apply_plan` sends exactly the
 plan to its target and can be repeated to resume, `verify_plan` compares what landed there. `run_job` does this for each
 window of a job file. Each step takes its options as one object of `pipeline.options`, asks nothing and prints nothing.
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @private()
 def survey_export(sources: PathText | Sequence[PathText], options: SurveyOptions = SurveyOptions()) -> Survey:
-    """Look at an export before mapping it: its tool, fields, types, times and zone.
+    """Describe an export before mapping it: its tool, fields, types, times and zone.
 
     Raises UsageError, UnreadableExport.
     """
@@ -77,7 +77,7 @@ def plan_export(
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan and its report into `directory`.
 
-    The plan may come back not ready: look at `plan.ready` and `plan.gates`. `progress` is called with the rows and
+    The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
     bytes that were read; `started` are worker processes that run already. Raises UsageError, MappingError,
     UnreadableExport, and Busy where the directory has the ledger of a plan that was applied.
     """
@@ -117,26 +117,42 @@ def rehearse_plan(
 ) -> Rehearsal:
     """Apply a plan to a fresh local service, read everything back, compare, and add the result to the report.
 
-    Nothing leaves this machine, and a plan that is not ready can be rehearsed too. Look at
+    Nothing leaves this machine, and a plan that is not ready can be rehearsed too. Check
     `rehearsal.verification.proved`. What landed stays in `rehearsal/store.duckdb` in the plan's directory;
     `backcast service --store` shows it.
 
     Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
+    from pipeline.plan.freshness import open_plan
+    from pipeline.report.contents import Results
+    from pipeline.report.machine import update_report
+    from pipeline.report.results import apply_result, verify_result
+
+    plan, folder = open_plan(fspath(directory))
+    done = rehearse(plan, folder, options, progress=progress, warn=warn)
+    update_report(folder, plan, warn, Results(apply_result(done.outcome), verify_result(done.verification)))
+    return done
+
+
+def rehearse(
+    plan: Plan,
+    directory: Directory,
+    options: RehearseOptions,
+    *,
+    progress: Callable[[RunCounts], None],
+    warn: Callable[[str], None],
+) -> Rehearsal:
+    """Apply a plan to a fresh local service and compare what landed, as `rehearse_plan` does; writes no report."""
     from pipeline.delivery.send import Hooks, send_unchecked
     from pipeline.local_service import LocalService
     from pipeline.local_service.faults import BadFault, read_script
-    from pipeline.plan.freshness import open_plan
-    from pipeline.report.machine import write_report
-    from pipeline.report.results import apply_result, verify_result
 
     try:
         read_script(options.faults)
     except BadFault as error:
         raise UsageError(f"not a fault: {error}", hint=error.hint) from None
-    plan, place = open_plan(fspath(directory))
     sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
-    with _rehearsal_directory(plan, place) as inner:
+    with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
         with LocalService(store, faults=options.faults, fault_seed=options.fault_seed) as service:
             key, hooks = Secret(service.capture_key), Hooks(progress, warn)
@@ -146,8 +162,7 @@ def rehearse_plan(
             reading = VerifyOptions(
                 project=str(service.project_id), workers=options.workers, source_root=options.source_root, whole=True
             )
-            verification = _verify(plan, inner, service.url, reading, Secret(service.personal_key))
-    write_report(place, plan, rehearsal=apply_result(outcome), rehearsed=verify_result(verification))
+            verification = compare(plan, inner, service.url, reading, Secret(service.personal_key))
     return Rehearsal(outcome, verification, store, service.faults)
 
 
@@ -165,21 +180,21 @@ def apply_plan(
 
     A dry run counts what is left to send in `outcome.counts.would_send`, and sends nothing. Merges cannot be undone, so
     `options.approve_merges` has to be their number, `plan.events.phases["identities"]`, unless the target is this
-    machine. The outcome is of a run that came to its end; look at `outcome.counts.refused` for events that the service
-    refused, and at `outcome.omitted_phases` where `options.phases` left some alone.
+    machine. The outcome is of a run that came to its end: `outcome.counts.refused` events were refused by the
+    service, and `outcome.omitted_phases` are the phases that `options.phases` left out.
 
     Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger, UnreadableExport; Refused when the service refused us;
     Unfinished when a later call resumes.
     """
     from pipeline.delivery.send import Hooks, capture_key, send_plan
     from pipeline.plan.freshness import open_plan
-    from pipeline.report.machine import add_applied
+    from pipeline.report.machine import update_report
 
-    plan, place = open_plan(fspath(directory))
+    plan, folder = open_plan(fspath(directory))
     key = capture_key(to, key=_secret(project_key), dry_run=options.dry_run, warn=warn)
-    outcome = send_plan(plan, place, to, key, options, Hooks(progress, warn))
-    if not options.dry_run and (problem := add_applied(place, plan)):
-        warn(problem)
+    outcome = send_plan(plan, folder, to, key, options, Hooks(progress, warn))
+    if not options.dry_run:
+        update_report(folder, plan, warn)
     if outcome.problem is not None:
         raise outcome.problem
     return outcome
@@ -192,22 +207,24 @@ def verify_plan(
     options: VerifyOptions = VerifyOptions(),
     *,
     personal_key: str | Secret | None = None,
+    warn: Callable[[str], None] = lambda line: None,
 ) -> Verification:
     """Compare what landed with the ledger, event by event, and add the result to the report.
 
-    `options.project` is 1 on this machine, and has to be named elsewhere. Look at `verification.proved`. Raises
-    UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
+    `options.project` is 1 on this machine, and has to be named elsewhere. Check `verification.proved`. `warn` is called
+    where the report cannot be written. Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
     from pipeline.plan.freshness import open_plan
-    from pipeline.report.machine import write_report
+    from pipeline.report.contents import Results
+    from pipeline.report.machine import update_report
     from pipeline.report.results import verify_result
     from pipeline.targets import address_of
 
-    plan, place = open_plan(fspath(directory))
+    plan, folder = open_plan(fspath(directory))
     key = _secret(personal_key) or config.required_personal_key()
-    found = _verify(plan, place, to, options, key)
-    write_report(place, plan, verification=verify_result(found, to=address_of(to)))
-    return found
+    verification = compare(plan, folder, to, options, key)
+    update_report(folder, plan, warn, Results(verification=verify_result(verification, to=address_of(to))))
+    return verification
 
 
 def plan_status(directory: PathText) -> PlanStatus:
@@ -224,19 +241,19 @@ def plan_status(directory: PathText) -> PlanStatus:
 def read_rejects(
     directory: PathText, options: RejectsOptions = RejectsOptions(), *, warn: Callable[[str], None] = lambda line: None
 ) -> Iterator[Reject]:
-    """The rows that cannot be sent and the events that the service refused, each with place, code and text.
+    """The rows that cannot be sent and the events that the service refused, each with location, code and text.
 
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
     from pipeline.plan.freshness import open_plan
     from pipeline.report.rejects import check_code, count_refused, rejected
 
-    plan, place = open_plan(fspath(directory))
-    count_refused(place)  # a ledger that cannot be read is an error before the first line is written
+    plan, folder = open_plan(fspath(directory))
+    count_refused(folder)  # a ledger that cannot be read is an error before the first line is written
     if options.code is not None:
-        check_code(plan, place, options.code)
-    found = rejected(plan, place, None if options.source_root is None else Path(options.source_root), warn=warn)
-    return (one for one in found if options.code in (None, one.code))
+        check_code(plan, folder, options.code)
+    rejects = rejected(plan, folder, None if options.source_root is None else Path(options.source_root), warn=warn)
+    return (reject for reject in rejects if options.code in (None, reject.code))
 
 
 @private()
@@ -248,10 +265,10 @@ def run_job(
     personal_key: str | Secret | None = None,
     hooks: JobHooks | None = None,
 ) -> JobRun:
-    """Plan, check and send every window of a job file that is due, oldest first; what is left the next call does.
+    """Plan, check and send every window of a job file that is due, oldest first; the next call continues.
 
     Naming the target in the job file is the consent. With a personal key the target is checked first, and what was sent
-    is read back. Look at `run.problem`: the first thing that a person has to know. Raises UsageError, JobError,
+    is read back. `run.problem` is the first error that a person has to see. Raises UsageError, JobError,
     MappingError, Busy, BrokenLedger.
     """
     from pipeline.delivery.send import capture_key
@@ -272,22 +289,22 @@ def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory
     from pipeline.ledger import lock_file, read_totals, unlock
     from pipeline.plan.directory import EXCLUDED, Directory
 
-    read_totals(directory.ledger)  # a ledger that cannot be read is found before an hour of rehearsing
-    place = directory.rehearsal
-    lock = lock_file(place, "the rehearsal of this plan")
+    read_totals(directory.ledger)  # a ledger that cannot be read is an error before an hour of rehearsing
+    path = directory.rehearsal
+    lock = lock_file(path, "the rehearsal of this plan")
     try:
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        for name in [*plan.files, *([EXCLUDED] if plan.options.excluded_ids else [])]:
-            (place / name).symlink_to(Path("..") / name)
-        if directory.stdin.exists():
-            (place / "stdin").symlink_to(Path("..") / "stdin")
-        yield Directory(place)
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        names = [*plan.files, *([EXCLUDED] if plan.options.excluded_ids else [])]
+        for name in [*names, *(["stdin"] if directory.stdin.exists() else [])]:
+            (path / name).symlink_to(Path("..") / name)
+        yield Directory(path)
     finally:
         unlock(lock)
 
 
-def _verify(plan: Plan, directory: Directory, to: str, options: VerifyOptions, key: Secret) -> Verification:
+def compare(plan: Plan, directory: Directory, to: str, options: VerifyOptions, key: Secret) -> Verification:
+    """Compare what landed with the ledger, as `verify_plan` does; writes no report."""
     from pipeline.management import ManagementClient
     from pipeline.plan.freshness import transform_config_for, workers_for
     from pipeline.targets import address_of, is_loopback

@@ -1,6 +1,6 @@
-"""The command line: parse → call → render → exit code. Nothing is decided here.
+"""The command line: parse → call → render → exit code.
 
-Each command is a file of its own, imported only when it is called: `backcast --help` loads none of the heavy libraries.
+Each command is a module of its own, imported only when it is called: `backcast --help` loads no heavy library.
 Every error is two lines, `Error: …` and `Try: …`; a traceback is a bug.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from pipeline import ctrl_c
-from pipeline.cli.streams import forgiving_stderr, let_go_of
+from pipeline.cli.streams import discard_output, stderr_that_may_close
 from pipeline.errors import BackcastError
 from pipeline.files import private
 from pipeline.text import printable
@@ -26,7 +26,7 @@ MAX_MESSAGE = 4_000
 
 COMMANDS = {
     "demo": ("demo:demo", "The whole job on the bundled sample data: offline, no keys."),
-    "survey": ("survey:survey", "Look at an export before mapping it."),
+    "survey": ("survey:survey", "Describe an export before mapping it."),
     "plan": ("plan:plan", "Read everything, send nothing, write the sealed plan and its report."),
     "rehearse": ("rehearse:rehearse", "Apply a plan to the embedded local service and verify it there."),
     "preflight": ("preflight:preflight", "Whether the target is ready: project, settings, functions that would fire."),
@@ -34,18 +34,18 @@ COMMANDS = {
     "verify": ("verify:verify", "Compare what landed with the ledger, event by event."),
     "run": ("job:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("status:status", "The state of a plan, and what is in doubt."),
-    "rejects": ("rejects:rejects", "Rejected rows and refused events, with place, code and text."),
+    "rejects": ("rejects:rejects", "Rejected rows and refused events, with location, code and text."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "service": ("service:service", "The local service, which stands in for the real one."),
     "hog-functions": ("hog_functions:hog_functions", "Hog functions of a project, one command an operation."),
     "recordings": ("recordings:recordings", "Session recordings of a project, one command an operation."),
     "projects": ("projects:projects", "Projects that the personal key reaches."),
 }
-"""name: (where it is, what `--help` says)"""
+"""name: (module:function, its line in `--help`)"""
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -86,12 +86,11 @@ class Commands(click.Group):
 
 
 class _OutputClosed(Exception):
-    """Somebody closed our output (`| head`): no error, and nothing more can be said."""
+    """stdout was closed (`| head`), which is no error; click would turn a BrokenPipeError into exit code 1."""
 
 
 @contextmanager
 def _closed_output() -> Iterator[None]:
-    """Before click sees it, which would end with 1."""
     try:
         yield
     except BrokenPipeError:
@@ -134,53 +133,53 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; its exit code."""
-    with forgiving_stderr(), private():
+    with stderr_that_may_close(), private():
         return _run(arguments)
 
 
 def _run(arguments: list[str] | None) -> int:
     try:
-        with ctrl_c.as_keyboard_interrupt():  # by whoever asks the local service in this process
+        with ctrl_c.as_keyboard_interrupt():  # also while the local service runs in this process
             result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
         return result if isinstance(result, int) else 0
-    except click.exceptions.Exit as leaving:
-        return leaving.exit_code
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
     except click.Abort:
-        return _say("interrupted; nothing is lost", "run the same command again", 130)
-    except click.exceptions.NoArgsIsHelpError as asked:
+        return _print_error("interrupted; nothing is lost", "run the same command again", 130)
+    except click.exceptions.NoArgsIsHelpError as error:
         from pipeline.cli.common import output
 
         with output():
-            click.echo(asked.format_message())
+            click.echo(error.format_message())
         return 2
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "backcast"
-        return _say(error.format_message(), f"{command} --help", 2)
+        return _print_error(error.format_message(), f"{command} --help", 2)
     except click.ClickException as error:
-        return _say(error.format_message(), "check the command's arguments", 2)
+        return _print_error(error.format_message(), "check the command's arguments", 2)
     except BackcastError as error:
-        return _say(error.message, error.hint, error.exit_code)
+        return _print_error(error.message, error.hint, error.exit_code)
     except KeyboardInterrupt:
-        return _say("interrupted; nothing is lost", "run the same command again", 130)
+        return _print_error("interrupted; nothing is lost", "run the same command again", 130)
     except _OutputClosed:
-        let_go_of(sys.stdout)
+        discard_output(sys.stdout)
         return 0
     except OSError as error:
-        return _say(
+        return _print_error(
             f"the system refused: {error}", "free disk space or fix the permission, then run the same command again", 2
         )
     except Exception as error:
         if os.environ.get("BACKCAST_TRACEBACK"):
             raise
-        return _say(
+        return _print_error(
             f"a bug in backcast: {type(error).__name__}: {error}",
             "run again with BACKCAST_TRACEBACK=1 and report what it prints",
             1,
         )
 
 
-def _say(message: str, hint: str, code: int) -> int:
-    """Two lines, whatever a file name or a row contains: no control sequence of an export reaches the terminal."""
+def _print_error(message: str, hint: str, code: int) -> int:
+    """Print two lines, with control characters of file names and rows escaped. Returns `code`."""
     click.echo(f"Error: {printable(message, MAX_MESSAGE)}", err=True)
     if hint:
         click.echo(f"Try: {printable(hint, MAX_MESSAGE)}", err=True)

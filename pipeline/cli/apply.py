@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.cli import common
-from pipeline.cli.common import console
 from pipeline.cli.flags import takes
 from pipeline.cli.preflight import before_sending
 from pipeline.cli.progress import Sending
 from pipeline.errors import UsageError
 from pipeline.options import ApplyOptions, KeyOptions, PreflightOptions
-from pipeline.text import printable
 
-MAX_WARNING = 1_000
-"""Characters of a warning that are shown."""
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
@@ -48,14 +47,15 @@ def apply(
 
     from pipeline.plan.prestart import start_apply_workers
 
-    # First of all: they start while this process loads the rest.
+    # First, so that they start while this process imports what follows.
     started = click.get_current_context().with_resource(start_apply_workers(directory, options.phases, options.workers))
     from pipeline import config
     from pipeline.delivery.phases import choose_phases
     from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
     from pipeline.plan.freshness import open_plan
     from pipeline.preflight.run import PreflightRequest
-    from pipeline.report import machine, terminal
+    from pipeline.report import terminal
+    from pipeline.report.machine import update_report
     from pipeline.report.preflight_view import key_status
     from pipeline.report.rejects import refusal
     from pipeline.report.results import apply_result
@@ -64,65 +64,56 @@ def apply(
 
     address = address_of(to)
     phases = choose_phases(options.phases)  # a mistyped name is reported before the plan is read
-    plan, place = open_plan(directory)
+    plan, folder = open_plan(directory)
     key = capture_key(to, keys.project_key_file, dry_run=options.dry_run, warn=common.warn)
-    check_send(plan, place, to, key, options)
+    check_send(plan, folder, to, key, options)
     events = {phase: plan.events.phases.get(phase, 0) for phase in phases}
-    found = None
+    preflight = None
     if sum(events.values()) and not options.dry_run:
         local = is_loopback(address)
         asks = not (yes or local)
         checks = replace(checks, ca_file=options.ca_file, redirect_hosts=options.redirect_hosts, reach=False)
         request = PreflightRequest(to, key, config.personal_key(keys.personal_key_file), checks)
-        found = before_sending(request, plan, place, as_json=as_json, quiet=local or (quiet and not asks))
+        preflight = before_sending(request, plan, folder, as_json=as_json, quiet=local or (quiet and not asks))
         if asks:
-            _confirm(events, f"{address}, project {found.project}" if found.project else address, plan.sentence)
+            project = f", project {preflight.project}" if preflight.project else ""
+            _confirm(events, address + project, plan.sentence)
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
         hooks = Hooks(progress, common.warn, interrupted)
-        outcome = send_plan(plan, place, to, key, options, hooks, started=started)
-    if found is None:
-        result = apply_result(outcome, to=address)
-    else:
-        result = apply_result(outcome, key_status(found), to=address)
-    status = read_status(plan, place)
-    with common.output():
-        if as_json:
-            common.emit(msgspec.structs.replace(result, state=status.state))
-        else:
-            terminal.show_apply(console(), result)
-            terminal.show_state(console(), status.state, status.totals.refused)
+        outcome = send_plan(plan, folder, to, key, options, hooks, started=started)
+    result = apply_result(outcome, msgspec.UNSET if preflight is None else key_status(preflight), to=address)
+    status = read_status(plan, folder)
+
+    def draw(console: Console) -> None:
+        terminal.show_apply(console, result)
+        terminal.show_state(console, status.state, status.totals.refused)
+
+    common.show(msgspec.structs.replace(result, state=status.state), draw, as_json=as_json)
     if not options.dry_run:
-        problem = machine.add_applied(place, plan)
-        if problem:
-            common.warn(printable(problem, MAX_WARNING))
+        update_report(folder, plan, common.warn)
     if outcome.problem is not None:
         raise outcome.problem
     if not outcome.balanced:
         return 6
     if outcome.counts.refused and not options.dry_run:
-        raise refusal(place)
+        raise refusal(folder)
     return 0
 
 
 def _confirm(phases: Mapping[str, int], address: str, sentence: str) -> None:
-    """Have the number of events typed that the phases of this run hold. Raises UsageError."""
+    """Ask for the number of events that this run sends. Raises UsageError where the answer is another."""
     events = sum(phases.values())
     click.echo(sentence, err=True)
     click.echo(f"Phases: {', '.join(f'{name} {count:,}' for name, count in phases.items() if count)}.", err=True)
     click.echo(f"To: {address}. Imported events cannot be deleted.", err=True)
-    try:
-        answer = click.prompt(
-            f"Type the number of events ({events}) to send them", err=True, default="", show_default=False
-        )
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        click.echo(err=True)
-        raise UsageError(
-            "nobody typed the number of events; nothing was sent", hint=f"type {events}, or give --yes"
-        ) from None
+    hint = f"type {events}, or give --yes"
+    answer = common.ask(
+        partial(click.prompt, default="", show_default=False),
+        f"Type the number of events ({events}) to send them",
+        UsageError("stdin ended before the number of events was typed; nothing was sent", hint=hint),
+    )
     if answer.replace(",", "").replace("_", "").strip() != str(events):
-        raise UsageError("that is not the number of events; nothing was sent", hint=f"type {events}, or give --yes")
+        raise UsageError("that is not the number of events; nothing was sent", hint=hint)
 
 
 _SHOW_CURSOR = b"\x1b[?25h\n"
@@ -130,10 +121,10 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """The first Ctrl-C asks for an orderly end; the second one ends at once, safely: the ledger was written ahead."""
+    """The first Ctrl-C asks the run to finish; the second ends it at once, safely: the ledger was written ahead."""
     interrupted = threading.Event()
 
-    def ask(number: int, frame: object) -> None:
+    def interrupt(number: int, frame: object) -> None:
         # Straight to the descriptor: the interrupted code may be in the middle of writing to the stream.
         if interrupted.is_set():
             # No exception: it would surface anywhere, and unwinding would wait for requests in flight.
@@ -145,7 +136,7 @@ def interruptible() -> Iterator[threading.Event]:
         with suppress(OSError):  # `| tee` ends with the same Ctrl-C
             os.write(2, b"\nFinishing what is in flight; press Ctrl-C again to stop at once.\n")
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield interrupted
     finally:

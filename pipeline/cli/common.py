@@ -1,18 +1,19 @@
-"""What every command shares: the arguments that say how it is called, and how it prints."""
+"""What every command shares: common arguments and options, questions, and how it prints."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.cli import completing
-from pipeline.cli.streams import let_go_of
+from pipeline.cli.streams import discard_output
+from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +27,7 @@ target = click.option(
 
 
 def is_terminal() -> bool:
-    """Whether a person watches stderr."""
+    """Whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
@@ -37,16 +38,16 @@ def warn(line: str) -> None:
 
 @contextlib.contextmanager
 def output() -> Iterator[None]:
-    """What is printed inside may find its reader gone (`| head`); the command's exit code stays what it is."""
+    """Inside, a closed stdout (`| head`) is no error: the command's exit code does not change."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        let_go_of(sys.stdout)
+        discard_output(sys.stdout)
 
 
 def console() -> Console:
-    """Where people read: stdout, as wide as their terminal; elsewhere as wide as COLUMNS says, or 110 columns."""
+    """stdout, as wide as the terminal; where it is none, COLUMNS wide, or 110 columns."""
     from rich.console import Console
 
     class Terminal(Console):
@@ -54,8 +55,8 @@ def console() -> Console:
             raise BrokenPipeError
 
     columns = os.environ.get("COLUMNS", "")
-    told = int(columns) if columns.isdecimal() and int(columns) else 110
-    return Terminal(width=None if sys.stdout.isatty() else told, highlight=False)
+    width = int(columns) if columns.isdecimal() and int(columns) else 110
+    return Terminal(width=None if sys.stdout.isatty() else width, highlight=False)
 
 
 def emit(value: object) -> None:
@@ -63,3 +64,26 @@ def emit(value: object) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+
+
+def show(value: object, draw: Callable[[Console], None], *, as_json: bool) -> None:
+    """The result of a command: one JSON object, or what `draw` prints for people."""
+    with output():
+        if as_json:
+            emit(value)
+        else:
+            draw(console())
+
+
+def ask(prompt: Callable[..., Any], question: str, unanswered: UsageError) -> Any:
+    """The answer to a question on stderr, asked by one of click's prompts.
+
+    Raises `unanswered` where stdin ends without an answer and is no terminal.
+    """
+    try:
+        return prompt(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise unanswered from None

@@ -1,11 +1,11 @@
-"""What the commands of the management API share: whom they speak to, what they send, how they answer."""
+"""What the commands of the management API share: connection, request body, and printing of the answer."""
 
 from __future__ import annotations
 
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.cli import common
-from pipeline.cli.flags import takes
+from pipeline.cli.flags import Command, takes
 from pipeline.errors import UsageError
 from pipeline.options import KeyOptions
 
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
 NAMES = {"token_normalize_func": lambda token: token.replace("_", "-")}
 """Context settings: `--created_by`, as the contract spells it, is `--created-by`."""
-TRUTH = click.Choice(("true", "false"), case_sensitive=False)
+
+
+def combined(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator; help lists them in this order."""
+
+    def decorate(command: Command) -> Command:
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+    return decorate
+
+
+item = click.argument("id", metavar="ID")
 data = click.option("--data", metavar="JSON|@FILE|-", help="The body as JSON: here, in a file, or from stdin.")
 put = click.option("--put", is_flag=True, help="Send PUT instead of PATCH, which the contract does not have.")
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -36,8 +47,8 @@ every = click.option("--all", "every", is_flag=True, help="Every page, not only 
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Whom a command speaks to, and for whom it prints."""
+class Connection:
+    """The target, project and key of a command, and whether its answer is printed as JSON."""
 
     to: str
     project: str | None
@@ -57,98 +68,84 @@ class Reach:
             yield client
 
     def show(self, value: object, draw: Callable[[Console], None]) -> None:
-        """An answer: for a program the JSON of the service, for a person what `draw` prints."""
+        """Print an answer: the service's JSON with --json, else what `draw` prints."""
         with common.output():
             if self.as_json:
-                print_json(value)
+                _print_json(value)
             else:
                 draw(common.console())
 
-    def show_list(self, listing: Listing[Any], every: bool, draw: Callable[[Console, list[Any]], None]) -> None:
-        """One page, or every page as one."""
+    def show_line(self, value: object, line: str) -> None:
+        """Print an answer that one line sums up."""
+        from pipeline.report import resources
+
+        self.show(value, lambda console: resources.show_line(console, line))
+
+    def show_record(self, record: Any) -> None:
+        """Print a model of the management API."""
+        from pipeline.report import resources
+
+        plain = record.plain()
+        self.show(plain, lambda console: resources.show_record(console, plain))
+
+    def show_answer(self, title: str, answer: object) -> None:
+        """Print an answer whose shape the contract leaves open."""
+        from pipeline.report import resources
+
+        self.show(answer, lambda console: resources.show_answer(console, title, answer))
+
+    def show_rows(self, objects: list[dict[str, Any]], line: str, *columns: str) -> None:
+        """Print a line and several objects, with these columns."""
+        from pipeline.report import resources
+
+        def draw(console: Console) -> None:
+            resources.show_line(console, line)
+            resources.show_rows(console, objects, *columns)
+
+        self.show(objects, draw)
+
+    def show_list(self, listing: Listing[Any], every: bool, *columns: str) -> None:
+        """Print one page, or every page as one, with these columns."""
+        from pipeline.report import resources
+
         if every:
-            found = [one.plain() for one in listing]
-            envelope: dict[str, Any] = {"count": len(found), "next": None, "previous": None, "results": found}
+            items = [item.plain() for item in listing]
+            envelope: dict[str, Any] = {"count": len(items), "next": None, "previous": None, "results": items}
         else:
             envelope = listing.page().plain()
-            found = envelope["results"]
-
-        def drawn(console: Console) -> None:
-            from pipeline.report.resources import show_rest
-
-            draw(console, found)
-            show_rest(
-                console, len(found), envelope.get("count"), bool(envelope.get("next") or envelope.get("has_next"))
-            )
-
-        self.show(envelope, drawn)
+        self.show(envelope, lambda console: resources.show_page(console, envelope, columns))
 
 
-def reaching(project: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options that say whom to speak to; the command gets them as a `Reach`, its first argument."""
+def connected(project: bool = True) -> Callable[[Command], Command]:
+    """Options of the target, project and key; the command gets them as a `Connection`, its first argument."""
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def called(to: str, keys: KeyOptions, as_json: bool, project: str | None = None, **rest: Any) -> Any:
-            return command(Reach(to, project, keys.personal_key_file, as_json), **rest)
+        def connect(to: str, keys: KeyOptions, as_json: bool, project: str | None = None, **others: Any) -> Any:
+            return command(Connection(to, project, keys.personal_key_file, as_json), **others)
 
-        made = takes(KeyOptions, "keys", without=("project_key_file",))(common.as_json(called))
-        if project:
-            made = click.option("--project", metavar="ID", help="The project's id.  [default: the key's only one]")(
-                made
-            )
-        return common.target(made)
+        named = click.option("--project", metavar="ID", help="The project's id.  [default: the key's only one]")
+        options = [common.target, *([named] if project else [])]
+        return combined(*options, takes(KeyOptions, "keys", without=("project_key_file",)), common.as_json)(connect)
 
     return decorate
 
 
-def truth(ctx: click.Context, parameter: click.Parameter, value: str | None) -> bool | None:
-    """`true` or `false` as what it says; None where the option was not given."""
-    return None if value is None else value == "true"
-
-
-def print_json(value: object) -> None:
+def _print_json(value: object) -> None:
     """JSON on stdout, numbers of any size and lone surrogates too."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     click.echo(text.encode("utf-8", "backslashreplace"))
 
 
-def agree(question: str, yes: bool) -> None:
-    """Ask a person before something is done. Raises UsageError when nobody says yes."""
+def confirm(question: str, yes: bool) -> None:
+    """Ask before something is done, unless `yes`. Raises UsageError where the answer is not yes."""
     if yes:
         return
-    try:
-        agreed = click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        click.echo(err=True)
-        raise UsageError("nobody was there to say yes; nothing was done", hint="give --yes") from None
-    if not agreed:
+    unanswered = UsageError("stdin ended without an answer; nothing was done", hint="give --yes")
+    if not common.ask(click.confirm, question, unanswered):
         if not sys.stdin.isatty():
             click.echo(err=True)
-        raise UsageError("not agreed; nothing was done", hint="answer y, or give --yes")
-
-
-class Texts:
-    """Texts of options: as they stand, `@FILE`, or `-` for stdin, once. UTF-8."""
-
-    def __init__(self) -> None:
-        self._stdin_of = ""
-
-    def read(self, option: str, text: str) -> bytes:
-        """The text itself. Raises UsageError."""
-        if text == "-":
-            if self._stdin_of:
-                raise UsageError(f"{self._stdin_of} and {option} both read stdin", hint="give one of them as @FILE")
-            self._stdin_of = option
-            return sys.stdin.buffer.read()
-        if not text.startswith("@"):
-            return text.encode("utf-8", "surrogateescape")
-        try:
-            return Path(text[1:]).read_bytes()
-        except OSError as error:
-            raise UsageError(f"{option}: cannot read {text[1:]!r}: {error.strerror}", hint="give @FILE") from None
+        raise UsageError("not confirmed; nothing was done", hint="answer y, or give --yes")
 
 
 def body(
@@ -156,35 +153,50 @@ def body(
 ) -> bytes:
     """A JSON object to send: `data`, and over it the fields that are not None.
 
-    A field that is text is JSON, but `hog` is source code and those of `plain` are the text itself. JSON keeps the
-    bytes it was given in. Raises UsageError, also for an object without fields unless `empty`.
+    A field that is text is JSON, but `hog` is source code and those of `plain` are the text itself; JSON and source
+    code can also be `@FILE`, or `-` for stdin. JSON keeps the bytes it was given in. Raises UsageError, also for an
+    object without fields unless `empty`.
     """
     import msgspec
 
-    texts = Texts()
+    given = {name: value for name, value in fields.items() if value is not None}
+    options = {name: "--" + name.strip("_").replace("_", "-") for name in given}
+    from_stdin = ["--data"] if data == "-" else []
+    from_stdin += [options[name] for name, value in given.items() if value == "-" and name not in plain]
+    if len(from_stdin) > 1:
+        raise UsageError(f"{from_stdin[0]} and {from_stdin[1]} both read stdin", hint="give one of them as @FILE")
     whole: dict[str, msgspec.Raw] = {}
     if data is not None:
         try:
-            whole = msgspec.json.decode(texts.read("--data", data), type=dict[str, msgspec.Raw])
+            whole = msgspec.json.decode(_read("--data", data), type=dict[str, msgspec.Raw])
         except (ValueError, RecursionError) as error:
             raise UsageError(
                 f"--data is no JSON object: {error}", hint="give '{…}', or @FILE, or - for stdin"
             ) from None
-        _note("--data", data, whole.keys())
-    for name, value in fields.items():
-        if value is None:
-            continue
-        option = "--" + name.strip("_").replace("_", "-")
-        if isinstance(value, str) and name == "hog":
-            whole[name] = msgspec.Raw(json.dumps(_decoded(option, texts.read(option, value))).encode())
-        elif isinstance(value, str) and name not in plain:
-            whole[name] = _json(option, texts.read(option, value))
-            _note(option, value, (name,))
-        else:
+        _note_secret("--data", data, whole.keys())
+    for name, value in given.items():
+        if not isinstance(value, str) or name in plain:
             whole[name] = msgspec.Raw(json.dumps(value).encode())
+        elif name == "hog":
+            whole[name] = msgspec.Raw(json.dumps(_decoded(options[name], _read(options[name], value))).encode())
+        else:
+            whole[name] = _json(options[name], _read(options[name], value))
+            _note_secret(options[name], value, (name,))
     if not whole and not empty:
         raise UsageError("there is nothing to send", hint="give a field as an option, or --data")
     return msgspec.json.encode(whole)
+
+
+def _read(option: str, text: str) -> bytes:
+    """The text of an option, of the `@FILE` that it names, or of stdin for `-`. Raises UsageError."""
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if not text.startswith("@"):
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{option}: cannot read {text[1:]!r}: {error.strerror}", hint="give @FILE") from None
 
 
 def _decoded(option: str, text: bytes) -> str:
@@ -203,7 +215,7 @@ def _json(option: str, text: bytes) -> Any:
         raise UsageError(f"{option} is no JSON: {error}", hint="give JSON, or @FILE, or - for stdin") from None
 
 
-def _note(option: str, text: str, names: Iterable[str]) -> None:
+def _note_secret(option: str, text: str, names: Collection[str]) -> None:
     """Input values may be secrets, and every user of a machine can read its command lines."""
     if not text.startswith("@") and text != "-" and not {"inputs", "mappings"}.isdisjoint(names):
         click.echo(f"Note: a secret in {option} can be read in the process list; @FILE and - cannot.", err=True)

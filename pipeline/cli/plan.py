@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from pipeline.cli import common
-from pipeline.cli.common import console
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Reading
 from pipeline.options import PlanOptions
@@ -29,16 +28,16 @@ def plan(sources: tuple[str, ...], directory: Path, options: PlanOptions, as_jso
     """
     from pipeline.plan.prestart import start_plan_workers
 
-    # First of all: they start while this process loads the rest.
+    # First, so that they start while this process imports what follows.
     started = click.get_current_context().with_resource(start_plan_workers(sources, options.workers))
     from pipeline import api
     from pipeline.report import machine, terminal
 
     with Reading(None, quiet=quiet) as progress:
         plan = api.plan_export(sources, directory, options, progress=progress, started=started)
-    with common.output():
-        if as_json:
-            common.emit(machine.plan_object(plan, directory))
-        else:
-            terminal.show_plan(console(), plan, directory=str(directory))
+    common.show(
+        machine.plan_object(plan, directory),
+        lambda console: terminal.show_plan(console, plan, directory=str(directory)),
+        as_json=as_json,
+    )
     return 0 if plan.ready else 4

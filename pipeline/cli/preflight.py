@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.cli import common
-from pipeline.cli.common import console
 from pipeline.cli.flags import takes
 from pipeline.errors import UnsafePlan
 from pipeline.options import KeyOptions, PreflightOptions
@@ -31,7 +30,7 @@ def preflight(
     """Check whether a target is ready for an import. Nothing is sent and nothing is changed.
 
     With the directory of a plan, its events are checked against the project: its settings, and the hog functions that
-    would fire. What cannot be found out is reported as unknown. Exit 4 when something would do harm.
+    would fire. What cannot be checked is reported as unknown. Exit 4 when something would do harm.
     """
     from pipeline import config
     from pipeline.plan.freshness import open_plan
@@ -40,38 +39,42 @@ def preflight(
 
     key = config.given_project_key(keys.project_key_file)
     personal = config.personal_key(keys.personal_key_file)
-    plan, place = open_plan(directory) if directory is not None else (None, None)
-    found = check_target(PreflightRequest(to, key, personal, options), plan, place)
-    with common.output():
-        if as_json:
-            common.emit(preflight_view.preflight_object(found))
-        else:
-            preflight_view.show_preflight(console(), found)
-    return 4 if found.stops else 0
+    plan, folder = open_plan(directory) if directory is not None else (None, None)
+    result = check_target(PreflightRequest(to, key, personal, options), plan, folder)
+    common.show(
+        preflight_view.preflight_object(result),
+        lambda console: preflight_view.show_preflight(console, result),
+        as_json=as_json,
+    )
+    return 4 if result.stops else 0
 
 
-def before_sending(request: PreflightRequest, plan: Plan, place: Directory, *, as_json: bool, quiet: bool) -> Preflight:
-    """Check the target before `apply` sends: the first line names the project of the capture key, or why it is unknown.
+def before_sending(
+    request: PreflightRequest, plan: Plan, directory: Directory, *, as_json: bool, quiet: bool
+) -> Preflight:
+    """Check the target before `apply` sends.
 
-    It is the first line on stdout, whatever the target and also when it is `quiet`; with `as_json` stdout is the
-    object's, which has it as a field. Everything else that is not ok goes to stderr, unless it is `quiet`. Raises
-    UnsafePlan for what would do harm.
+    The first line on stdout names the project of the capture key, or why it is unknown, also when `quiet`; with
+    `as_json` the object has it as a field, and the line goes to stderr. Other checks that are not ok go to stderr,
+    unless `quiet`. Raises UnsafePlan for what would do harm.
     """
     from pipeline.preflight.run import check_target
     from pipeline.report.preflight_view import key_line, preflight_line
 
-    known = bool(request.personal_key)
-    found = check_target(request, plan if known else None, place if known else None)
-    lines = [preflight_line(one) for one in found.checks if known and one.level != "ok"]
+    if request.personal_key:
+        result = check_target(request, plan, directory)
+        lines = [preflight_line(check) for check in result.checks if check.level != "ok"]
+    else:
+        result, lines = check_target(request, None, None), []
     if as_json:
-        lines.insert(0, key_line(found))
+        lines.insert(0, key_line(result))
     else:
         with common.output():
-            click.echo(key_line(found))
+            click.echo(key_line(result))
     if lines and not quiet:
         click.echo("\n".join(lines), err=True)
-    if found.stops:
-        first, *others = found.stops
+    if result.stops:
+        first, *others = result.stops
         more = f", and {len(others)} more, which `backcast preflight` lists" if others else ""
         raise UnsafePlan(f"the target is not ready: {first.detail}{more}; nothing was sent", hint=first.hint)
-    return found
+    return result

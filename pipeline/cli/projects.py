@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pipeline.cli import management
-from pipeline.cli.management import Reach, reaching
+from pipeline.cli.management import Connection, connected
 
 
 @click.group(context_settings=management.NAMES)
@@ -14,13 +16,11 @@ def projects() -> None:
 
 
 @projects.command("list", epilog="Example: backcast projects list --to eu")
-@reaching(project=False)
+@connected(project=False)
 @management.limit
 @management.offset
 @management.every
-def list_(reach: Reach, limit: int | None, offset: int | None, every: bool) -> None:
+def list_(connection: Connection, every: bool, **page: Any) -> None:
     """The projects with their ids, which --project takes."""
-    from pipeline.report import resources
-
-    with reach.client(project=False) as client:
-        reach.show_list(client.projects.list(limit=limit, offset=offset), every, resources.show_projects)
+    with connection.client(project=False) as client:
+        connection.show_list(client.projects.list(**page), every, "id", "name")

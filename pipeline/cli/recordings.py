@@ -7,9 +7,7 @@ from typing import Any
 import click
 
 from pipeline.cli import management
-from pipeline.cli.management import Reach, agree, body, reaching
-
-_id = click.argument("id", metavar="ID")
+from pipeline.cli.management import Connection, body, confirm, connected
 
 
 @click.group(context_settings=management.NAMES)
@@ -18,76 +16,66 @@ def recordings() -> None:
 
 
 @recordings.command("list", epilog="Example: backcast recordings list --to eu --limit 20")
-@reaching()
+@connected()
 @management.limit
 @management.offset
 @management.every
-def list_(reach: Reach, limit: int | None, offset: int | None, every: bool) -> None:
+def list_(connection: Connection, every: bool, **page: Any) -> None:
     """The recordings of the project."""
-    from pipeline.report import resources
-
-    with reach.client() as client:
-        reach.show_list(client.session_recordings.list(limit=limit, offset=offset), every, resources.show_recordings)
+    columns = ("id", "distinct_id", "start_time", "recording_duration", "viewed", "ongoing")
+    with connection.client() as client:
+        connection.show_list(client.session_recordings.list(**page), every, *columns)
 
 
 @recordings.command(epilog="Example: backcast recordings get --to eu 0190a2c4-…")
-@reaching()
-@_id
-def get(reach: Reach, id: str) -> None:
+@connected()
+@management.item
+def get(connection: Connection, id: str) -> None:
     """One recording, whole."""
-    with reach.client() as client:
-        _show(reach, client.session_recordings.retrieve(id))
+    with connection.client() as client:
+        connection.show_record(client.session_recordings.retrieve(id))
 
 
 @recordings.command(epilog="Example: backcast recordings update --to eu 0190a2c4-… --person @person.json")
-@reaching()
-@_id
+@connected()
+@management.item
 @management.data
 @click.option("--person", metavar="JSON|@FILE|-", help="Who the recording shows.")
 @management.put
-def update(reach: Reach, id: str, data: str | None, person: str | None, put: bool) -> None:
-    """Set who a recording shows. --data holds what else the service takes, such as `"viewed": true`."""
+def update(connection: Connection, id: str, data: str | None, person: str | None, put: bool) -> None:
+    """Set who a recording shows. Other fields that the service takes go in --data, such as `"viewed": true`."""
     sent = body(data, {"person": person})
-    with reach.client() as client:
-        _show(reach, client.session_recordings.update(id, sent, put=put))
+    with connection.client() as client:
+        connection.show_record(client.session_recordings.update(id, sent, put=put))
 
 
 @recordings.command(epilog="Example: backcast recordings delete --to eu 0190a2c4-…")
-@reaching()
-@_id
+@connected()
+@management.item
 @management.yes
-def delete(reach: Reach, id: str, yes: bool) -> None:
+def delete(connection: Connection, id: str, yes: bool) -> None:
     """Delete a recording for good."""
-    from pipeline.report import resources
-
-    agree(f"Delete recording {id} for good?", yes)
-    with reach.client() as client:
+    confirm(f"Delete recording {id} for good?", yes)
+    with connection.client() as client:
         client.session_recordings.delete(id)
-    reach.show({"id": id, "deleted": True}, lambda console: resources.show_line(console, f"Deleted recording {id}."))
+    connection.show_line({"id": id, "deleted": True}, f"Deleted recording {id}.")
 
 
 @recordings.command(epilog="Example: backcast recordings sharing --to eu 0190a2c4-…")
-@reaching()
-@_id
-def sharing(reach: Reach, id: str) -> None:
-    """How a recording is common. Its access token is a secret, shown with --json only."""
-    with reach.client() as client:
-        _show(reach, client.session_recordings.sharing(id))
+@connected()
+@management.item
+def sharing(connection: Connection, id: str) -> None:
+    """How a recording is shared. Its access token is a secret, shown with --json only."""
+    with connection.client() as client:
+        connection.show_record(client.session_recordings.sharing(id))
 
 
 @recordings.command("refresh-sharing", epilog="Example: backcast recordings refresh-sharing --to eu 0190a2c4-…")
-@reaching()
-@_id
+@connected()
+@management.item
 @management.yes
-def refresh_sharing(reach: Reach, id: str, yes: bool) -> None:
+def refresh_sharing(connection: Connection, id: str, yes: bool) -> None:
     """Replace the access token of a shared recording. The contract does not have this operation."""
-    agree(f"Replace the access token of recording {id}? Links with the old one stop working.", yes)
-    with reach.client() as client:
-        _show(reach, client.session_recordings.refresh_sharing(id))
-
-
-def _show(reach: Reach, found: Any) -> None:
-    from pipeline.report import resources
-
-    plain = found.plain()
-    reach.show(plain, lambda console: resources.show_record(console, plain))
+    confirm(f"Replace the access token of recording {id}? Links with the old one stop working.", yes)
+    with connection.client() as client:
+        connection.show_record(client.session_recordings.refresh_sharing(id))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.cli import common, faults
-from pipeline.cli.common import console
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Sending
 from pipeline.options import RehearseOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(cls=faults.WithFaults, epilog="Example: backcast rehearse plan/ --fault mix:10%")
@@ -26,30 +29,36 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
     With --fault the service fails on the way, as real ones do.
     """
     from pipeline import api
-    from pipeline.plan.directory import Directory
+    from pipeline.plan.freshness import open_plan
     from pipeline.report import terminal
+    from pipeline.report.contents import Results
+    from pipeline.report.machine import update_report
     from pipeline.report.rejects import refusal
     from pipeline.report.results import apply_result, verify_result
+    from pipeline.report.state import read_status
 
     faults.check(options.faults)
-    events = api.load_plan(directory).events.made
-    with Sending(events, quiet=quiet, title="Rehearsing") as progress:
-        done = api.rehearse_plan(directory, options, progress=progress, warn=common.warn)
+    plan, folder = open_plan(directory)
+    with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:
+        done = api.rehearse(plan, folder, options, progress=progress, warn=common.warn)
     for line in faults.report(done.faults):
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
-    status = api.plan_status(directory)
-    with common.output():
-        if as_json:
-            common.emit({"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified})
-        else:
-            terminal.show_apply(console(), applied)
-            terminal.show_verification(console(), verified)
-            terminal.show_state(console(), status.state, status.totals.refused)
+    results = Results(applied, verified)
+    status = read_status(plan, folder, results)
+
+    def draw(console: Console) -> None:
+        terminal.show_apply(console, applied)
+        terminal.show_verification(console, verified)
+        terminal.show_state(console, status.state, status.totals.refused)
+
+    result = {"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified}
+    common.show(result, draw, as_json=as_json)
+    update_report(folder, plan, common.warn, results)
     if not done.verification.proved:
         return 7
     if not done.outcome.balanced:
         return 6
     if done.outcome.counts.refused:
-        raise refusal(Directory(directory), rehearsed=True)
+        raise refusal(folder, rehearsed=True)
     return 0

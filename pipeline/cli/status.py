@@ -7,21 +7,19 @@ from pathlib import Path
 import click
 
 from pipeline.cli import common
-from pipeline.cli.common import console
 
 
 @click.command(epilog="Example: backcast status plan/")
 @common.directory
 @common.as_json
 def status(directory: Path, as_json: bool) -> int:
-    """The state of a plan, and what is in doubt. Reads the ledger, also while a run is going."""
-    from pipeline import api
+    """The state of a plan, and what is in doubt. Reads the ledger, also during a run."""
+    from pipeline.plan.freshness import open_plan
     from pipeline.report import terminal
     from pipeline.report.results import status_result
+    from pipeline.report.state import read_status
 
-    result = status_result(api.load_plan(directory), api.plan_status(directory))
-    if as_json:
-        common.emit(result)
-    else:
-        terminal.show_status(console(), result)
+    plan, folder = open_plan(directory)
+    result = status_result(plan, read_status(plan, folder))
+    common.show(result, lambda console: terminal.show_status(console, result), as_json=as_json)
     return 0

@@ -1,4 +1,4 @@
-"""What a command prints when nobody reads any more (`| head`): lost without a word, and no reason to end otherwise."""
+"""Output whose reader has closed the pipe (`| head`): discarded silently, without changing how a command ends."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 
-def let_go_of(stream: TextIO) -> None:
-    """Send what is still to be printed to a stream nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def discard_output(stream: TextIO) -> None:
+    """Redirect a stream to the null device."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 @contextmanager
-def forgiving_stderr() -> Iterator[None]:
-    """Messages and progress stop nothing: a run whose stderr was closed goes on, to its own end and exit code."""
+def stderr_that_may_close() -> Iterator[None]:
+    """A run whose stderr was closed continues to its own end and exit code."""
     before = sys.stderr
-    sys.stderr = _Forgiving(before)
+    sys.stderr = _MayClose(before)
     try:
         yield
     finally:
         sys.stderr = before
 
 
-class _Forgiving:
-    """A text stream that is let go of at the first sign that its reader is gone."""
+class _MayClose:
+    """A text stream that is discarded once its reader has closed the pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -37,14 +37,14 @@ class _Forgiving:
         try:
             return self._stream.write(text)
         except BrokenPipeError:
-            let_go_of(self._stream)
+            discard_output(self._stream)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except BrokenPipeError:
-            let_go_of(self._stream)
+            discard_output(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

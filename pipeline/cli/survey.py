@@ -1,11 +1,10 @@
-"""`backcast survey`: a look at an export before mapping."""
+"""`backcast survey`: describe an export before mapping it."""
 
 from __future__ import annotations
 
 import click
 
 from pipeline.cli import common
-from pipeline.cli.common import console
 from pipeline.cli.flags import takes
 from pipeline.options import SurveyOptions
 
@@ -15,20 +14,17 @@ from pipeline.options import SurveyOptions
 @takes(SurveyOptions)
 @common.as_json
 def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool) -> int:
-    """Look at an export before mapping it.
+    """Describe an export before mapping it.
 
     Shows which tool it comes from, which fields and types it has, its time range, and the time zone of its timestamps.
-    Ends with 4 when it has no row, as a plan of it does.
+    Exit 4 when it has no row, as for a plan of it.
     """
     from pipeline import api
     from pipeline.report.survey_view import show_survey
     from pipeline.survey.recognition import no_rows
 
-    found = api.survey_export(sources, options)
-    if as_json:
-        common.emit(found)
-    else:
-        show_survey(console(), found)
-    if not found.rows:
-        raise no_rows(found.notices)
+    result = api.survey_export(sources, options)
+    common.show(result, lambda console: show_survey(console, result), as_json=as_json)
+    if not result.rows:
+        raise no_rows(result.notices)
     return 0

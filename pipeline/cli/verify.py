@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.cli import common
-from pipeline.cli.common import console
 from pipeline.cli.flags import takes
 from pipeline.options import KeyOptions, VerifyOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… backcast verify plan/ --to eu --project 12345")
@@ -27,17 +30,23 @@ def verify(directory: Path, to: str, options: VerifyOptions, keys: KeyOptions, a
     import msgspec
 
     from pipeline import api, config
+    from pipeline.plan.freshness import open_plan
     from pipeline.report import terminal
+    from pipeline.report.contents import Results
+    from pipeline.report.machine import update_report
     from pipeline.report.results import verify_result
+    from pipeline.report.state import read_status
     from pipeline.targets import address_of
 
-    api.load_plan(directory)  # what is wrong with it comes before what is wrong with the key
-    found = api.verify_plan(directory, to, options, personal_key=config.required_personal_key(keys.personal_key_file))
-    result, status = verify_result(found, to=address_of(to)), api.plan_status(directory)
-    with common.output():
-        if as_json:
-            common.emit(msgspec.structs.replace(result, state=status.state))
-        else:
-            terminal.show_verification(console(), result)
-            terminal.show_state(console(), status.state, status.totals.refused)
-    return 0 if found.proved else 7
+    plan, folder = open_plan(directory)
+    verification = api.compare(plan, folder, to, options, config.required_personal_key(keys.personal_key_file))
+    result = verify_result(verification, to=address_of(to))
+    status = read_status(plan, folder, Results(verification=result))
+
+    def draw(console: Console) -> None:
+        terminal.show_verification(console, result)
+        terminal.show_state(console, status.state, status.totals.refused)
+
+    common.show(msgspec.structs.replace(result, state=status.state), draw, as_json=as_json)
+    update_report(folder, plan, common.warn, Results(verification=result))
+    return 0 if result.proved else 7

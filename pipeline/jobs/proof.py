@@ -83,6 +83,7 @@ def _compare(
     *, recent: bool,
 ) -> tuple[str, str]:  # fmt: skip
     """(outcome, detail) of a window; a final outcome is written to its report, too."""
+    from pipeline.report.contents import Results
     from pipeline.report.machine import write_report
     from pipeline.report.results import verify_result
     from pipeline.verify import verify
@@ -98,7 +99,7 @@ def _compare(
     else:
         outcome = "differs"
         detail = f"{missing}, {counts['different']:,} are different, {counts['extra']:,} are there twice"
-    write_report(directory, plan, verification=verify_result(verification, to=address_of(job.to)))
+    write_report(directory, plan, Results(verification=verify_result(verification, to=address_of(job.to))))
     return outcome, detail
 
 

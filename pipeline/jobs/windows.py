@@ -40,7 +40,7 @@ from pipeline.plan.directory import Directory
 from pipeline.plan.freshness import open_plan
 from pipeline.plan.manifest import Plan
 from pipeline.plan.series import Series
-from pipeline.report.machine import add_applied, write_report
+from pipeline.report.machine import update_report, write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import read_status
 from pipeline.text import pluralize
@@ -265,8 +265,7 @@ class WindowRunner:
             except StalePlan as error:
                 self._replace(attempt, plan, directory, error)
                 return
-            if warning := add_applied(directory, plan):
-                self.hooks.warn(warning)
+            update_report(directory, plan, self.hooks.warn)
             totals = read_totals(directory.ledger)
             seconds = attempt.seconds + outcome.seconds
             attempt = self.state.update(attempt, seconds=seconds, sent=totals.settled, refused=totals.refused)

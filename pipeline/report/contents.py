@@ -61,6 +61,9 @@ class Results(msgspec.Struct, frozen=True):
     verification: VerifyResult | None = None
 
 
+NO_RESULTS = Results()
+
+
 class Report(msgspec.Struct, frozen=True):
     """A plan and what became of it. `name` is the plan directory's own name, no path of this machine.
 
@@ -75,7 +78,7 @@ class Report(msgspec.Struct, frozen=True):
     warnings: list[CodeCount]
     unproved: list[str]
     pairs: list[PairRow]
-    results: Results = Results()
+    results: Results = NO_RESULTS
     state: str = ""
 
 
@@ -90,13 +93,19 @@ class _EarlierReport(Results, frozen=True):
     plan: Mapping[str, object] = {}
 
 
-def earlier_results(directory: Directory, plan: Plan) -> Results:
-    """The results in the report beside the plan; none where it is of another plan, or not written by us."""
+def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
+    """The `new` results, and for those that it does not have the ones of an earlier report of the same plan."""
     try:
         earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_EarlierReport)
     except (OSError, msgspec.MsgspecError, RecursionError):
-        return Results()
-    return earlier if earlier.plan.get("digest") == plan.digest else Results()
+        return new
+    if earlier.plan.get("digest") != plan.digest:
+        return new
+    return Results(
+        new.rehearsal or earlier.rehearsal,
+        new.rehearsed or earlier.rehearsed,
+        verification=new.verification or earlier.verification,
+    )
 
 
 def build_report(directory: Directory, plan: Plan, results: Results | None = None, state: str = "") -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,15 @@ from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
-from pipeline.report.contents import Report, Results, build_report, earlier_results, phases_of
-from pipeline.report.results import ApplyResult, VerifyResult, status_result
+from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
+from pipeline.report.results import status_result
 from pipeline.report.sections.people import merges
 from pipeline.report.state import read_status
+from pipeline.text import printable
 
 FORMAT = "backcast.report/1"
+MAX_WARNING = 1_000
+"""Characters of a warning that are shown."""
 
 
 def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
@@ -102,41 +106,17 @@ def encode(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
-def results_with(
-    directory: Directory,
-    plan: Plan,
-    *,
-    rehearsal: ApplyResult | None = None,
-    rehearsed: VerifyResult | None = None,
-    verification: VerifyResult | None = None,
-) -> Results:
-    """What became of the plan: the results given here, else those in an earlier report of the same plan."""
-    before = earlier_results(directory, plan)
-    return Results(
-        rehearsal or before.rehearsal,
-        rehearsed or before.rehearsed,
-        verification=verification or before.verification,
-    )
-
-
 @private()
-def write_report(
-    directory: Directory,
-    plan: Plan,
-    *,
-    rehearsal: ApplyResult | None = None,
-    rehearsed: VerifyResult | None = None,
-    verification: VerifyResult | None = None,
-) -> None:
-    """Write report.json and report.html, each whole or not at all. Raises BrokenLedger.
+def write_report(directory: Directory, plan: Plan, new: Results = NO_RESULTS) -> None:
+    """Write report.json and report.html, each whole or not at all. Raises BrokenLedger, UnsafePlan, OSError.
 
-    Results in an earlier report of the same plan stay in it where none are given here; the state of the plan is read
+    Results in an earlier report of the same plan stay in it unless `new` replaces them; the state of the plan is read
     from the ledger each time. Batches in doubt and refused events are not listed: `backcast status` shows them.
     """
     from pipeline.report.html import render
 
-    results = results_with(directory, plan, rehearsal=rehearsal, rehearsed=rehearsed, verification=verification)
-    status = read_status(plan, directory, results)
+    status = read_status(plan, directory, new)
+    results = status.results
     if status.summary.history is not None:
         applied = status_result(plan, status)
         applied = msgspec.structs.replace(applied, verified=None, rehearsed=None, doubts=[], refusals=[])
@@ -146,13 +126,9 @@ def write_report(
     write_atomically(directory.report_json, encode(report_object(report)))
 
 
-def add_applied(directory: Directory, plan: Plan) -> str:
-    """Add the state of the plan to its report; why that could not be done, or "".
-
-    What was sent is in the ledger, so a report that cannot be written is no failure of the run.
-    """
+def update_report(directory: Directory, plan: Plan, warn: Callable[[str], None], new: Results = NO_RESULTS) -> None:
+    """Write the report again after a run. Where that fails, `warn` gets a line: the run itself did not fail."""
     try:
-        write_report(directory, plan)
+        write_report(directory, plan, new)
     except (OSError, BackcastError) as error:
-        return f"the report of the plan could not be written: {error}"
-    return ""
+        warn(printable(f"the report of the plan could not be written: {error}", MAX_WARNING))

@@ -1,13 +1,13 @@
-"""What the management API gives, on a terminal. Values that may be secrets are shown as `***`.
+"""Answers of the management API, on a terminal. Values that may be secrets are shown as `***`.
 
-Arguments are JSON values as the service gave them: a field may be absent, and of any type.
+Arguments are JSON values as the service returned them: a field may be absent, and of any type.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 from rich.console import Console
 from rich.text import Text
@@ -28,28 +28,26 @@ def show_line(console: Console, line: str) -> None:
     console.print(Text(printable(line, _VALUE)))
 
 
-def show_functions(console: Console, found: Sequence[Object]) -> None:
-    """Hog functions, a row each."""
-    _rows(console, found, "id", "name", "type", "enabled", "status", "execution_order")
+def show_rows(console: Console, objects: Sequence[Object], *columns: str) -> None:
+    """A table of objects; nothing where there are none."""
+    if not objects:
+        return
+    shown = table(*(f"#{name}" if _is_count(objects, name) else name for name in columns))
+    shown.columns[0].no_wrap = True  # an id that is folded cannot be copied
+    for item in objects:
+        shown.add_row(*(text(_cell(_masked(name, item.get(name))), _CELL) for name in columns))
+    console.print(shown)
 
 
-def show_recordings(console: Console, found: Sequence[Object]) -> None:
-    """Session recordings, a row each."""
-    _rows(console, found, "id", "distinct_id", "start_time", "recording_duration", "viewed", "ongoing")
-
-
-def show_projects(console: Console, found: Sequence[Object]) -> None:
-    """Projects, a row each."""
-    _rows(console, found, "id", "name")
-
-
-def show_rest(console: Console, shown: int, count: object, more: bool) -> None:
-    """How many there are beside those shown."""
-    if not shown:
+def show_page(console: Console, envelope: Object, columns: Sequence[str]) -> None:
+    """A page of a list, and how many items there are beside it."""
+    items, count = envelope["results"], envelope.get("count")
+    show_rows(console, items, *columns)
+    if not items:
         show_line(console, "None." if not count else f"None here, {count} in all.")
-    elif more:
+    elif envelope.get("next") or envelope.get("has_next"):
         whole = f" of {count:,}" if isinstance(count, int) else ""
-        console.print(Text(f"{shown:,}{whole}; every one: --all", style="dim"))
+        console.print(Text(f"{len(items):,}{whole}; every one: --all", style="dim"))
 
 
 def show_record(console: Console, record: Object) -> None:
@@ -60,81 +58,59 @@ def show_record(console: Console, record: Object) -> None:
     console.print(shown)
 
 
-def _show_counts(console: Console, counts: Object) -> None:
-    shown = table("", "#count")
-    for name, value in counts.items():
-        shown.add_row(text(name, _CELL), text(_count(value), _CELL))
-    console.print(shown)
-
-
-def show_answer(console: Console, what: str, answer: object) -> None:
-    """An answer whose shape the contract leaves open: logs, metrics, totals, icons, or what a run said."""
-    if answer is None:
-        show_line(console, f"{what}: the service answered without a body.")
-        return
+def show_answer(console: Console, title: str, answer: object) -> None:
+    """An answer whose shape the contract leaves open: logs, metrics, totals, icons, or the result of a run."""
     listed = answer.get("results") if isinstance(answer, dict) else answer
-    if isinstance(listed, list) and all(isinstance(one, dict) for one in listed):
-        names = list(dict.fromkeys(name for one in listed for name in one))
-        if listed:
-            _rows(console, listed, *names)
-        else:
-            show_line(console, f"{what}: none.")
-    elif isinstance(answer, dict) and _is_series(answer):
-        if answer["series"]:
-            _series(console, answer["labels"], answer["series"])
-        else:
-            show_line(console, f"{what}: none.")
-    elif isinstance(answer, dict):
-        totals = answer.get("totals")
-        if totals == {} and len(answer) == 1:
-            show_line(console, f"{what}: none.")
-        elif isinstance(totals, dict) and len(answer) == 1:
-            _show_counts(console, totals)
-        else:
-            _show_run(console, answer)
-    else:
+    if answer is None:
+        show_line(console, f"{title}: the service answered without a body.")
+    elif answer == {"totals": {}} or listed == [] or (_is_series(answer) and not answer["series"]):
+        show_line(console, f"{title}: none.")
+    elif _is_objects(listed):
+        show_rows(console, listed, *_names(listed))
+    elif not isinstance(answer, dict):
         show_line(console, _cell(answer))
-
-
-def _show_run(console: Console, answer: Object) -> None:
-    """An object, and below it the lines of its log where it has one."""
-    logs = answer.get("logs")
-    if not isinstance(logs, list) or not logs or not all(isinstance(line, dict) for line in logs):
+    elif _is_series(answer):
+        _show_series(console, answer["labels"], answer["series"])
+    elif list(answer) == ["totals"] and isinstance(answer["totals"], dict):
+        shown = table("", "#count")
+        for name, value in answer["totals"].items():
+            shown.add_row(text(name, _CELL), text(_count(value), _CELL))
+        console.print(shown)
+    elif answer.get("logs") and _is_objects(answer["logs"]):
+        show_record(console, {name: value for name, value in answer.items() if name != "logs"})
+        show_rows(console, answer["logs"], *_names(answer["logs"]))
+    else:
         show_record(console, answer)
-        return
-    show_record(console, {name: value for name, value in answer.items() if name != "logs"})
-    _rows(console, logs, *dict.fromkeys(name for line in logs for name in line))
 
 
-def _is_series(answer: Object) -> bool:
-    labels, series = answer.get("labels"), answer.get("series")
+def _is_objects(value: object) -> TypeGuard[list[Object]]:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _names(objects: Iterable[Object]) -> Iterable[str]:
+    """The fields of all objects, in the order in which they first occur."""
+    return dict.fromkeys(name for item in objects for name in item)
+
+
+def _is_series(answer: object) -> TypeGuard[dict[str, Any]]:
     return (
-        isinstance(labels, list)
-        and isinstance(series, list)
-        and all(isinstance(one, dict) and isinstance(one.get("values"), list) for one in series)
+        isinstance(answer, dict)
+        and isinstance(answer.get("labels"), list)
+        and _is_objects(series := answer.get("series"))
+        and all(isinstance(line.get("values"), list) for line in series)
     )
 
 
-def _series(console: Console, labels: Sequence[object], series: Sequence[Object]) -> None:
-    shown = table("", *(f"#{printable(_cell(one.get('name')), _CELL)}" for one in series))
+def _show_series(console: Console, labels: Sequence[object], series: Sequence[Object]) -> None:
+    shown = table("", *(f"#{printable(_cell(line.get('name')), _CELL)}" for line in series))
     for position, label in enumerate(labels):
-        values = (one["values"][position : position + 1] for one in series)
+        values = (line["values"][position : position + 1] for line in series)
         shown.add_row(text(_cell(label), _CELL), *(text(_count(value[0]) if value else "", _CELL) for value in values))
     console.print(shown)
 
 
-def _rows(console: Console, found: Sequence[Object], *names: str) -> None:
-    if not found:
-        return
-    shown = table(*(f"#{name}" if _is_count(found, name) else name for name in names))
-    shown.columns[0].no_wrap = True  # an id that is folded cannot be copied
-    for one in found:
-        shown.add_row(*(text(_cell(_masked(name, one.get(name))), _CELL) for name in names))
-    console.print(shown)
-
-
-def _is_count(found: Sequence[Object], name: str) -> bool:
-    return name != "id" and all(type(one.get(name)) in (int, type(None)) for one in found)
+def _is_count(objects: Sequence[Object], name: str) -> bool:
+    return name != "id" and all(type(item.get(name)) in (int, type(None)) for item in objects)
 
 
 def _cell(value: object) -> str:

@@ -3,13 +3,13 @@ was read back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pipeline.ledger import LedgerSummary, Totals, is_locked, read_summary
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
-from pipeline.report.contents import Results, earlier_results
+from pipeline.report.contents import NO_RESULTS, Results, results_of
 
 
 class State(StrEnum):
@@ -38,7 +38,7 @@ class PlanStatus:
     state: State
     planned: int
     summary: LedgerSummary
-    results: Results = field(default_factory=Results)
+    results: Results = NO_RESULTS
 
     @property
     def totals(self) -> Totals:
@@ -49,14 +49,14 @@ class PlanStatus:
         return self.planned - self.totals.settled - self.totals.refused - self.totals.in_doubt
 
 
-def read_status(plan: Plan, directory: Directory, results: Results | None = None) -> PlanStatus:
-    """Read the ledger, also while a run is writing it. Raises BrokenLedger, also for one that was lost.
+def read_status(plan: Plan, directory: Directory, new: Results = NO_RESULTS) -> PlanStatus:
+    """Read the ledger, also while a run is writing it, and report.json; `new` are results that it does not have yet.
 
-    `results` are what was read back; None: those of report.json.
+    Raises BrokenLedger, also for a ledger that was lost.
     """
-    running = is_locked(directory.ledger)  # first: a run that ends now has written down all that is read next
+    running = is_locked(directory.ledger)  # first: a run that ends now has written all that is read next
     summary = read_summary(directory.ledger)
-    results = earlier_results(directory, plan) if results is None else results
+    results = results_of(directory, plan, new)
     return PlanStatus(state_of(plan, summary, results, running=running), plan.events.made, summary, results)
 
 

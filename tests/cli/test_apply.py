@@ -180,7 +180,7 @@ def test_a_directory_without_a_plan_is_a_usage_error(call: Any, tmp_path: Path, 
     options = ["--to", "http://127.0.0.1:1"] if command in ("apply", "verify") else []
     said = call(command, tmp_path, *options)
     assert said.code == 2
-    assert said.two_lines[1] == "Try: make one with: backcast plan SOURCE -o DIR"
+    assert said.two_lines[1] == "Try: create one with: backcast plan SOURCE -o DIR"
 
 
 def test_verify_without_a_key_is_a_usage_error(call: Any, tmp_path: Path) -> None:

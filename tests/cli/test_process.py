@@ -115,12 +115,12 @@ def test_the_exit_code_survives_a_closed_pipe(tmp_path: Path) -> None:
 
 def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What nobody foresaw is our bug, and says how to report it."""
-    from pipeline import api
+    from pipeline.plan import freshness
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("surprise")
 
-    monkeypatch.setattr(api, "load_plan", fail)
+    monkeypatch.setattr(freshness, "open_plan", fail)
     said = call("status", tmp_path)
     assert (said.code, said.two_lines[0]) == (1, "Error: a bug in backcast: ZeroDivisionError: surprise")
 

@@ -163,15 +163,26 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
     assert (report["verification"]["proved"], report["verification"]["to"]) == (False, service.url)
 
 
-def test_a_report_that_cannot_be_written_fails_no_run(call: Any, tmp_path: Path) -> None:
-    """The events are in: a warning, and exit 0."""
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_report_that_cannot_be_written_hides_no_result(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """rehearse, apply and verify print their result and end with its exit code; the report is a warning."""
     directory = planned(tmp_path, 5)
     (directory / "report.json").unlink()
     (directory / "report.json").mkdir()
-    with serving(scripted(Reply())) as server:
-        said = call("apply", directory, "--to", server.url)
-    assert said.code == 0
-    assert said.err.startswith("Warning: the report of the plan could not be written: ")
+    with LocalService() as service:
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
+        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
+        for command, state, code in (("rehearse", "rehearsed", 0), ("apply", "applied", 0), ("verify", "differs", 7)):
+            if command == "verify":
+                tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
+            to = [] if command == "rehearse" else ["--to", service.url]
+            called = call(command, directory, *to, *(["--json"] if as_json else []))
+            assert called.code == code
+            assert "Warning: the report of the plan could not be written: " in called.err
+            shown = called.json["state"] if as_json else called.out.splitlines()[-1]
+            assert state in shown
 
 
 # -- a target that was mistyped ----------------------------------------------------------------------------------

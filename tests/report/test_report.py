@@ -111,8 +111,8 @@ def test_the_golden_report_is_what_the_small_plan_gives() -> None:
 def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> None:
     """Verifying after a rehearsal leaves the rehearsal in the report; another plan starts afresh."""
     directory = plan_directory(tmp_path)
-    write_report(directory, small_plan(), rehearsal=REHEARSAL)
-    write_report(directory, small_plan(), verification=VERIFICATION)
+    write_report(directory, small_plan(), Results(rehearsal=REHEARSAL))
+    write_report(directory, small_plan(), Results(verification=VERIFICATION))
     kept = json.loads(directory.report_json.read_bytes())
     assert (kept["rehearsal"]["events"]["accepted"], kept["verification"]["proved"]) == (12, True)
     assert (kept["rehearsed"], kept["applied"]) == (None, None)

@@ -27,6 +27,7 @@ from pipeline.plan.manifest import (
     seal,
 )
 from pipeline.plan.zone import MonthEvidence
+from pipeline.report.contents import Results
 from pipeline.report.machine import write_report
 from pipeline.report.results import ApplyResult, BatchCounts, CellCounts, FoundCounts, SentCounts, VerifyResult
 
@@ -141,7 +142,7 @@ def golden_report() -> bytes:
         directory = plan_directory(Path(scratch) / "small")
         plan = small_plan()
         rehearsal = msgspec.structs.replace(REHEARSAL, digest=plan.digest)
-        write_report(directory, plan, rehearsal=rehearsal, rehearsed=VERIFICATION)
+        write_report(directory, plan, Results(rehearsal, VERIFICATION))
         return directory.report_json.read_bytes()
 
 
