@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from pipeline.cli import common, completing
 from pipeline.errors import UsageError
-from pipeline.text import pluralize
+from pipeline.text import pluralize, printable
 
 
 @click.group(epilog="Example: backcast mapping test mappings/mine.yaml")
@@ -59,29 +60,39 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
 @mapping.command(epilog="Example: backcast mapping check mine.yaml")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
 def check(names: tuple[str, ...]) -> int:
-    """Read mapping files; an error says file:line:column and the nearest valid name."""
+    """Read mapping files; an error says file:line:column and the nearest valid name. Exit 7 when choices are open."""
     from pipeline.mapper import load
     from pipeline.mapper.compiler import check_mapping
 
+    unfinished = 0
     for name in names:
         found = load(name)
         check_mapping(found)
-        click.echo(f"{name}: good ({pluralize(len(found.cases), 'case')})")
-    return 0
+        unfinished += bool(found.open)
+        click.echo(f"{name}: {'unfinished' if found.open else 'good'} ({pluralize(len(found.cases), 'case')})")
+        _show_open(found.open)
+    return 7 if unfinished else 0
 
 
 @mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=completing.mappings)
 @common.as_json
 def test(names: tuple[str, ...], as_json: bool) -> int:
-    """Run the cases inside mapping files (all shipped ones when none is named). Exit 7 when a case fails."""
+    """Run the cases inside mapping files (all shipped ones when none is named).
+
+    Exit 7 when a case fails, or when a mapping has open choices.
+    """
     from pipeline.mapper import available, load
     from pipeline.mapper.cases import run_cases
 
     failed = total = 0
     results = []
+    unfinished: dict[str, dict[str, str]] = {}
     for name in names or available():
-        for outcome in run_cases(load(name)):
+        found = load(name)
+        if found.open:
+            unfinished[name] = dict(found.open)
+        for outcome in run_cases(found):
             total += 1
             failed += not outcome.passed
             results.append(
@@ -95,10 +106,27 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
             if not outcome.passed and not as_json:
                 click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
     if as_json:
-        common.emit({"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "results": results})
+        common.emit(
+            {
+                "format": "backcast.mapping-test/1",
+                "cases": total,
+                "failed": failed,
+                "open": unfinished,
+                "results": results,
+            }
+        )
     else:
         click.echo(f"{pluralize(total - failed, 'case')} passed, {failed} failed")
-    return 7 if failed else 0
+        for name, choices in unfinished.items():
+            click.echo(f"{name}: unfinished, {pluralize(len(choices), 'open choice')}:")
+            _show_open(choices)
+    return 7 if failed or unfinished else 0
+
+
+def _show_open(choices: Mapping[str, str]) -> None:
+    """Print the choices that a draft leaves open."""
+    for name, evidence in choices.items():
+        click.echo(f"  {printable(name, 60)}: {printable(evidence, 600)}")
 
 
 @mapping.command(epilog="Example: backcast mapping new exports/ > mine.yaml")

@@ -354,6 +354,12 @@ class Mapping:
     recognise: tuple[Recognise, ...] = entry(
         ListOf(section("recognise", Recognise)), "how to recognise an export of this tool: one of these fits", ()
     )
+    open: Map[str, str] = entry(
+        TEXTS,
+        "choices that are not made yet, each with its evidence: a plan is not ready while there is one. `mapping new`"
+        " writes them; delete an entry when you have decided",
+        dict,
+    )
     settings: Map[str, Setting] = entry(
         TableOf(section("setting", Setting, short="says")), "--set names this mapping takes, and what each means", dict
     )

@@ -226,6 +226,7 @@ class _PlanBuilder:
                 references=source.references.missing(),
                 people=people,
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,
+                open_choices=request.open_choices,
                 in_series=request.series is not None,
                 max_merges=request.series.max_merges if request.series is not None else None,
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
@@ -69,7 +69,7 @@ class PlanFacts:
     `phases` counts the events to send by phase; `skips` counts skipped rows by code; `remedies` counts the rejected
     rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None where
     the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
-    `max_merges` is the job's limit, None without one.
+    `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
     """
 
     rows: RowCounts
@@ -85,6 +85,7 @@ class PlanFacts:
     zone: ZoneVerdict | None
     in_series: bool = False
     max_merges: int | None = None
+    open_choices: Mapping[str, str] = field(default_factory=dict)
 
 
 class Check(NamedTuple):
@@ -158,6 +159,15 @@ def _rejects(facts: PlanFacts) -> str | None:
     detail = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) rejected (limit {facts.reject_limit})"
     remedy, rows = max(facts.remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     return f"{detail}. {rows:,} of them can be sent: {remedy}" if rows * 3 >= rejected else detail
+
+
+@check("open_choices", "stop")
+def undecided_mapping(facts: PlanFacts) -> str | None:
+    """The mapping is a draft: it lists choices that a person has to make, under `open`."""
+    if not facts.open_choices:
+        return None
+    choices = "; ".join(f"{name}: {evidence}" for name, evidence in facts.open_choices.items())
+    return f"the mapping has {pluralize(len(facts.open_choices), 'open choice')}: {choices}"
 
 
 @check("zero_events", "stop")

@@ -144,6 +144,7 @@ def _prepare(
         target=options.target,
         reject_limit=parse_reject_limit(options.max_rejects),
         allow_key_conflicts=options.allow_key_conflicts,
+        open_choices=mapping.open,
         notices=notices,
         series=series,
         identity_inputs=IdentityInputs(identities, earlier_links(earlier)),

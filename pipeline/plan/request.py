@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.models import Source
@@ -21,6 +21,7 @@ class Request:
 
     `workers` are started and configured; they are ended when everything was read. Under `allow_key_conflicts` rows of
     one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
+    `open_choices` are those that the mapping lists under `open`: the plan is not ready while there is one.
     """
 
     source: Source
@@ -33,4 +34,5 @@ class Request:
     allow_key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
     series: Series | None = None
+    open_choices: Mapping[str, str] = field(default_factory=dict)
     identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)

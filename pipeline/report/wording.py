@@ -42,6 +42,8 @@ ADVICE = {
     "max_rejects": "list them with `backcast rejects DIR`; fix the export or the mapping, or allow so many with"
     " --max-rejects, and plan again",
     "rejects": "list them with `backcast rejects DIR` before anything is sent",
+    "open_choices": "decide each in the mapping and delete its entry under `open`, or answer with `backcast mapping new"
+    " --ask`",
     "zero_events": "check the mapping, --since and --until, and the files on the command line",
     "zone": "name the zone that the project has in the tool: --timezone Area/City, also when it is UTC",
     "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; a column that only"

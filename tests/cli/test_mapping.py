@@ -71,3 +71,51 @@ def test_a_new_mapping_proposes_as_key_what_no_two_rows_share(
     key = [line for line in said.out.splitlines() if line.startswith("key:")]
     assert key == ([] if chosen is None else [f"key: {{of: [/{chosen}], needs: [/{chosen}]}}"])
     assert ("event_id: different rows share a value" in said.out) == (chosen is None)
+
+
+UNDECIDED = """format: backcast.mapping/1
+tool: shop
+title: Shop
+open: {event: no column has the names of events}
+event: {const: orders}
+distinct_id: /customer
+time: {from: /at}
+cases:
+  - name: an order
+    row: '{"customer":"c-1","at":"2023-01-02T03:04:05Z"}'
+    gives: {event: orders}
+"""
+
+
+def test_a_mapping_with_open_choices_is_unfinished(call: Any, tmp_path: Path) -> None:
+    """`check` and `test` list the choices and exit with 7, though the file is valid and its case passes."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(UNDECIDED, "utf-8")
+    checked = call("mapping", "check", mine)
+    assert (checked.code, checked.out) == (
+        7, f"{mine}: unfinished (1 case)\n  event: no column has the names of events\n",
+    )  # fmt: skip
+    tested = call("mapping", "test", mine)
+    assert tested.code == 7
+    assert tested.out.splitlines() == [
+        "1 case passed, 0 failed",
+        f"{mine}: unfinished, 1 open choice:",
+        "  event: no column has the names of events",
+    ]
+    assert call("mapping", "test", mine, "--json").json["open"] == {
+        str(mine): {"event": "no column has the names of events"}
+    }
+
+
+def test_a_plan_with_open_choices_is_not_ready(call: Any, tmp_path: Path) -> None:
+    """A draft plans, so that its events can be looked at, and the plan cannot be applied until the choices are made."""
+    mine, rows, plan = tmp_path / "mine.yaml", tmp_path / "rows.jsonl", tmp_path / "plan"
+    rows.write_text('{"customer":"c-1","at":"2023-01-02T03:04:05Z"}\n')
+    mine.write_text(UNDECIDED, "utf-8")
+    printed = call("plan", rows, "-m", mine, "-o", plan, "--workers", "0")
+    assert printed.code == 4
+    assert "1 event to send" in " ".join(printed.out.split())
+    assert "open_choices" in printed.out
+    assert call("apply", plan, "--to", "http://127.0.0.1:1", "--yes").code == 4
+    mine.write_text(UNDECIDED.replace("open: {event: no column has the names of events}\n", ""), "utf-8")
+    assert call("plan", rows, "-m", mine, "-o", plan, "--workers", "0").code == 0
