@@ -48,6 +48,7 @@ LIBRARIES = {
     "uvicorn": {"local_service.server", "local_service.faults.middleware"},
     "rich": {"report", "cli.progress", "cli.common"},
     "ua_parser": {"mapper.verbs.user_agent"},
+    "babel": {"mapper.verbs.country"},
     "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
     "zstandard": {"extractors.containers"},
 }
@@ -55,7 +56,7 @@ LIBRARIES = {
 
 HEAVY = (
     "numpy", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
-    "yaml", "ua_parser",
+    "yaml", "ua_parser", "babel",
 )  # fmt: skip
 
 

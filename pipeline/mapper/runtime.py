@@ -10,7 +10,6 @@ import hmac
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw
@@ -93,17 +92,6 @@ def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
     if start is None or not _MILLISECONDS.fullmatch(start) or not 0 < int(start) < 1 << 48:
         return None
     return uuids.session_uuid(int(start), tool, *(part or "" for part in parts), start)
-
-
-@function(needs=1)
-def url_part(url: str, part: str) -> str | None:
-    """The host, path, query or scheme of a URL; None when it has none or is not a URL."""
-    try:
-        split = urlsplit(url)
-    except ValueError:
-        return None
-    parts = {"host": split.netloc, "path": split.path, "query": split.query, "scheme": split.scheme}
-    return parts[part] or None
 
 
 def read_time(value: Value, unit: str, space: bool) -> Reading | None:

@@ -44,7 +44,7 @@ BROWSERS = {
 """ua-parser's names to the service's (docs/know/exports.md#session-ids); any other stays."""
 
 DESKTOPS = frozenset(("Windows", "Mac OS X", "Linux", "Chrome OS"))
-_LINUXES = frozenset(
+LINUXES = frozenset(
     ("Ubuntu", "Debian", "Fedora", "Red Hat", "CentOS", "SUSE", "Gentoo", "Arch Linux", "Linux Mint", "Kubuntu",
      "Mandriva")
 )  # fmt: skip
@@ -79,18 +79,18 @@ class Agents:
     def _read(self, text: str) -> Agent:
         parsed = self._parse(text)
         browser, system = parsed.user_agent, parsed.os
-        family = None if system is None else "Linux" if system.family in _LINUXES else system.family
+        family = None if system is None else "Linux" if system.family in LINUXES else system.family
         digits = [] if system is None else [system.major, system.minor, system.patch]
         return Agent(
             browser=None if browser is None else BROWSERS.get(browser.family, browser.family),
-            browser_version=None if browser is None else _number(browser.major, browser.minor),
+            browser_version=None if browser is None else version_number(browser.major, browser.minor),
             os=family,
             os_version=".".join(part for part in digits if part) or None,
             device_type=_device_type(family, text),
         )
 
 
-def _number(major: str | None, minor: str | None) -> Raw | None:
+def version_number(major: str | None, minor: str | None) -> Raw | None:
     """A version as the service's library writes it: 112 for 112.0, 16.4 for 16.4."""
     if major is None or not _NUMBER.fullmatch(major):
         return None

@@ -167,16 +167,6 @@ def strip(build: Builder, call: Call) -> Value:
 
 
 @value(
-    "url",
-    "a part of a URL; missing when the URL has none",
-    url=Field(Choice(("host", "path", "query", "scheme")), "which part", True),
-    of=Field(VALUE, "the URL", True),
-)
-def url(build: Builder, call: Call) -> Value:
-    return Apply("url_part", (build.text(call.given["of"]), Constant(call.given["url"])))
-
-
-@value(
     "session",
     "a $session_id: a UUIDv7 of the session's start and of values that distinguish sessions",
     session=Field(VALUE, "the session's start, in milliseconds since 1970; negative is no session", True),

@@ -1,0 +1,94 @@
+"""The verbs for parts of URLs."""
+
+from __future__ import annotations
+
+from functools import partial
+from urllib.parse import unquote_plus, urlsplit
+
+from pipeline.mapper.builder import Builder, wrong_call
+from pipeline.mapper.expressions import Apply, Constant, Value
+from pipeline.mapper.functions import function
+from pipeline.mapper.kinds import TEXT, VALUE, Field, verb
+from pipeline.mapper.language import Call
+
+value = partial(verb, "value")
+
+PARTS = ("host", "path", "query", "scheme")
+PARAMETER = "query:"
+DIRECT = "$direct"
+
+
+@value(
+    "url",
+    "a part of a URL; missing when the URL has none",
+    url=Field(
+        TEXT,
+        "which part: host, path, query or scheme, or query:NAME for one parameter of the query, decoded; a text that is"
+        " nothing but a query has parameters too",
+        True,
+    ),
+    of=Field(VALUE, "the URL", True),
+)
+def url(build: Builder, call: Call) -> Value:
+    part, of = call.given["url"], build.text(call.given["of"])
+    if part in PARTS:
+        return Apply("url_part", (of, Constant(part)))
+    if not part.startswith(PARAMETER) or part == PARAMETER:
+        raise wrong_call(call, f"a URL has no part {part!r}", f"use {', '.join(PARTS)} or query:NAME")
+    return Apply("query_parameter", (of, Constant(part.removeprefix(PARAMETER))))
+
+
+@function(needs=1)
+def url_part(url: str, part: str) -> str | None:
+    """The host, path, query or scheme of a URL; None when it has none or is not a URL."""
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return None
+    parts = {"host": split.netloc, "path": split.path, "query": split.query, "scheme": split.scheme}
+    return parts[part] or None
+
+
+@function(needs=1)
+def query_parameter(url: str, name: str) -> str | None:
+    """The first parameter of a name in the query of a URL, or in a query by itself; None where it is missing or blank.
+
+    What is no percent-encoded UTF-8 stays as it is written, as in the service's own library.
+    """
+    url = url.partition("#")[0]
+    query = url.partition("?")[2] if "?" in url else "" if "/" in url.partition("=")[0] else url
+    for pair in query.split("&"):
+        key, _, text = pair.partition("=")
+        if key == name or (("%" in key or "+" in key) and _decoded(key) == name):
+            return _decoded(text) or None
+    return None
+
+
+def _decoded(text: str) -> str:
+    try:
+        return unquote_plus(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+
+
+@value(
+    "referring_domain",
+    "the host of the URL of a referrer, in lower case; $direct for an empty or direct one",
+    referring_domain=Field(VALUE, "the referrer; missing stays missing", True),
+)
+def referring_domain(build: Builder, call: Call) -> Value:
+    return Apply("domain_of", (build.text(call.given["referring_domain"]),))
+
+
+@function(needs=1)
+def domain_of(referrer: str) -> str | None:
+    """The host of a referrer with or without a scheme, in lower case, without a user's name; `$direct` without one."""
+    text = referrer.strip().lower()
+    if text in ("", DIRECT, "direct", "(direct)"):
+        return DIRECT
+    try:
+        host = urlsplit(text if "//" in text else f"//{text}").netloc.rpartition("@")[2]
+    except ValueError:
+        return None
+    # Without a scheme, only what has a dot is a host: `google` is the name of a source.
+    return host if host and ("//" in text or "." in host) and " " not in host else None
