@@ -64,11 +64,11 @@ def plan(shape: str, ids: int, scratch: Path) -> dict[str, int]:
         for block in _blocks(pairs(shape, devices, users)):
             observed.add(0, block)
         with resolve(observed, partial(find_activity, chunks=keys(devices)), scratch) as found:
-            rows = found.write(scratch / "identities.parquet", ["part"])
+            found.write(scratch / "identities.parquet", ["part"])
             summary = found.summary()
             sent = sum(1 for _ in found.links(Hasher(namespace("soak")), 10**15))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return {"rows": rows, "links": sent, "persons": summary.persons, "megabytes": peak, "grown": peak - begun}
+    return {"rows": summary.pairs, "links": sent, "persons": summary.persons, "megabytes": peak, "grown": peak - begun}
 
 
 def _blocks(every: Iterator[ObservedPair]) -> Iterator[list[ObservedPair]]:
