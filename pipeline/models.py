@@ -67,8 +67,8 @@ class Part:
 class Block:
     """A fixed run of rows in a part: the unit of work, of resuming and of sealing.
 
-    `offset` and `length` are bytes of the decompressed part (rows, for Parquet). `content` is None when the part
-    is a plain file, so that a worker reads the range itself; otherwise the block's bytes (Arrow IPC for Parquet).
+    `offset` and `length` are bytes of the decompressed part (rows, for Parquet and Avro). `content` is None when the
+    part is a plain file, so that a worker reads the range itself; otherwise the block's bytes (Arrow IPC for Parquet).
     """
 
     part: int

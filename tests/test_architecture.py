@@ -41,6 +41,8 @@ LIBRARIES = {
         "local_service.store",
         "local_service.query",
     },
+    "fastavro": {"extractors.avro_reader", "extractors.avro_values"},
+    "cramjam": {"extractors.avro_reader"},
     "jinja2": {"report.html", "local_service.page.rendering"},
     "pydantic": {"management.models", "local_service"},
     "pydantic_core": {"management.models"},
@@ -56,7 +58,7 @@ LIBRARIES = {
 
 HEAVY = (
     "numpy", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
-    "yaml", "ua_parser", "babel",
+    "yaml", "ua_parser", "babel", "fastavro",
 )  # fmt: skip
 
 

@@ -30,8 +30,8 @@ def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOC
     """The blocks of a part, in order. The same part has the same boundaries on any machine.
 
     Lines and delimited parts are cut at the first record end at or after each `block_bytes` of decompressed
-    content, Parquet at `block_rows` rows of each row group. Raises UnreadableExport, also halfway, for a part
-    that is truncated or damaged.
+    content, Parquet at `block_rows` rows of each row group, Avro at the end of one of the file's own blocks.
+    Raises UnreadableExport, also halfway, for a part that is truncated or damaged.
     """
     return format_of(part).blocks(part, block_bytes, block_rows)
 

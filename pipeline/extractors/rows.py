@@ -31,7 +31,7 @@ class Rows(Protocol):
         ...
 
     def offset(self, row: int) -> int:
-        """Where the row begins: bytes of the decompressed part (the row's number from 0, for Parquet)."""
+        """Where the row begins: bytes of the decompressed part (the row's number from 0, for Parquet and Avro)."""
         ...
 
     def text(self, row: int) -> str:

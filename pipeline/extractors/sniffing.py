@@ -24,7 +24,7 @@ TABLE_HEAD_BYTES = 1024 * 1024
 """More of a table is read, because its first letter beyond ASCII decides its encoding."""
 LONG_HEAD_BYTES = 4 * 1024 * 1024
 
-_ROWS_HINT = "convert it to JSON lines, CSV or Parquet first"
+_ROWS_HINT = "convert it to JSON lines, CSV, Parquet or Avro first"
 
 
 class Content(NamedTuple):
@@ -53,7 +53,6 @@ class _Foreign(NamedTuple):
 
 
 _FOREIGN = (
-    _Foreign(b"Obj\x01", "an Avro file", "convert it to JSON lines (avro-tools tojson FILE), one event a line"),
     _Foreign(b"ORC", "an ORC file", _ROWS_HINT),
     _Foreign(b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
     _Foreign(b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),

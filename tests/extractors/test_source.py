@@ -187,7 +187,6 @@ def test_what_cannot_hold_rows_is_an_error_when_it_is_named(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "name"),
     [
-        (b"Obj\x01\x04\x14avro.codec", "Avro"),
         (b"ORC\x08\x03", "ORC"),
         (b"ARROW1\x00\x00", "Arrow"),
         (b"SQLite format 3\x00", "SQLite"),

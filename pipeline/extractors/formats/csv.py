@@ -20,7 +20,7 @@ def _recognize(sample: Sample) -> Recognized | None:
     """Any text may be delimited, so this comes after all other formats."""
     path, text = sample.path, sample.text
     if _is_binary(text):
-        hint = "convert it to JSON lines, CSV or Parquet first"
+        hint = "convert it to JSON lines, CSV, Parquet or Avro first"
         raise UnreadableExport(f"{path} is a binary file of an unknown kind", path=path, hint=hint)
     start = text.lstrip(b" \t\r\n")
     if b"\n" not in start and b"\r" in start.rstrip(b"\r"):

@@ -1,0 +1,341 @@
+"""Avro object container files: runs of the file's own blocks, and their rows as records.
+
+A file has a header (its schema, its codec, 16 bytes that mark the end of each block) and blocks, each with its number
+of rows and its size (Avro 1.12, "Object Container Files"). Blocks are copied here as they are stored, so that workers
+decompress them. `pipeline.extractors.avro_values` has the table of values. The offset of a row is its number.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import fastavro
+import msgspec
+from msgspec import Raw
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.avro_values import BadSchema, RowSchema, Unreadable, row_schema
+from pipeline.extractors.containers import FETCH_AGAIN, Damaged, decompressed, stream_of
+from pipeline.extractors.stream import MAX_RECORD_BYTES, opened
+from pipeline.json_limits import MAX_DEPTH, depth
+from pipeline.models import Block, BrokenRow, Part
+from pipeline.values import Record, canonical
+
+_SYNC_BYTES = 16
+_HEADER = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": _SYNC_BYTES}},
+    ],
+}
+_PREFIX = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "prefix",
+        "fields": [{"name": "rows", "type": "long"}, {"name": "size", "type": "long"}],
+    }
+)
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    """A block of the file: where it begins, in bytes of the decompressed part, its rows and its bytes as stored."""
+
+    at: int
+    rows: int
+    data: bytes
+
+
+class _Run(msgspec.Struct, frozen=True, array_like=True):
+    """The content of a `Block`: what a worker needs to read some blocks of a file."""
+
+    schema: bytes
+    codec: str
+    blocks: list[_Stored]
+
+
+class _Header(msgspec.Struct, frozen=True):
+    schema: bytes
+    codec: str
+    sync: bytes
+
+
+def blocks(part: Part, size: int, rows: int) -> Iterator[Block]:
+    """Runs of the file's blocks, each up to the first with which it has `rows` rows or `size` stored bytes.
+
+    `offset` and `length` count rows of the part. Raises UnreadableExport for a truncated or damaged file, also halfway.
+    """
+    index = first = 0
+    with opened(part) as stream, _readable(part.path):
+        counted = _Counted(stream)
+        header = _header(counted)
+        run: list[_Stored] = []
+        for stored in _stored(counted, header):
+            run.append(stored)
+            count = sum(block.rows for block in run)
+            if count >= rows or sum(len(block.data) for block in run) >= size:
+                yield _block(part, index, first, header, run)
+                index, first, run = index + 1, first + count, []
+        if any(block.rows for block in run):
+            yield _block(part, index, first, header, run)
+
+
+def check(part: Part) -> tuple[str, ...]:
+    """The names of the columns. Raises UnreadableExport where the file cannot be read."""
+    with opened(part) as stream, _readable(part.path):
+        return _schema(_header(_Counted(stream)).schema).columns
+
+
+def _block(part: Part, index: int, first: int, header: _Header, run: list[_Stored]) -> Block:
+    content = msgspec.msgpack.encode(_Run(header.schema, header.codec, run))
+    return Block(part.index, index, first, sum(block.rows for block in run), content)
+
+
+class _Counted:
+    """A stream with the number of bytes that were read. A read that the file cannot answer raises EOFError."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def read(self, size: int) -> bytes:
+        if size > MAX_RECORD_BYTES or size < 0:
+            raise Damaged(f"a value of {size:,} bytes is stated before byte {self.count:,}")
+        data = self._stream.read(size)
+        self.count += len(data)
+        if len(data) < size:
+            raise EOFError(f"it ends inside what begins before byte {self.count:,}")
+        return data
+
+    def ended(self) -> bool:
+        return not self._stream.peek(1)
+
+
+def _header(stream: _Counted) -> _Header:
+    header: Any = fastavro.schemaless_reader(stream, _HEADER, None)  # type: ignore[arg-type]
+    codec = header["meta"].get("avro.codec", b"null").decode()
+    if codec not in _CODECS:
+        raise Damaged(f"its codec {codec!r} is unknown")
+    schema = header["meta"].get("avro.schema")
+    if schema is None:
+        raise Damaged("its header has no schema")
+    _schema(schema)
+    return _Header(schema, codec, header["sync"])
+
+
+def _stored(stream: _Counted, header: _Header) -> Iterator[_Stored]:
+    while not stream.ended():
+        at = stream.count
+        prefix: Any = fastavro.schemaless_reader(stream, _PREFIX, None)  # type: ignore[arg-type]
+        if prefix["rows"] < 0 or not 0 <= prefix["size"] <= MAX_RECORD_BYTES:
+            raise Damaged(f"its block at byte {at:,} states {prefix['rows']:,} rows in {prefix['size']:,} bytes")
+        data = stream.read(prefix["size"])
+        if stream.read(_SYNC_BYTES) != header.sync:
+            raise Damaged(f"its block at byte {at:,} does not end with the file's mark")
+        yield _Stored(at, prefix["rows"], data)
+
+
+def _schema(text: bytes) -> RowSchema:
+    return row_schema(json.loads(text))
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """UnreadableExport for whatever the library raises for a damaged file: its own errors and Python's."""
+    try:
+        yield
+    except UnreadableExport:
+        raise
+    except BadSchema as error:
+        raise UnreadableExport(f"{path} has no rows of columns: {error}", path=path, hint=FETCH_AGAIN) from error
+    except Exception as error:
+        cause = (str(error) or type(error).__name__).split("\n")[0]
+        raise UnreadableExport(f"{path} is not a whole Avro file: {cause}", path=path, hint=FETCH_AGAIN) from error
+
+
+# -- codecs ------------------------------------------------------------------------------------------------
+
+
+def _deflate(data: bytes) -> bytes:
+    """Deflate has no checksum; some writers leave the beginning of zlib's, an Adler-32, behind it."""
+    decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
+    content = decompressor.decompress(data)
+    if not decompressor.eof:
+        raise EOFError("its deflate stream has no end")
+    if (unused := decompressor.unused_data) and not zlib.adler32(content).to_bytes(4, "big").startswith(unused):
+        raise Damaged("more than its deflate stream is stored")
+    return content
+
+
+def _snappy(data: bytes) -> bytes:
+    """Snappy data is followed by the CRC-32 of its content, which the library does not compare."""
+    from cramjam import snappy
+
+    content = bytes(snappy.decompress_raw(data[:-4]))
+    if zlib.crc32(content).to_bytes(4, "big") != data[-4:]:
+        raise Damaged("its checksum is wrong")
+    return content
+
+
+def _by_container(name: str) -> Callable[[bytes], bytes]:
+    def read(data: bytes) -> bytes:
+        return decompressed(stream_of(iter((data,))), name).read()
+
+    return read
+
+
+_CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda data: data,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "zstandard": _by_container("zstd"),
+    "bzip2": _by_container("bzip2"),
+    "xz": _by_container("xz"),
+}
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+class AvroRows:
+    """The rows of one block."""
+
+    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True) -> None:
+        self._data = data
+        self._offset = offset
+        self._path = path
+        self._observe = observe
+        self.warnings: list[tuple[int, str, str]] = []
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return self._run[1].columns
+
+    def __iter__(self) -> Iterator[Record | BrokenRow]:
+        records, broken, warnings = self._records
+        if self._observe:
+            self.warnings.extend(warning for warning in warnings if warning[0] not in broken)
+        for row, record in enumerate(records):
+            yield broken[row] if row in broken else record.copy()
+
+    def offset(self, row: int) -> int:
+        return self._offset + row
+
+    def text(self, row: int) -> str:
+        """The row as a JSON text. What broke it appears as null, or with backslash escapes."""
+        return msgspec.json.encode(self._records[0][row]).decode()
+
+    def canonical(self, row: int) -> bytes:
+        return canonical(self._records[0][row])
+
+    @cached_property
+    def _run(self) -> tuple[_Run, RowSchema]:
+        run = msgspec.msgpack.decode(self._data, type=_Run)
+        return run, _schema(run.schema)
+
+    @cached_property
+    def _records(self) -> tuple[list[Record], dict[int, BrokenRow], list[tuple[int, str, str]]]:
+        """(the records, why some cannot be sent, warnings), by row."""
+        run, schema = self._run
+        result = _Results(schema)
+        with _readable(self._path):
+            items = fastavro.parse_schema({"type": "array", "items": schema.schema})
+            for stored in run.blocks:
+                try:
+                    result.add(_rows_of(_CODECS[run.codec](stored.data), stored.rows, items))
+                except Exception as error:
+                    cause = str(error) or type(error).__name__
+                    raise Damaged(f"its block at byte {stored.at:,} cannot be read: {cause}") from error
+        return result.records, result.broken, result.warnings
+
+
+def _rows_of(content: bytes, count: int, items: Any) -> list[dict[str, Any]]:
+    """The rows of a block. In Avro an array is a block of items and a block of none, so it is read as one.
+
+    Raises Damaged unless the block has exactly these rows.
+    """
+    whole = _long(count) + content + b"\x00" if count else b"\x00" + content
+    for errors in ("strict", "surrogateescape"):
+        stream = io.BytesIO(whole)
+        try:
+            rows: Any = fastavro.schemaless_reader(stream, items, None, handle_unicode_errors=errors)
+        except UnicodeDecodeError:
+            continue
+        if len(rows) != count or stream.tell() != len(whole):
+            raise Damaged(f"its {len(content):,} bytes are not {count:,} rows")
+        return rows  # type: ignore[no-any-return]
+    raise Damaged("a name in it is not UTF-8")
+
+
+def _long(number: int) -> bytes:
+    """A positive number as Avro stores it: doubled, seven bits a byte, the lowest first."""
+    number <<= 1
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+class _Results:
+    """Collects the records of a run of blocks, with their nested values as JSON texts."""
+
+    def __init__(self, schema: RowSchema) -> None:
+        self._schema = schema
+        self._column = ""
+        self._encode = msgspec.json.Encoder(enc_hook=self._unreadable).encode
+        self.records: list[Record] = []
+        self.broken: dict[int, BrokenRow] = {}
+        self.warnings: list[tuple[int, str, str]] = []
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        nested, recursive = self._schema.nested, self._schema.recursive
+        for record in rows:
+            for name, value in record.items():
+                kind = value.__class__
+                if kind is Unreadable:
+                    self._column = name
+                    self._unreadable(value)
+                    record[name] = None
+                elif name in nested and (kind is dict or kind is list):
+                    self._column = name
+                    record[name] = self._json(value, recursive)
+                elif kind is str and not value.isascii():
+                    record[name] = self._checked(name, value)
+            self.records.append(record)
+
+    def _json(self, value: Any, recursive: bool) -> Raw:
+        try:
+            text = self._encode(value)
+        except UnicodeEncodeError:
+            self._break("bad_utf8", "a text in it is not UTF-8")
+            return Raw(b"null")
+        if recursive and depth(text) > MAX_DEPTH:
+            self._break("too_deep", f"{depth(text)} levels of nesting; the most is {MAX_DEPTH}")
+            return Raw(b"null")
+        return Raw(text)
+
+    def _checked(self, name: str, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            self._column = name
+            self._break("bad_utf8", f"byte {len(value[: error.start].encode())} is not UTF-8")
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return value
+
+    def _unreadable(self, value: Unreadable) -> None:
+        if value.code == "nan_value":
+            self.warnings.append((len(self.records), value.code, f"{self._column} {value.detail}"))
+        else:
+            self._break(value.code, value.detail)
+
+    def _break(self, code: str, detail: str) -> None:
+        self.broken.setdefault(len(self.records), BrokenRow(code, f"{self._column}: {detail}"))

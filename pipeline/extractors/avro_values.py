@@ -1,0 +1,260 @@
+"""Avro values as values of a record, equal to those that the Parquet reader gives for a column of the same meaning.
+
+===========================================  ===============================================================
+type                                         value
+===========================================  ===============================================================
+null, boolean, string, enum                  as it is
+int, long                                    int, every digit
+float                                        the shortest decimal of the 32-bit number: 3.14, not 3.140000104904175
+double                                       as it is
+NaN and ±Infinity in either                  None with the warning `nan_value`; rejects the row (`bad_value`)
+decimal of bytes or fixed                    a JSON number of its exact digits, all of the scale (`1.10`)
+timestamp-(millis | micros | nanos)          `2024-03-10T02:30:00.000Z`, 3, 6 or 9 digits of fraction
+local-timestamp-(millis | micros | nanos)    the same without `Z`
+date, time-(millis | micros)                 `2024-03-10`, `02:30:00.000`
+bytes                                        the text it is in UTF-8; if it is none, the row is rejected (`bad_utf8`)
+fixed                                        of 16 bytes: a UUID's text; of another size: lower-case hex
+record, array, map                           JSON text of the same by this table
+union                                        the value of the branch that was written
+===========================================  ===============================================================
+
+Years outside 1 to 9999 and times outside a day reject the row (`bad_value`). A logical type that is unknown, or not
+allowed for its type, is ignored, as the specification demands (Avro 1.12, "Logical Types"). Values are converted while
+the library decodes them, by its registry of logical types; so the branch of a union needs no second search.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NamedTuple
+
+from fastavro.read import LOGICAL_READERS
+from msgspec import Raw
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MOST_DIGITS = 308
+"""A number with more digits before its point is beyond a double (`pipeline.json_limits`)."""
+_COMPLEX = ("record", "error", "array", "map")
+
+
+class BadSchema(ValueError):
+    """The schema of a file is not one of rows."""
+
+
+class Unreadable:
+    """A value that cannot be read, in place of the value: a code and a sentence; `nan_value` is a warning."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code = code
+        self.detail = detail
+
+
+class RowSchema(NamedTuple):
+    """A schema to decode rows with: `nested` are the columns whose values may be objects or lists."""
+
+    schema: Any
+    columns: tuple[str, ...]
+    nested: frozenset[str]
+    recursive: bool
+
+
+def row_schema(written: Any) -> RowSchema:
+    """The schema in a file, with the conversions of this module as its logical types. Raises BadSchema."""
+    if not isinstance(written, dict) or written.get("type") not in ("record", "error"):
+        raise BadSchema("its rows are not records with named fields")
+    conversion = _Conversion()
+    try:
+        schema = conversion.schema(written, "")
+        columns = tuple(field["name"] for field in schema["fields"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadSchema(f"its schema cannot be read ({type(error).__name__}: {error})") from None
+    if len(set(columns)) < len(columns):
+        raise BadSchema("its schema has two fields of one name")
+    nested = frozenset(field["name"] for field in schema["fields"] if conversion.is_nested(field["type"]))
+    return RowSchema(schema, columns, nested, conversion.recursive)
+
+
+class _Conversion:
+    """Rewrites one schema. `names` has the definition of each named type, `open` those around the present type."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {}
+        self.open: list[str] = []
+        self.recursive = False
+
+    def schema(self, written: Any, namespace: str) -> Any:
+        if isinstance(written, list):
+            return [self.schema(branch, namespace) for branch in written]
+        if isinstance(written, str):
+            if written in _CONVERTED_PRIMITIVES:
+                return {"type": written, "logicalType": _OURS + written}
+            self.recursive |= written in self.open or f"{namespace}.{written}" in self.open
+            return written
+        kind = written["type"]
+        if not isinstance(kind, str):
+            return self.schema(kind, namespace)
+        result = {key: value for key, value in written.items() if key not in ("logicalType", "default")}
+        if kind in ("record", "error", "enum", "fixed"):
+            name, namespace = _full_name(written, namespace)
+            self.names[name] = self.names[name.rpartition(".")[2]] = result
+            if kind in ("record", "error"):
+                self.open.append(name)
+                fields = [
+                    {"name": field["name"], "type": self.schema(field["type"], namespace)}
+                    for field in written["fields"]
+                ]
+                result["fields"] = fields
+                self.open.pop()
+        elif kind == "array":
+            result["items"] = self.schema(written["items"], namespace)
+        elif kind == "map":
+            result["values"] = self.schema(written["values"], namespace)
+        if logical := _logical_type(kind, written):
+            result["logicalType"] = _OURS + logical
+        return result
+
+    def is_nested(self, kind: Any) -> bool:
+        if isinstance(kind, list):
+            return any(self.is_nested(branch) for branch in kind)
+        if isinstance(kind, str):
+            kind = self.names.get(kind, self.names.get(kind.rpartition(".")[2], kind))
+        return (kind["type"] if isinstance(kind, dict) else kind) in _COMPLEX
+
+
+def _full_name(written: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+    """(the name with its namespace, the namespace of types inside)."""
+    name = written["name"]
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    namespace = written.get("namespace", namespace)
+    return (f"{namespace}.{name}" if namespace else name), namespace
+
+
+def _logical_type(kind: str, written: Mapping[str, Any]) -> str:
+    """The conversion of a type, "" where its value stays."""
+    logical = written.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        scale, precision = written.get("scale", 0), written.get("precision")
+        if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision:
+            return "decimal"
+    if isinstance(logical, str) and logical in _LOGICAL.get(kind, {}):
+        return logical
+    return kind if kind in _CONVERTED_PRIMITIVES or kind == "fixed" else ""
+
+
+# -- conversions -------------------------------------------------------------------------------------------
+
+_Reader = Callable[..., Any]
+
+
+def _float(value: float, *_: Any) -> Any:
+    if not math.isfinite(value):
+        return _not_finite(value)
+    for digits in (6, 7, 8):
+        shortest = float(f"{value:.{digits}g}")
+        if _same_float(shortest, value):
+            return shortest
+    return float(f"{value:.9g}")
+
+
+def _same_float(one: float, other: float) -> bool:
+    """Whether a number is this 32-bit number when it is rounded to 32 bits."""
+    try:
+        return bool(_FLOAT.unpack(_FLOAT.pack(one))[0] == other)
+    except OverflowError:
+        return False
+
+
+_FLOAT = struct.Struct("<f")
+
+
+def _double(value: float, *_: Any) -> Any:
+    return value if math.isfinite(value) else _not_finite(value)
+
+
+def _not_finite(value: float) -> Unreadable:
+    if math.isnan(value):
+        return Unreadable("nan_value", "is NaN; read as absent")
+    return Unreadable("bad_value", f"{value} is not a JSON number")
+
+
+def _text(value: bytes, *_: Any) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        return Unreadable("bad_utf8", f"byte {error.start} is not UTF-8")
+
+
+def _fixed(value: bytes, *_: Any) -> str:
+    return str(uuid.UUID(bytes=value)) if len(value) == 16 else value.hex()
+
+
+def _decimal(value: bytes, schema: Any, *_: Any) -> Any:
+    scale = schema.get("scale", 0)
+    number = int.from_bytes(value, "big", signed=True)
+    if abs(number) >= 10 ** (_MOST_DIGITS + min(scale, _MOST_DIGITS)):
+        return Unreadable("bad_value", f"a decimal of {len(value):,} bytes is beyond a double")
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    sign = "-" if number < 0 else ""
+    return Raw(f"{sign}{digits[:-scale]}.{digits[-scale:]}".encode() if scale else f"{sign}{digits}".encode())
+
+
+def _date(value: int, *_: Any) -> Any:
+    try:
+        return date.fromordinal(_EPOCH_DAY + value).isoformat()
+    except (ValueError, OverflowError):
+        return Unreadable("bad_value", "its year is not within 1 to 9999")
+
+
+def _timestamp(units: int, suffix: str) -> _Reader:
+    """The reader of a timestamp in `units` a second."""
+    digits = len(str(units)) - 1
+
+    def read(value: int, *_: Any) -> Any:
+        seconds, fraction = divmod(value, units)
+        try:
+            moment = _EPOCH + timedelta(seconds=seconds)
+        except OverflowError:
+            return Unreadable("bad_value", "its year is not within 1 to 9999")
+        return f"{moment.isoformat()[:19]}.{fraction:0{digits}}{suffix}"
+
+    return read
+
+
+def _time(units: int) -> _Reader:
+    digits = len(str(units)) - 1
+
+    def read(value: int, *_: Any) -> Any:
+        if not 0 <= value < 86_400 * units:
+            return Unreadable("bad_value", "it is not a time of day")
+        seconds, fraction = divmod(value, units)
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:0{digits}}"
+
+    return read
+
+
+_OURS = "backcast."
+_CONVERTED_PRIMITIVES: dict[str, _Reader] = {"float": _float, "double": _double, "bytes": _text}
+_LOGICAL: dict[str, dict[str, _Reader]] = {
+    "int": {"date": _date, "time-millis": _time(1000)},
+    "long": {
+        "time-micros": _time(1_000_000),
+        **{
+            f"{prefix}timestamp-{name}": _timestamp(units, suffix)
+            for prefix, suffix in (("", "Z"), ("local-", ""))
+            for name, units in (("millis", 1000), ("micros", 1_000_000), ("nanos", 1_000_000_000))
+        },
+    },
+}
+for _kind, _reader in {**_CONVERTED_PRIMITIVES, "fixed": _fixed}.items():
+    LOGICAL_READERS[f"{_kind}-{_OURS}{_kind}"] = _reader
+for _kind in ("bytes", "fixed"):
+    LOGICAL_READERS[f"{_kind}-{_OURS}decimal"] = _decimal
+for _kind, _readers in _LOGICAL.items():
+    for _logical, _reader in _readers.items():
+        LOGICAL_READERS[f"{_kind}-{_OURS}{_logical}"] = _reader

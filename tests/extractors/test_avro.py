@@ -1,0 +1,406 @@
+"""Avro: the values of the Parquet reader, blocks of the file's own, and damage that loses no row."""
+
+from __future__ import annotations
+
+import decimal
+import gzip
+import io
+import json
+import math
+import tarfile
+import uuid
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline import extractors
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.rows import Rows
+from pipeline.models import BrokenRow, Part
+
+D = decimal.Decimal
+CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
+ID = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}, {"name": "s", "type": "string"}]}
+
+
+def written(schema: Any, records: Sequence[Any], codec: str = "null", **options: Any) -> bytes:
+    target = io.BytesIO()
+    if codec == "zstandard":  # the library writes it with another package than the one that is installed
+        return zstandard_file(schema, records)
+    fastavro.writer(target, schema, records, codec=codec, **options)
+    return target.getvalue()
+
+
+def zstandard_file(schema: Any, records: Sequence[Any]) -> bytes:
+    """The file that the library would write without a codec, its blocks compressed."""
+    import zstandard
+
+    plain = io.BytesIO()
+    fastavro.writer(plain, schema, records, sync_marker=b"s" * 16)
+    blocks = list(fastavro.block_reader(io.BytesIO(plain.getvalue())))
+    sync = b"s" * 16
+    target = io.BytesIO()
+    fastavro.writer(target, schema, [], sync_marker=sync)
+    header = target.getvalue().replace(b"\x08null", b"\x12zstandard")
+    for block in blocks:
+        data = zstandard.compress(block.bytes_.getvalue())
+        header += long(block.num_records) + long(len(data)) + data + sync
+    return header
+
+
+def long(number: int) -> bytes:
+    target = io.BytesIO()
+    fastavro.schemaless_writer(target, "long", number)
+    return target.getvalue()
+
+
+def part_of(path: Path, content: bytes) -> Part:
+    path.write_bytes(content)
+    (part,) = extractors.open_source([str(path)]).parts
+    return part
+
+
+def all_rows(part: Part, **sizes: int) -> list[Rows]:
+    return [extractors.rows(part, block) for block in extractors.blocks(part, **sizes)]
+
+
+def shown(row: Any, column: str = "x") -> Any:
+    """A value of a row: a JSON text as ("json", text), a broken row as its code."""
+    if isinstance(row, BrokenRow):
+        return row.code
+    value = row[column]
+    return ("json", bytes(value).decode()) if isinstance(value, Raw) else value
+
+
+def values(path: Path, kind: Any, data: Sequence[Any]) -> list[Any]:
+    schema = {"type": "record", "name": "row", "fields": [{"name": "x", "type": kind}]}
+    return [
+        shown(row)
+        for rows in all_rows(part_of(path / "a.avro", written(schema, [{"x": value} for value in data])))
+        for row in rows
+    ]
+
+
+def logical(kind: Any, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def nullable(kind: Any) -> list[Any]:
+    return ["null", kind]
+
+
+class Integer(int):
+    """Written as the integer that it is, whatever the logical type."""
+
+
+INNER = {"type": "record", "name": "inner", "fields": [{"name": "b", "type": "long"}, {"name": "a", "type": "float"}]}
+TWINS: dict[str, tuple[Any, pa.DataType, list[Any]]] = {
+    "boolean": (nullable("boolean"), pa.bool_(), [True, None, False]),
+    "int": (nullable("int"), pa.int32(), [2**31 - 1, None, -(2**31)]),
+    "long": (nullable("long"), pa.int64(), [2**63 - 1, None, -(2**63)]),
+    "double": (nullable("double"), pa.float64(), [0.1, -0.0, 1e300, None, math.nan, math.inf]),
+    "float of few bits": (nullable("float"), pa.float32(), [0.5, -2.0, None, math.nan, -math.inf]),
+    "string": (nullable("string"), pa.string(), ["é\u2028", "", None]),
+    "decimal": (
+        nullable(logical("bytes", "decimal", precision=30, scale=2)),
+        pa.decimal128(30, 2),
+        [D("1.10"), D("-1234567890123456789012.12"), None, D(0)],
+    ),
+    "fixed decimal": (
+        {"type": "fixed", "name": "f", "size": 8, "logicalType": "decimal", "precision": 18, "scale": 10},
+        pa.decimal128(18, 10),
+        [D("0.0000000001"), D("-0.5000000000")],
+    ),
+    "whole decimal": (logical("bytes", "decimal", precision=20), pa.decimal128(20, 0), [D(10) ** 19, D(-3)]),
+    "timestamp ms": (nullable(logical("long", "timestamp-millis")), pa.timestamp("ms", "UTC"), [0, -1, None, 2**50]),
+    "timestamp us": (logical("long", "timestamp-micros"), pa.timestamp("us", "UTC"), [1_710_055_800_123_456, -1]),
+    "timestamp ns": (logical("long", "timestamp-nanos"), pa.timestamp("ns", "UTC"), [1, -1, 2**62]),
+    "local timestamp": (logical("long", "local-timestamp-micros"), pa.timestamp("us"), [1_710_055_800_123_456, 0]),
+    "timestamp beyond the year 9999": (
+        logical("long", "timestamp-millis"),
+        pa.timestamp("ms", "UTC"),
+        [253_402_300_799_999, 253_402_300_800_000, -62_135_596_800_000, -62_135_596_800_001, 2**63 - 1],
+    ),
+    "date": (nullable(logical("int", "date")), pa.date32(), [0, 19_792, None, -719_162, -719_163, 2_932_897]),
+    "time ms": (logical("int", "time-millis"), pa.time32("ms"), [1, 86_399_999, 86_400_000, -1]),
+    "time us": (logical("long", "time-micros"), pa.time64("us"), [0, 86_399_999_999]),
+    "bytes": (nullable("bytes"), pa.binary(), ["é".encode(), b"", None, b"\xff"]),
+    "uuid": ({"type": "fixed", "name": "u", "size": 16}, pa.binary(16), [bytes(range(16))]),
+    "fixed": ({"type": "fixed", "name": "g", "size": 2}, pa.binary(2), [b"\x00\xff"]),
+    "array": (nullable({"type": "array", "items": nullable("long")}), pa.list_(pa.int64()), [[1, None], [], None]),
+    "record": (
+        nullable(INNER),
+        pa.struct([("b", pa.int64()), ("a", pa.float32())]),
+        [{"b": 1, "a": 0.5}, None, {"b": 2, "a": math.nan}, {"b": 3, "a": math.inf}],
+    ),
+    "map": (
+        {"type": "map", "values": nullable("bytes")},
+        pa.map_(pa.string(), pa.binary()),
+        [{"k": b"1", "l": None}, {}, {"k": b"\xff"}],
+    ),
+    "array of times": (
+        {"type": "array", "items": logical("long", "timestamp-micros")},
+        pa.list_(pa.timestamp("us", "UTC")),
+        [[0, 1], [2**62]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_value_is_that_of_its_parquet_twin(tmp_path: Path, name: str) -> None:
+    """Value, reject and warning are those of a Parquet column of the same meaning."""
+    kind, column, data = TWINS[name]
+    integers = [Integer(value) if type(value) is int else value for value in data]
+    if name == "array of times":
+        integers = [[Integer(value) for value in items] for items in data]
+    schema = {"type": "record", "name": "row", "fields": [{"name": "x", "type": kind}]}
+    pairs = [list(value.items()) if isinstance(value, dict) and pa.types.is_map(column) else value for value in data]
+    pq.write_table(pa.table({"x": pa.array(pairs, column)}), tmp_path / "a.parquet")
+    (twin,) = extractors.open_source([str(tmp_path / "a.parquet")]).parts
+    found = []
+    for part in (part_of(tmp_path / "a.avro", written(schema, [{"x": value} for value in integers])), twin):
+        (rows,) = all_rows(part)
+        found.append(([row if isinstance(row, BrokenRow) else shown(row) for row in rows], rows.warnings))
+    assert found[0] == found[1]
+
+
+def test_a_float_is_its_shortest_decimal(tmp_path: Path) -> None:
+    """A price of 3.14 in 32 bits is 3.14, also inside a record."""
+    data = [math.pi, 3.14, 0.1, 16777216.0, 3.4028234663852886e38, 1.1754943508222875e-38]
+    assert values(tmp_path, "float", data) == [3.1415927, 3.14, 0.1, 16777216.0, 3.4028235e38, 1.1754944e-38]
+    assert values(tmp_path, {"type": "array", "items": "float"}, [[3.14]]) == [("json", "[3.14]")]
+
+
+def test_enums_unions_and_texts_of_uuids(tmp_path: Path) -> None:
+    """A union has the value of its branch, whatever the branches are."""
+    some = uuid.UUID(int=7)
+    assert values(tmp_path, logical("string", "uuid"), [some]) == [str(some)]
+    assert values(tmp_path, {"type": "enum", "name": "e", "symbols": ["web", "ios"]}, ["ios"]) == ["ios"]
+    mixed = ["null", "long", "string", "float", {"type": "map", "values": "bytes"}]
+    assert values(tmp_path, mixed, [None, 7, "é", 0.1, {"k": b"v"}]) == [None, 7, "é", 0.1, ("json", '{"k":"v"}')]
+
+
+def test_a_logical_type_that_is_not_allowed_is_ignored(tmp_path: Path) -> None:
+    """As the specification demands; the value is that of the type beneath."""
+    assert values(tmp_path, logical("long", "date"), [5]) == [5]
+    assert values(tmp_path, logical("string", "timestamp-millis"), ["a"]) == ["a"]
+    assert values(tmp_path, logical("long", "moons"), [5]) == [5]
+
+
+def test_a_recursive_record_is_read_to_the_limit_of_depth(tmp_path: Path) -> None:
+    """A record that is nested more deeply than an event may be is rejected."""
+    node = {"type": "record", "name": "node", "fields": [{"name": "next", "type": ["null", "node"]}]}
+
+    def nested(levels: int) -> dict[str, Any]:
+        return {"next": nested(levels - 1) if levels else None}
+
+    found = values(tmp_path, node, [nested(2), nested(70)])
+    assert found == [("json", '{"next":{"next":{"next":null}}}'), "too_deep"]
+
+
+def test_a_text_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
+    """Only its row, and the position is named; in a list too."""
+    content = written(ID, [{"id": 1, "s": "good"}, {"id": 2, "s": "b@d"}, {"id": 3, "s": "é"}])
+    (rows,) = all_rows(part_of(tmp_path / "a.avro", content.replace(b"b@d", b"b\xffd")))
+    first, second, third = rows
+    assert second == BrokenRow("bad_utf8", "s: byte 1 is not UTF-8")
+    assert (first, third) == ({"id": 1, "s": "good"}, {"id": 3, "s": "é"})
+    assert json.loads(rows.text(1)) == {"id": 2, "s": "b\\xffd"}
+    listed = {"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "array", "items": "string"}}]}
+    content = written(listed, [{"x": ["b@d"]}, {"x": []}]).replace(b"b@d", b"b\xffd")
+    assert [shown(row) for rows in all_rows(part_of(tmp_path / "b.avro", content)) for row in rows] == [
+        "bad_utf8",
+        ("json", "[]"),
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_gives_the_same_rows(tmp_path: Path, codec: str) -> None:
+    """Blocks of the file are collected until they have the rows of a block; offsets are numbers of rows."""
+    records = [{"id": number, "s": f"s{number % 7}"} for number in range(100)]
+    part = part_of(tmp_path / "a.avro", written(ID, records, codec, sync_interval=40))
+    assert (part.format, extractors.describe(part)) == ("avro", "Avro")
+    blocks = list(extractors.blocks(part, block_rows=30))
+    assert [row for block in blocks for row in extractors.rows(part, block)] == records
+    if codec != "zstandard":
+        assert len(blocks) > 2
+    assert [block.offset for block in blocks] == [sum(b.length for b in blocks[:at]) for at in range(len(blocks))]
+    rows = extractors.rows(part, blocks[-1])
+    assert rows.columns == ("id", "s")
+    assert rows.text(0) == json.dumps(records[blocks[-1].offset], separators=(",", ":"))
+    assert rows.canonical(0) == rows.text(0).encode()
+    assert rows.offset(0) == blocks[-1].offset
+
+
+def test_a_file_in_a_container_is_read_like_others(tmp_path: Path) -> None:
+    """gzip, zip and tar around a file."""
+    content = written(ID, [{"id": 1, "s": "a"}], "snappy")
+    (tmp_path / "a.avro.gz").write_bytes(gzip.compress(content))
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("x/b.avro", content + b"")
+    with tarfile.open(tmp_path / "c.tar.gz", "w:gz") as tar:
+        entry = tarfile.TarInfo("c.avro")
+        other = written(ID, [{"id": 2, "s": "b"}], "deflate")
+        entry.size = len(other)
+        tar.addfile(entry, io.BytesIO(other))
+    found = [
+        (part.codecs, row["id"])
+        for part in extractors.open_source([str(tmp_path)]).parts
+        for rows in all_rows(part)
+        for row in rows
+        if not isinstance(row, BrokenRow)
+    ]
+    assert found == [(("gzip",), 1), (("zip",), 1), (("gzip", "tar"), 2)]
+
+
+def test_a_file_without_rows_has_no_block(tmp_path: Path) -> None:
+    """A header alone is a whole file, and blocks of no rows are allowed."""
+    content = written(ID, [], sync_marker=b"s" * 16)
+    assert all_rows(part_of(tmp_path / "a.avro", content)) == []
+    assert all_rows(part_of(tmp_path / "b.avro", content + b"\x00\x00" + b"s" * 16)) == []
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_file_cut_at_any_byte_is_named(tmp_path: Path, codec: str) -> None:
+    """Except between two blocks, where nothing shows that more should follow."""
+    content = written(ID, [{"id": number, "s": "x" * 9} for number in range(9)], codec, sync_interval=30)
+    ends = [0, *(block.offset + block.size for block in _blocks_of(content, codec))]
+    named = set()
+    for cut in range(5, len(content)):
+        path = tmp_path / "a.avro"
+        path.write_bytes(content[:cut])
+        try:
+            found = [
+                row for part in extractors.open_source([str(path)]).parts for rows in all_rows(part) for row in rows
+            ]
+        except UnreadableExport as error:
+            named.add((error.path, bool(error.hint)))
+        else:
+            assert cut in ends or cut == _header_length(content), cut
+            assert all(not isinstance(row, BrokenRow) for row in found)
+    assert named == {("a.avro", True)}
+
+
+def _blocks_of(content: bytes, codec: str) -> list[Any]:
+    if codec == "zstandard":
+        return []
+    return list(fastavro.block_reader(io.BytesIO(content)))
+
+
+def _header_length(content: bytes) -> int:
+    sync = content[-16:]
+    return content.index(sync) + 16
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstandard", "bzip2", "xz"])
+def test_a_damaged_byte_of_a_block_with_a_checksum_is_found(tmp_path: Path, codec: str) -> None:
+    """No other row is read from it, and the error names the byte where the block begins."""
+    records = [{"id": number, "s": f"{number}"} for number in range(40)]
+    content = written(ID, records, codec)
+    start = _header_length(content)
+    unnoticed = 0
+    messages = set()
+    for at in range(start + 3, len(content) - 16):
+        damaged = bytes([*content[:at], content[at] ^ 4, *content[at + 1 :]])
+        try:
+            found = [row for rows in all_rows(part_of(tmp_path / "a.avro", damaged)) for row in rows]
+        except UnreadableExport as error:
+            messages.add(f"its block at byte {start:,} cannot be read" in str(error))
+        else:
+            unnoticed += found != records
+    assert messages == {True}
+    assert unnoticed == 0 or codec == "zstandard"  # Zstandard files have a checksum only where a writer adds it
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_a_damaged_byte_never_changes_the_number_of_rows(tmp_path: Path, codec: str) -> None:
+    """Without a checksum a value may change, but each row is read, or the file is named as damaged."""
+    records = [{"id": number, "s": f"{number}"} for number in range(40)]
+    content = written(ID, records, codec)
+    for at in range(_header_length(content), len(content)):
+        damaged = bytes([*content[:at], content[at] ^ 1, *content[at + 1 :]])
+        try:
+            found = sum(len(list(rows)) for rows in all_rows(part_of(tmp_path / "a.avro", damaged)))
+        except UnreadableExport:
+            found = 40
+        assert found == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ((b"\x08null", b"\x08rull"), "its codec 'rull' is unknown"),
+        ((b'"record"', b'"recorb"'), "its rows are not records"),
+        ((b'"long"', b'"bong"'), "bong"),
+        ((b"avro.schema", b"avro.skhema"), "its header has no schema"),
+    ],
+)
+def test_a_header_that_cannot_be_read_is_named(tmp_path: Path, change: tuple[bytes, bytes], cause: str) -> None:
+    """Before any row is read, or with the first block."""
+    content = written(ID, [{"id": 1, "s": "a"}]).replace(*change)
+    with pytest.raises(UnreadableExport, match=cause):
+        [list(rows) for rows in all_rows(part_of(tmp_path / "a.avro", content))]
+
+
+def test_a_block_that_does_not_end_with_the_mark_of_its_file(tmp_path: Path) -> None:
+    """As where two files were joined."""
+    content = written(ID, [{"id": 1, "s": "a"}])
+    with pytest.raises(UnreadableExport, match=r"a\.avro is not a whole Avro file: .* byte"):
+        [list(rows) for rows in all_rows(part_of(tmp_path / "a.avro", content + content))]
+
+
+# -- random schemas against the library's writer ---------------------------------------------------------------
+
+_SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    ("boolean", st.booleans()),
+    ("int", st.integers(-(2**31), 2**31 - 1)),
+    ("long", st.integers(-(2**63), 2**63 - 1)),
+    ("double", st.floats(allow_nan=False, allow_infinity=False)),
+    ("string", st.text(st.characters(exclude_categories=["Cs"]), max_size=5)),
+]
+
+
+@st.composite
+def kinds(draw: st.DrawFn, place: str) -> tuple[Any, st.SearchStrategy[Any]]:
+    """A schema, and its values. `place` makes the names of records unique."""
+    choice = draw(st.integers(0, 3 if place.count("_") < 4 else 0))
+    if choice == 0:
+        return draw(st.sampled_from(_SCALARS))
+    if choice == 3:
+        fields = [draw(kinds(f"{place}_{at}")) for at in range(draw(st.integers(1, 3)))]
+        described = [
+            {"name": f"f{at}", "type": ["null", kind] if at % 2 else kind} for at, (kind, _) in enumerate(fields)
+        ]
+        members = {f"f{at}": st.one_of(st.none(), inner) if at % 2 else inner for at, (_, inner) in enumerate(fields)}
+        return {"type": "record", "name": place, "fields": described}, st.fixed_dictionaries(members)
+    kind, inner = draw(kinds(f"{place}_0"))
+    if choice == 1:
+        return {"type": "array", "items": kind}, st.lists(inner, max_size=3)
+    return {"type": "map", "values": kind}, st.dictionaries(st.text("abé", max_size=3), inner, max_size=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_rows_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Random schemas and rows, written by the library."""
+    columns = [data.draw(kinds(f"r_{at}")) for at in range(data.draw(st.integers(1, 4)))]
+    schema = {
+        "type": "record",
+        "name": "row",
+        "fields": [{"name": f"c{at}", "type": kind} for at, (kind, _) in enumerate(columns)],
+    }
+    row = st.fixed_dictionaries({f"c{at}": inner for at, (_, inner) in enumerate(columns)})
+    records = data.draw(st.lists(row, max_size=6))
+    content = written(schema, records, data.draw(st.sampled_from(["null", "deflate", "snappy"])), sync_interval=20)
+    part = part_of(tmp_path_factory.mktemp("avro") / "a.avro", content)
+    found = [rows.text(number) for rows in all_rows(part, block_rows=2) for number, _ in enumerate(rows)]
+    assert [json.loads(text) for text in found] == records
