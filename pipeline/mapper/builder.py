@@ -409,5 +409,6 @@ def references(given: Any) -> set[str]:
     if isinstance(given, Call):
         if given.verb == "ref":
             return {given.given["ref"]}
-        return set().union(*map(references, given.given.values()), set())
-    return set().union(*map(references, given)) if isinstance(given, tuple) else set()
+        return references(given.given)
+    inner = given.values() if isinstance(given, Map) else given if isinstance(given, tuple) else ()
+    return set().union(*map(references, inner))

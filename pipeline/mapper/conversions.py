@@ -13,13 +13,13 @@ from pipeline.json_limits import unsendable
 from pipeline.mapper.runtime import encode, text_of
 from pipeline.values import FALSE, TRUE, BadValue, Value
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def as_number(value: Value) -> Value:
     """Text that is a JSON number, as that number, digit for digit."""
     text = (values.text(value) or "").strip()
-    if not _NUMBER.fullmatch(text):
+    if not PLAIN_NUMBER.fullmatch(text):
         raise BadValue(f"not a number: {text[:60]!r}")
     if problem := unsendable(text.encode()):
         raise BadValue(problem)

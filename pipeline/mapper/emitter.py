@@ -245,7 +245,10 @@ class Emitter:
         callee = self.const(function.call() if function.prepared else function.call, ("function", value.function))
         call = f"{callee}({', '.join(arguments)})"
         name = self.local()
-        self.line(f"{name} = None if {' or '.join(needed)} else {call}" if needed else f"{name} = {call}")
+        line = f"{name} = None if {' or '.join(needed)} else {call}" if needed else f"{name} = {call}"
+        self.line(f"try: {line}" if function.warns else line)
+        if function.warns:
+            self.line(f"except BadValue as error: {name} = None; w += (('bad_value', str(error)),)")
         return name
 
     def part(self, value: expressions.Part) -> str:

@@ -15,11 +15,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 @dataclass(frozen=True, slots=True)
 class Function:
     """A pure function of values. `needs`: without one of so many first arguments it is not called, and its value is
-    missing. `prepared`: `call` returns the function itself, when a program first needs it."""
+    missing. `prepared`: `call` returns the function itself, when a program first needs it. `warns`: where it raises
+    BadValue, its value is missing, with the warning `bad_value`; of any other function the row is rejected."""
 
     call: Callable[..., Any]
     needs: int = 0
     prepared: bool = False
+    warns: bool = False
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -28,11 +30,11 @@ DECODERS: dict[str, Callable[..., list[Record]]] = {}
 """By name: what `program.Decode` may call, with a row and the decoder's arguments. It may change the row."""
 
 
-def function(needs: int = 0, prepared: bool = False) -> Callable[[F], F]:
+def function(needs: int = 0, prepared: bool = False, warns: bool = False) -> Callable[[F], F]:
     """Declare a function of a program under its own name."""
 
     def declare(call: F) -> F:
-        FUNCTIONS[call.__name__] = Function(call, needs, prepared)
+        FUNCTIONS[call.__name__] = Function(call, needs, prepared, warns)
         return call
 
     return declare

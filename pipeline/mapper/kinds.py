@@ -46,9 +46,10 @@ class TableOf:
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
-    """One verb of a family: `value` (a bare text is a reference) or `condition`."""
+    """One verb of a family: `value` (a bare text is a reference) or `condition`. `numbers`: a bare number is itself."""
 
     family: str
+    numbers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,8 @@ VALUES = ListOf(VALUE)
 MOST_CANDIDATES = 32
 """Each is tried where those before it fail: one level deeper in the source of a mapper."""
 CANDIDATES = ListOf(VALUE, MOST_CANDIDATES)
+NUMBER = Verbs("value", numbers=True)
+NUMBERS = ListOf(NUMBER)
 VALUE_TABLE = TableOf(VALUE)
 CONDITION = Verbs("condition")
 CONDITIONS = ListOf(CONDITION)

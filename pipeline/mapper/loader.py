@@ -17,6 +17,7 @@ import yaml
 from pipeline.errors import MappingError, WrongFile
 from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
+from pipeline.mapper.conversions import PLAIN_NUMBER
 from pipeline.mapper.kinds import (
     FAMILIES,
     Choice,
@@ -138,7 +139,9 @@ class Reader:
             case TableOf(item):
                 table = self.table(node, name)
                 return {key: self.read(value, item, key) for key, value in table.items()}
-            case Verbs(family):
+            case Verbs(family, numbers):
+                if numbers and isinstance(node, yaml.ScalarNode) and PLAIN_NUMBER.fullmatch(node.value):
+                    return Call("json", {"json": node.value}, self.place(node))
                 return self.call(node, family, name)
             case Either(words, family):
                 if isinstance(node, yaml.ScalarNode):

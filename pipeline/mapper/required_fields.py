@@ -131,7 +131,8 @@ class _Finder:
             return not self._take(call, slot) and (call.verb != "setting" or self._given(call) is not None)
         without: list[bool] = []
         for name, given in call.given.items():
-            for argument in given if isinstance(given, tuple) else (given,):
+            inner = given.values() if isinstance(given, Map) else given if isinstance(given, tuple) else (given,)
+            for argument in inner:
                 if name == "when":
                     self._values(argument)
                 elif isinstance(argument, Call):

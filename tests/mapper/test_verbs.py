@@ -153,6 +153,39 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{device_type: a}", '"a":"feature phone"', '"Mobile"'),
         ("{device_type: a}", '"a":"laptop"', '"Desktop"'),
         ("{device_type: a}", '"a":"console"', None),
+        ("{add: [a, b]}", '"a":0.1,"b":"0.20"', "0.30"),
+        ("{add: [a, b, 1]}", '"a":9007199254740993,"b":-0.5', "9007199254740993.5"),
+        ("{add: [a, b]}", '"a":1', None),
+        ("{add: [a, b]}", '"a":1e59,"b":0.1', None),
+        ("{add: [a, 1]}", '"a":true', None),
+        ("{subtract: [a, b]}", '"a":1.10,"b":1.1', "0.00"),
+        ("{subtract: [a, b]}", '"a":1e2,"b":1', "99"),
+        ("{multiply: [a, 100]}", '"a":"1.10"', "110.00"),
+        ("{multiply: [a, 0]}", '"a":-1', "0"),
+        ("{multiply: [a, a]}", '"a":1e200', None),
+        ("{divide: a, by: 1000000}", '"a":"12990000"', "12.99"),
+        ("{divide: a, by: b}", '"a":10.00,"b":4', "2.50"),
+        ("{divide: a, by: b}", '"a":2,"b":-3', "-0.666666666667"),
+        ("{divide: a, by: b}", '"a":1,"b":1024', "0.0009765625"),
+        ("{divide: a, by: b}", '"a":1,"b":0', None),
+        ("{divide: a, by: /1000}", '"a":1,"1000":2', "0.5"),
+        ("{round: a, digits: 2}", '"a":-2.675', "-2.68"),
+        ("{round: a, digits: 2}", '"a":1.5', "1.5"),
+        ("{round: a}", '"a":"2.5"', "3"),
+        ("{seconds: {from: a, to: b, unit: ms}}", '"a":1000,"b":"2500"', "1.5"),
+        ("{seconds: {from: a, to: b}}", '"a":"2023-01-01T00:00:00+01:00","b":"2022-12-31 22:59:59Z"', "-1"),
+        ("{seconds: {from: a, to: b}}", '"a":"2023-01-01T00:00:00Z","b":"2023-01-01T00:00:00"', None),
+        ("{seconds: {from: a, to: b, unit: s}}", '"a":1', None),
+        ('{seconds: {from: a, to: b, format: "%Y%m%d"}}', '"a":20230101,"b":"20230102"', "86400"),
+        ("{date: a, unit: us}", '"a":1672628645000001', '"2023-01-02T03:04:05.000001Z"'),
+        ("{date: a, unit: auto, as: s}", '"a":"1672628645250"', "1672628645.25"),
+        ("{date: a, unit: s, as: ms}", '"a":1672628645.0001', "1672628645000.1"),
+        ("{date: a}", '"a":"2023-01-02 03:04:05"', '"2023-01-02T03:04:05"'),
+        ("{date: a, as: day}", '"a":"2023-01-02T23:04:05-02:00"', '"2023-01-03"'),
+        ('{date: a, format: "%d.%m.%Y", as: day}', '"a":"02.01.2023"', '"2023-01-02"'),
+        ("{date: a, unit: s}", '"a":1e15', None),
+        ("{date: a, unit: ms, as: s}", '"a":-1500', "-1.5"),
+        ("{date: a}", '"a":" "', None),
         ("{when: {is: web, of: a}, then: b, else: c}", '"a":"web","b":1,"c":2', "1"),
         ("{when: {is: web, of: a}, then: b, else: c}", '"a":"app","b":1,"c":2', "2"),
         ("{when: {is: web, of: a}, then: b}", '"a":"app","b":1', None),
@@ -201,6 +234,7 @@ def test_every_verb_is_tried_here() -> None:
     tried = (
         "ref const json first template join lookup type unless item lower upper strip url when session member entries"
         " country referring_domain browser_name os_name device_type"
+        " add subtract multiply divide round seconds date"
     )
     elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"
     assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())
@@ -216,12 +250,40 @@ def test_what_cannot_be_converted_stays_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("verb", "message"),
+    [
+        ("{add: [a, 1]}", "not a number: 'x'"),
+        ("{divide: 1, by: b}", "a division by 0"),
+        ("{multiply: [c, c]}", "the result has more than 60 digits"),
+        ("{round: d}", "a number of more than 60 digits"),
+        ("{date: a}", "not an ISO 8601 time: 'x'"),
+        ("{date: b, unit: s, as: day}", ""),
+        ("{seconds: {from: a, to: b, unit: s}}", "not a number of seconds since 1970: 'x'"),
+    ],
+)
+def test_what_cannot_be_calculated_is_missing_with_a_warning(verb: str, message: str) -> None:
+    """The row is sent without the value, and the warning says why."""
+    digits = "1" * 61
+    draft = drafted(f"{SET}{verb}\n", f'"a":"x","b":0,"c":1.{digits[:40]},"d":{digits}')
+    assert ("out" in draft.properties) == (message == "")
+    assert [code for code, _ in draft.warnings] == ([] if message == "" else ["bad_value"])
+    assert message in "".join(text for _, text in draft.warnings)
+
+
+@pytest.mark.parametrize(
     ("sections", "message"),
     [
         (SET + '{template: "{"}\n', "a single brace"),
         (SET + "{lookup: a, table: nowhere}\n", "no table 'nowhere'"),
         (SET + "{item: first, of: a}\n", "not a number"),
         (SET + "{url: hots, of: a}\n", "no part 'hots'"),
+        (SET + "{add: [a]}\n", "two or more numbers, not 1"),
+        (SET + "{subtract: [a, b, c]}\n", "two numbers, not 3"),
+        (SET + "{divide: a, by: 0.0}\n", "a division by 0"),
+        (SET + "{round: a, digits: 13}\n", "no number from 0 to 12"),
+        (SET + "{date: a, unit: format}\n", "belong together"),
+        (SET + "{date: a, unit: s, format: '%Y'}\n", "belong together"),
+        (SET + "{seconds: {from: a, to: b, format: '%Y'}}\n", "lacks a year, a month or a day"),
         (SET + "{url: 'query:', of: a}\n", "no part 'query:'"),
     ],
 )

@@ -1,0 +1,150 @@
+"""The verbs that calculate, in exact decimals. What is no number, and a result of too many digits, is missing with the
+warning `bad_value`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, Underflow
+from fractions import Fraction
+from functools import partial
+
+from msgspec import Raw
+
+from pipeline import values
+from pipeline.json_limits import unsendable
+from pipeline.mapper.builder import Builder, wrong_call
+from pipeline.mapper.conversions import as_number
+from pipeline.mapper.expressions import Apply, Constant, Value
+from pipeline.mapper.functions import function
+from pipeline.mapper.kinds import NUMBER, NUMBERS, TEXT, Field, verb
+from pipeline.mapper.language import Call
+from pipeline.values import BadValue
+
+value = partial(verb, "value")
+
+MOST_DIGITS = 60
+"""Digits of a number and of an exact result; a source with more of them holds no amounts."""
+PLACES = 12
+"""Decimal places of a division that does not end, and the most that `round` keeps."""
+
+_EXACT = Context(prec=MOST_DIGITS, traps=[Inexact, InvalidOperation, DivisionByZero, Overflow, Underflow])
+_ROUNDED = Context(prec=MOST_DIGITS, rounding=ROUND_HALF_UP, traps=[InvalidOperation])
+_SMALLEST = Decimal(1).scaleb(-PLACES)
+
+
+def _several(name: str, help: str, argument: str, exactly: int = 0) -> None:
+    """Declare a verb over a list of numbers."""
+
+    @value(name, help, **{name: Field(NUMBERS, argument, True)})
+    def build_arithmetic(build: Builder, call: Call) -> Value:
+        given = call.given[name]
+        if len(given) < 2 or (exactly and len(given) != exactly):
+            raise wrong_call(
+                call, f"{name} takes {'two' if exactly else 'two or more'} numbers, not {len(given)}",
+                f"write {name}: [/price, /tax]",
+            )  # fmt: skip
+        return Apply("calculated", (Constant(name), *map(build.present, given)))
+
+
+_several("add", "the sum of numbers; missing when one of them is", "two or more numbers")
+_several("subtract", "the first number less the second; missing when one of them is", "two numbers", exactly=2)
+_several("multiply", "the product of numbers; missing when one of them is", "two or more numbers")
+
+
+@value(
+    "divide",
+    f"one number divided by another, rounded to {PLACES} decimal places where it does not end; missing when one of them"
+    " is",
+    divide=Field(NUMBER, "the number", True),
+    by=Field(NUMBER, "what it is divided by; by 0 it is missing, with the warning bad_value", True),
+)
+def divide(build: Builder, call: Call) -> Value:
+    by = call.given["by"]
+    if by.verb == "json" and not _decimal(by.given["json"]):
+        raise wrong_call(call, "a division by 0 has no result", "write another number")
+    numbers = (build.present(call.given["divide"]), build.present(by))
+    return Apply("calculated", (Constant("divide"), *numbers))
+
+
+@value(
+    "round",
+    "a number with no more than so many decimal places, halves away from zero; missing when it is",
+    round=Field(NUMBER, "the number", True),
+    digits=Field(TEXT, f"the places, 0 to {PLACES}; 0 when left out"),
+)
+def round_(build: Builder, call: Call) -> Value:
+    digits = call.given.get("digits", "0")
+    if not (digits.isascii() and digits.isdecimal() and int(digits) <= PLACES):
+        raise wrong_call(call, f"digits: {digits!r} is no number from 0 to {PLACES}", "write digits: 2")
+    return Apply("rounded", (build.present(call.given["round"]), Constant(int(digits))))
+
+
+@function(warns=True)
+def calculated(operation: str, *numbers: values.Value) -> Raw | None:
+    """The sum, difference, product or quotient of numbers; None when one of them is missing. Raises BadValue."""
+    if any(number is None for number in numbers):
+        return None
+    result, *others = map(_decimal, numbers)
+    for other in others:
+        result = _OPERATIONS[operation](result, other)
+    return _json(result)
+
+
+@function(needs=1, warns=True)
+def rounded(number: values.Value, places: int) -> Raw:
+    """A number with at most so many decimal places. Raises BadValue."""
+    decimal = _decimal(number)
+    step = Decimal(1).scaleb(-places)
+    return _json(decimal.quantize(step, context=_ROUNDED) if _places(decimal) > places else decimal)
+
+
+def _places(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
+
+
+def _decimal(number: values.Value) -> Decimal:
+    text = (values.text(as_number(number)) or "").strip()
+    try:
+        return _EXACT.create_decimal(text)
+    except (Inexact, InvalidOperation, Overflow, Underflow):
+        raise BadValue(f"a number of more than {MOST_DIGITS} digits: {text[:60]!r}") from None
+
+
+def _exactly(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
+    """The operation, with the error of a result that is not exact."""
+
+    def calculate(one: Decimal, other: Decimal) -> Decimal:
+        try:
+            return operation(one, other)
+        except (Inexact, InvalidOperation, Overflow, Underflow):
+            raise BadValue(f"the result has more than {MOST_DIGITS} digits") from None
+
+    return calculate
+
+
+def _quotient(one: Decimal, other: Decimal) -> Decimal:
+    if not other:
+        raise BadValue("a division by 0")
+    try:
+        return _EXACT.divide(one, other)
+    except (Inexact, Underflow):
+        places = round(Fraction(one) / Fraction(other) * 10**PLACES)
+        return _EXACT.multiply(_EXACT.create_decimal(places), _SMALLEST)
+
+
+_OPERATIONS = {
+    "add": _exactly(_EXACT.add),
+    "subtract": _exactly(_EXACT.subtract),
+    "multiply": _exactly(_EXACT.multiply),
+    "divide": _exactly(_quotient),
+}
+
+
+def _json(number: Decimal) -> Raw:
+    """A number as JSON text, without an exponent where it needs none. Raises BadValue."""
+    number = number if number else number.copy_abs()
+    text = f"{number:f}" if abs(number.adjusted()) <= MOST_DIGITS else str(number)
+    if problem := unsendable(text.encode()):
+        raise BadValue(problem)
+    return Raw(text.encode())
