@@ -1,18 +1,13 @@
-"""Verbs for what the operator names, for objects made of a name, for rows that are refused, and for session starts."""
+"""Verbs for what the operator names, for objects made of a name, for ranks, and for rows that are refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import MappingError
-from pipeline.mapper.verbs.session_start import start_of
 from pipeline.models import RejectReason
-from pipeline.uuids import session_uuid
 from tests.support.small_mappings import ROW, mapper, properties, record
 
 SET = "settings: {kind: a word}\nproperties:\n  drop: [name, user, at]\n  set:\n    out: "
-AT = 1609329600
-"""The time of the row, in seconds."""
 
 
 def value(verb: str, members: str = "", **settings: str) -> str | None:
@@ -44,50 +39,6 @@ def test_a_row_is_refused_with_a_sentence_and_what_shows_it() -> None:
     assert mapper(sections).map_row(record(f'{{{ROW},"b":"x"}}')) == RejectReason("bad_value", "no such kind: 'x'")
     assert mapper(sections).map_row(record(f"{{{ROW}}}")) == RejectReason("bad_value", "no such kind")
     assert value("{first: [a, {refuse: no such kind}]}", '"a":1') == "1"
-
-
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        ("1609329600", 1_609_329_600_000),
-        ("1609329599999", 1_609_329_599_999),
-        ("1609243200000", 1_609_243_200_000),
-        ("1609243199999", None),
-        ("1609329600001", None),
-        ("1609329601", None),
-        ("160932960", None),
-        ("16093296000", None),
-        ("-160932960", None),
-        ("1609329600.0", None),
-        ("١٦٠٩٣٢٩٦٠٠", None),
-        ("true", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_a_session_starts_within_the_day_before_its_row(text: str | None, start: int | None) -> None:
-    """Seconds and milliseconds are told by their digits; a made-up number is no start."""
-    assert start_of(text, AT * 1_000_000) == (None if start is None else str(start))
-
-
-def test_a_row_without_a_time_has_no_session() -> None:
-    """Neither a missing time nor a broken one is compared with."""
-    assert start_of("1609329600", None) is None
-    assert start_of("1609329600", RejectReason("bad_timestamp", "x")) is None
-
-
-def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> None:
-    """The id's own time is the session's start."""
-    for held, start in (("1609329000", 1_609_329_000_000), ("1609329000123", 1_609_329_000_123)):
-        made = value("{session: {session_start: a}, with: [b]}", f'"a":{held},"b":"x"')
-        assert made == f'"{session_uuid(start, "shop", "x", str(start))}"'
-
-
-def test_a_session_start_stands_where_the_row_has_a_time_already() -> None:
-    """Deciding the event's name comes before its time, so the mapping is refused with its place."""
-    with pytest.raises(MappingError, match="row's time") as caught:
-        mapper("skip: {when: {present: {session_start: a}}, code: x}\n")
-    assert caught.value.line == 7
 
 
 @pytest.mark.parametrize(
