@@ -1,7 +1,7 @@
-"""A run that is killed anywhere is finished by the next one; 40 seeded points of those that `make soak` tries all of.
+"""A run that is killed anywhere is finished by the next one; 29 seeded points of those that `make soak` tries all of.
 
-20 by the run's own SIGKILL at a step that it counts (each kind of ledger step and each side of a request among them),
-20 by somebody else's SIGKILL while the service has one of its requests; half-split batches are among both.
+20 by the run's own SIGKILL at a step that it counts (commits of the ledger and both sides of a request among them), 9
+by somebody else's SIGKILL while the service has one of its requests; half-split batches are among both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.deliveries import Asked, Reply, identities, passed_on, planne
 pytestmark = pytest.mark.slow
 
 SEED = 413
-AT_POINTS = {"halving": 9, "bisecting": 4, "plain": 2}
+AT_POINTS = {"halving": 12, "bisecting": 5, "plain": 3}
 AT_REQUESTS = {"halving": 4, "bisecting": 3, "plain": 2}
 OWN: dict[str, set[str]] = {"halving": {"split", "learn", "cut"}, "bisecting": {"split", "refuse"}, "plain": set()}
 """Steps of the ledger that a scene alone shows."""

@@ -1,4 +1,4 @@
-"""Every crash point there is, one after another; `make soak` runs it, `make test` tries 40 of them (test_crash)."""
+"""Every crash point there is, one after another; `make soak` runs it, `make test` tries 29 of them (test_crash)."""
 
 from __future__ import annotations
 
