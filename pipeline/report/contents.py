@@ -11,7 +11,8 @@ import msgspec
 from pipeline.errors import UnsafePlan
 from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.manifest import Plan
+from pipeline.plan.manifest import Example, Plan
+from pipeline.plan.phases import PHASES
 from pipeline.report.mask import masked
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, unproved
@@ -29,7 +30,7 @@ OTHERS = ""
 
 
 class CodeCount(msgspec.Struct, frozen=True):
-    """One code with its count, and one example and its place where one is known. `row` counts from 1; 0: no row."""
+    """A code with its count, and an example where there is one. `row` counts from 1; 0: no example."""
 
     code: str
     count: int
@@ -41,7 +42,7 @@ class CodeCount(msgspec.Struct, frozen=True):
 
 
 class MonthCount(msgspec.Struct, frozen=True):
-    """Events to send of one name (OTHERS for the rest) in one UTC month, `2021-03`."""
+    """Events to send of one name (OTHERS for all beyond the most frequent) in one UTC month, `2021-03`."""
 
     event: str
     month: str
@@ -49,7 +50,7 @@ class MonthCount(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, frozen=True):
-    """What became of a plan, the newest of each kind; None where it was not done.
+    """The latest result of each step after the plan; None for a step that was not done.
 
     `rehearsal` and `rehearsed` are of the embedded local service: the run there, and what was read back. `applied` is
     the state of the plan over all runs, `verification` what was read back from where it was applied to.
@@ -65,9 +66,9 @@ NO_RESULTS = Results()
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A plan and what became of it. `name` is the plan directory's own name, no path of this machine.
+    """A plan and its results. `name` is the name of the plan's directory, without its path.
 
-    `pairs` are some of identities.parquet, of every decision and reason. `state` is the state of the plan.
+    `pairs` are rows of identities.parquet, some of each decision and reason. `state` is the state of the plan.
     """
 
     name: str
@@ -108,7 +109,7 @@ def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
     )
 
 
-def build_report(directory: Directory, plan: Plan, results: Results | None = None, state: str = "") -> Report:
+def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS, state: str = "") -> Report:
     """Read cells.jsonl, rejects.jsonl and identities.parquet once, a piece at a time.
 
     Raises UnsafePlan when they are damaged.
@@ -117,12 +118,12 @@ def build_report(directory: Directory, plan: Plan, results: Results | None = Non
         directory.path.resolve().name,
         plan,
         _months(directory, plan),
-        [CodeCount(code, count, meaning(code)) for code, count in plan.skips.items()],
+        [_code_count(code, count) for code, count in plan.skips.items()],
         _rejects(directory, plan),
-        _warnings(plan),
+        [_code_count(code, count, plan.examples.get(code)) for code, count in plan.warnings.items()],
         unproved(plan),
         _pairs(directory, plan),
-        results or Results(),
+        results,
         state,
     )
 
@@ -137,10 +138,10 @@ def _months(directory: Directory, plan: Plan) -> list[MonthCount]:
                     counts[cell.event if cell.event in shown else OTHERS, cell.day[:7]] += cell.count
         except msgspec.MsgspecError as error:
             raise _damaged(directory.cells.name, error) from None
-    order = {name: place for place, name in enumerate(plan.names)} | {OTHERS: len(plan.names)}
+    order = {name: position for position, name in enumerate(plan.names)} | {OTHERS: len(plan.names)}
     return [
         MonthCount(event, month, count)
-        for (event, month), count in sorted(counts.items(), key=lambda one: (order[one[0][0]], one[0]))
+        for (event, month), count in sorted(counts.items(), key=lambda item: (order[item[0][0]], item[0]))
     ]
 
 
@@ -159,31 +160,18 @@ def first_rejects(directory: Directory, plan: Plan) -> dict[str, Reject]:
 
 
 def _rejects(directory: Directory, plan: Plan) -> list[CodeCount]:
-    """One line for each code, with the first row of each."""
-    first = first_rejects(directory, plan)
+    """Each code with its first row, masked."""
     dialects = {part.path: part.dialect for part in plan.parts if part.dialect.header}
-    found = []
-    for code, count in plan.rejects.items():
-        example = first.get(code)
-        if example is None:
-            found.append(CodeCount(code, count, meaning(code)))
-            continue
-        detail = printable(example.detail, DETAIL_CHARACTERS)
-        record = masked(example.record, dialects.get(example.part))
-        found.append(CodeCount(code, count, meaning(code), example.part, example.row, detail, record))
-    return found
+    examples = first_rejects(directory, plan)
+    records = {code: masked(example.record, dialects.get(example.part)) for code, example in examples.items()}
+    return [_code_count(code, count, examples.get(code), records.get(code, "")) for code, count in plan.rejects.items()]
 
 
-def _warnings(plan: Plan) -> list[CodeCount]:
-    found = []
-    for code, count in plan.warnings.items():
-        example = plan.examples.get(code)
-        if example is None:
-            found.append(CodeCount(code, count, meaning(code)))
-        else:
-            detail = printable(example.detail, DETAIL_CHARACTERS)
-            found.append(CodeCount(code, count, meaning(code), example.part, example.row, detail))
-    return found
+def _code_count(code: str, count: int, example: Reject | Example | None = None, record: str = "") -> CodeCount:
+    if example is None:
+        return CodeCount(code, count, meaning(code))
+    detail = printable(example.detail, DETAIL_CHARACTERS)
+    return CodeCount(code, count, meaning(code), example.part, example.row, detail, record)
 
 
 def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:
@@ -191,8 +179,8 @@ def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:
         return []
     from pipeline.report.pairs import some_pairs
 
-    order = {name: place for place, name in enumerate(DECISIONS)}
-    return sorted(some_pairs(directory.pairs), key=lambda one: order.get(one.decision, len(order)))
+    order = {name: position for position, name in enumerate(DECISIONS)}
+    return sorted(some_pairs(directory.pairs), key=lambda pair: order.get(pair.decision, len(order)))
 
 
 def _damaged(name: str, error: Exception) -> UnsafePlan:
@@ -200,5 +188,5 @@ def _damaged(name: str, error: Exception) -> UnsafePlan:
 
 
 def phases_of(plan: Plan) -> Mapping[str, int]:
-    """The phases in the order in which they are sent, all four also when nothing is in them."""
-    return {name: plan.events.phases.get(name, 0) for name in ("identities", "groups", "events", "persons")}
+    """The number of events of each phase, in the order of sending; 0 for a phase without any."""
+    return {name: plan.events.phases.get(name, 0) for name in PHASES}

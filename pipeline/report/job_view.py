@@ -1,4 +1,4 @@
-"""What people and programs read of a scheduled backfill: a line for each window, and the history."""
+"""A scheduled backfill as lines, JSON objects and a table: the windows of a run, and the history."""
 
 from __future__ import annotations
 
@@ -68,24 +68,24 @@ def run_object(run: JobRun) -> dict[str, object]:
         "exit_code": 0 if run.problem is None else run.problem.exit_code,
         "windows": [
             {
-                "window": one.window,
-                "outcome": one.outcome,
-                "plan": one.plan,
-                "state": one.state,
-                "detail": one.detail,
-                **({} if one.attempt is None else _counts(one.attempt)),
+                "window": window.window,
+                "outcome": window.outcome,
+                "plan": window.plan,
+                "state": window.state,
+                "detail": window.detail,
+                **({} if window.attempt is None else _counts(window.attempt)),
             }
-            for one in run.windows
+            for window in run.windows
         ],
         "proofs": [
             {
-                "window": one.attempt.window,
-                "number": one.attempt.number,
-                "outcome": one.outcome,
-                "plan": str(one.directory),
-                "detail": one.detail,
+                "window": proof.attempt.window,
+                "number": proof.attempt.number,
+                "outcome": proof.outcome,
+                "plan": str(proof.directory),
+                "detail": proof.detail,
             }
-            for one in run.proofs
+            for proof in run.proofs
         ],
     }
 
@@ -95,19 +95,19 @@ def history_object(job: str, windows: Sequence[WindowState], attempts: Sequence[
     return {
         "format": HISTORY_FORMAT,
         "job": job,
-        "windows": [{"window": one.label, "state": one.state, "detail": one.detail} for one in windows],
+        "windows": [{"window": window.label, "state": window.state, "detail": window.detail} for window in windows],
         "attempts": [
             {
-                "window": one.window,
-                "number": one.number,
-                "outcome": _OUTCOMES.get(one.state, one.state),
-                "started": one.started,
-                "ended": one.ended,
-                "detail": one.detail,
-                "proof": one.proof,
-                **_counts(one),
+                "window": attempt.window,
+                "number": attempt.number,
+                "outcome": _OUTCOMES.get(attempt.state, attempt.state),
+                "started": attempt.started,
+                "ended": attempt.ended,
+                "detail": attempt.detail,
+                "proof": attempt.proof,
+                **_counts(attempt),
             }
-            for one in attempts
+            for attempt in attempts
         ],
     }
 
@@ -134,18 +134,32 @@ def show_history(console: Console, job: str, windows: Sequence[WindowState], att
         "outcome",
     )  # fmt: skip
     rows: list[tuple[str, int, Sequence[str | Text], str]] = []
-    for one in attempts:
-        counts = (one.parts, one.rows, one.sent, one.already, one.skipped - one.already, one.rejected, one.refused)
-        outcome = _OUTCOMES.get(one.state, one.state) + (f", {one.proof}" if one.proof else "")
-        detail = text(f"{outcome}: {one.detail}" if one.detail else outcome, 240)
-        cells: list[str | Text] = [one.window, *map(number, counts), one.started[:16], f"{one.seconds:,.1f} s", detail]
-        rows.append((one.window, one.id, cells, _STYLES.get(one.proof, _STYLES.get(one.state, ""))))
-    planned = {one.window for one in attempts}
+    for attempt in attempts:
+        counts = (
+            attempt.parts,
+            attempt.rows,
+            attempt.sent,
+            attempt.already,
+            attempt.skipped - attempt.already,
+            attempt.rejected,
+            attempt.refused,
+        )
+        outcome = _OUTCOMES.get(attempt.state, attempt.state) + (f", {attempt.proof}" if attempt.proof else "")
+        detail = text(f"{outcome}: {attempt.detail}" if attempt.detail else outcome, 240)
+        cells: list[str | Text] = [
+            attempt.window,
+            *map(number, counts),
+            attempt.started[:16],
+            f"{attempt.seconds:,.1f} s",
+            detail,
+        ]
+        rows.append((attempt.window, attempt.id, cells, _STYLES.get(attempt.proof, _STYLES.get(attempt.state, ""))))
+    planned = {attempt.window for attempt in attempts}
     for window in windows:
         if window.label not in planned:
             detail = text(f"{window.state}: {window.detail}" if window.detail else window.state, 240)
             rows.append((window.label, 0, [window.label, *[""] * 9, detail], _STYLES.get(window.state, "")))
-    for _, _, row, style in sorted(rows, key=lambda one: one[:2]):
+    for _, _, row, style in sorted(rows, key=lambda row: row[:2]):
         shown.add_row(*row, style=style)
     if rows:
         console.print(shown)

@@ -1,4 +1,4 @@
-"""What programs read: the documented, versioned objects of `--json`, and the files report.json and report.html."""
+"""The documented, versioned objects of `--json`, and the files report.json and report.html."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_WARNING = 1_000
 
 
 def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
-    """The object of `plan --json`: the plan at `path`, without what only sealing needs. Ready for msgspec or json.
+    """The object of `plan --json`: the plan at `path`, without the fields that only sealing needs.
 
     A part that belongs to a table of a warehouse has a `table`.
     """
@@ -47,18 +47,18 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "skips": dict(plan.skips),
         "rejects": dict(plan.rejects),
         "warnings": dict(plan.warnings),
-        "gates": [{"name": gate.name, "level": gate.level, "detail": gate.detail} for gate in plan.gates],
+        "gates": [{"name": check.name, "level": check.level, "detail": check.detail} for check in plan.gates],
     }
 
 
 def report_object(report: Report) -> dict[str, object]:
-    """The object of report.json: the plan's, the details of its counts, and what became of it.
+    """The object of report.json: the plan's, the details of its counts, and the results of later steps.
 
     `months` counts events to send by name and UTC month ("" for names beyond the 100 most frequent). Records of
     `rejects` are masked and cut. `people` has ids unmasked, and no value of any property: `approve_merges` is the
     number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `state` is the plan's
     (`report.state`). `rehearsal` is the run against the embedded local service and `rehearsed` what was read back
-    there; `applied` is what the ledger says, and `verification` what was read back from its target. Each is null until
+    there; `applied` is what the ledger has, and `verification` what was read back from its target. Each is null until
     it was done.
     """
     plan = report.plan
@@ -90,19 +90,19 @@ def report_object(report: Report) -> dict[str, object]:
 
 
 def _people(report: Report) -> dict[str, object]:
-    found = report.plan.people
+    people = report.plan.people
     return {
         "approve_merges": merges(report.plan),
-        "identities": found.identities,
+        "identities": people.identities,
         "some_pairs": report.pairs,
-        "groups": found.groups,
-        "persons": found.persons,
-        "profiles": found.profiles,
+        "groups": people.groups,
+        "persons": people.persons,
+        "profiles": people.profiles,
     }
 
 
 def encode(value: object) -> bytes:
-    """JSON for people and programs: indented, its last line ended."""
+    """Indented JSON that ends with a line feed."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 

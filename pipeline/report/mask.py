@@ -1,6 +1,6 @@
 """A rejected row as a report may show it: names and ids unchanged, values of properties masked, cut short.
 
-A report is mailed and printed; a row has what people typed. The row may be broken, which is why it was rejected,
+A report is mailed and printed, and a row has what people typed. The row may be broken, which is why it was rejected,
 so it is masked token by token and never parsed.
 """
 
@@ -23,7 +23,7 @@ SHOWN = frozenset(
         "anonymous_id", "user_pseudo_id", "uuid", "$insert_id", "insert_id", "messageId", "message_id", "event_id",
     )
 )  # fmt: skip
-"""Members whose values are ids, times and names of events: shown, since a row is found again by them."""
+"""Members whose values are ids, times and names of events: shown, since they identify the row."""
 
 _TOKEN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*(?:"|\Z))(?P<colon>\s*:)?|(?P<mark>[\[\]{}:,\s]+)|(?P<word>[^"\[\]{}:,\s]+)', re.DOTALL
@@ -36,7 +36,7 @@ _READ = 8_192
 def masked(record: str, dialect: Dialect | None = None) -> str:
     """The row's text, values masked, at most 400 characters, without control characters.
 
-    `dialect` tells how a delimited row is cut into cells; without one the text is taken for JSON.
+    `dialect` is that of a delimited row; without it the text is taken for JSON.
     """
     text = record[:_READ]
     shown = _masked_cells(text, dialect) if dialect is not None and dialect.header else _masked_json(text)

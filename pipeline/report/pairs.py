@@ -1,7 +1,7 @@
 """Some rows of identities.parquet for a report: of every decision and its reason, the most frequent pairs.
 
-The table has a row for each pair of ids of an export, so it is read group by group of rows, and only what is
-shown stays in memory.
+The table has a row for each pair of ids of an export, so it is read one group of rows at a time, and only the
+rows shown stay in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_PAIRS = 10
 
 
 class PairRow(msgspec.Struct, frozen=True):
-    """One row of the table. `where` is the part and row, from 1, that has the pair first."""
+    """One row of the table. `where` is the part and row, from 1, that first has the pair."""
 
     decision: str
     reason: str
@@ -39,7 +39,7 @@ class PairRow(msgspec.Struct, frozen=True):
     last_seen: str | None
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """A row by its rank: more events first, then in the order of the table."""
 
     events: int
@@ -48,25 +48,25 @@ class _Place(NamedTuple):
 
 
 def some_pairs(path: Path, most: int = MOST_PAIRS) -> list[PairRow]:
-    """At most so many rows of each decision and reason, by both and then by their events, the most first.
+    """At most `most` rows of each decision and reason, by both and then by their events, the most first.
 
     Raises UnsafePlan where the table cannot be read.
     """
     try:
         if not pq.read_schema(path).equals(SCHEMA):
-            raise pa.ArrowInvalid("its columns are others")
+            raise pa.ArrowInvalid("its columns are not those of this version")
         with pq.ParquetFile(path, read_dictionary=["decision", "reason"]) as table:
-            found: dict[tuple[str, str], list[_Place]] = {}
+            positions: dict[tuple[str, str], list[_Position]] = {}
             for group in range(table.num_row_groups):
-                for kind, places in _greatest(table, group, most):
-                    found[kind] = nsmallest(most, [*found.get(kind, []), *places])
-            rows = _rows(table, [place for places in found.values() for place in places])
+                for kind, of_kind in _greatest(table, group, most):
+                    positions[kind] = nsmallest(most, [*positions.get(kind, []), *of_kind])
+            rows = _rows(table, [position for of_kind in positions.values() for position in of_kind])
     except (pa.ArrowException, OSError, LookupError) as error:
         raise UnsafePlan(f"{path.name} of the plan cannot be read: {error}", hint="plan again") from None
-    return [rows[place] for _, places in sorted(found.items()) for place in places]
+    return [rows[position] for _, of_kind in sorted(positions.items()) for position in of_kind]
 
 
-def _greatest(table: pq.ParquetFile, group: int, most: int) -> Iterator[tuple[tuple[str, str], list[_Place]]]:
+def _greatest(table: pq.ParquetFile, group: int, most: int) -> Iterator[tuple[tuple[str, str], list[_Position]]]:
     """The rows with most events of each decision and reason of one group of rows."""
     for batch in _batches(table, group, ["decision", "reason", "events"]):
         decisions, reasons = (_codes(batch, name) for name in ("decision", "reason"))
@@ -77,20 +77,20 @@ def _greatest(table: pq.ParquetFile, group: int, most: int) -> Iterator[tuple[tu
             rows = np.flatnonzero(kinds == kind)
             best = rows[np.argsort(-events[rows], kind="stable")[:most]].tolist()
             decision, reason = divmod(kind, len(names[1]))
-            yield (names[0][decision], names[1][reason]), [_Place(-int(events[row]), group, row) for row in best]
+            yield (names[0][decision], names[1][reason]), [_Position(-int(events[row]), group, row) for row in best]
 
 
-def _rows(table: pq.ParquetFile, places: list[_Place]) -> dict[_Place, PairRow]:
-    shown: dict[_Place, PairRow] = {}
-    for group in sorted({place.group for place in places}):
-        here = [place for place in places if place.group == group]
+def _rows(table: pq.ParquetFile, positions: list[_Position]) -> dict[_Position, PairRow]:
+    pairs: dict[_Position, PairRow] = {}
+    for group in sorted({position.group for position in positions}):
+        in_group = [position for position in positions if position.group == group]
         for batch in _batches(table, group, None):
-            some = batch.take(numbers([place.row for place in here]))
-            columns = [some.column(name).to_pylist() for name in ("decision", "reason", "anonymous_id", "user_id")]
-            columns += [some.column(name).to_pylist() for name in ("events", "where")]
-            columns += [_instants(some, name) for name in ("first_seen", "last_seen")]
-            shown.update(zip(here, map(PairRow, *columns), strict=True))
-    return shown
+            chosen = batch.take(numbers([position.row for position in in_group]))
+            columns = [chosen.column(name).to_pylist() for name in ("decision", "reason", "anonymous_id", "user_id")]
+            columns += [chosen.column(name).to_pylist() for name in ("events", "where")]
+            columns += [_instants(chosen, name) for name in ("first_seen", "last_seen")]
+            pairs.update(zip(in_group, map(PairRow, *columns), strict=True))
+    return pairs
 
 
 def _batches(table: pq.ParquetFile, group: int, columns: list[str] | None) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""What people and programs read of a preflight."""
+"""A preflight as a JSON object, as lines, and on a terminal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LEVELS = {"stop": "stop", "warning": "warning", "unknown": "could not check", "
 _WIDE = 2_000
 
 
-def preflight_object(found: Preflight) -> dict[str, object]:
+def preflight_object(preflight: Preflight) -> dict[str, object]:
     """The object of `preflight --json`."""
-    checks = [{"name": one.name, "level": one.level, "detail": one.detail} for one in found.checks]
+    checks = [{"name": check.name, "level": check.level, "detail": check.detail} for check in preflight.checks]
     return {"format": FORMAT, "checks": checks}
 
 
@@ -32,38 +32,36 @@ def preflight_line(check: Check) -> str:
     return printable(f"{_LEVELS[check.level]}: {check.name}: {check.detail}", _WIDE)
 
 
-def key_line(found: Preflight) -> str:
-    """Whose the capture key is, or that it could not be proved: an unknown one is answered 200.
-
-    (docs/know/service.md#answers)
-    """
-    check = next(one for one in found.checks if one.name == "capture_key_project")
+def key_line(preflight: Preflight) -> str:
+    """Which project the capture key belongs to, or that this could not be proved: the service answers 200 to an unknown
+    key (docs/know/service.md#answers)."""
+    check = next(check for check in preflight.checks if check.name == "capture_key_project")
     if check.level == "ok":
         return printable(check.detail[:1].upper() + check.detail[1:] + ".", _WIDE)
     problem = f"The capture key could not be proved: {check.detail}."
     return printable(f"{problem} A service answers 200 to an unknown key, and its events are lost.", _WIDE)
 
 
-def key_status(found: Preflight) -> CaptureKeyStatus:
-    """Whether the capture key is known to be the project's, for programs."""
-    return CaptureKeyStatus(found.key_proved, key_line(found))
+def key_status(preflight: Preflight) -> CaptureKeyStatus:
+    """Whether the capture key is proved to be the project's, for programs."""
+    return CaptureKeyStatus(preflight.key_proved, key_line(preflight))
 
 
-def show_preflight(console: Console, found: Preflight) -> None:
+def show_preflight(console: Console, preflight: Preflight) -> None:
     """A row for each check, then what to do, then the verdict."""
     shown = table("check", "", "")
-    for one in found.checks:
-        detail = text(one.detail, _WIDE)
-        if one.hint and one.level != "ok":
-            detail.append(f"\n→ {printable(one.hint, _WIDE)}", style="dim")
-        shown.add_row(text(one.name, 80), Text(_LEVELS[one.level], style=_STYLES[one.level]), detail)
+    for check in preflight.checks:
+        detail = text(check.detail, _WIDE)
+        if check.hint and check.level != "ok":
+            detail.append(f"\n→ {printable(check.hint, _WIDE)}", style="dim")
+        shown.add_row(text(check.name, 80), Text(_LEVELS[check.level], style=_STYLES[check.level]), detail)
     console.print(shown)
-    console.print(Text(verdict(found), style="bold"))
+    console.print(Text(verdict(preflight), style="bold"))
 
 
-def verdict(found: Preflight) -> str:
+def verdict(preflight: Preflight) -> str:
     """The number of checks of each level, in one line."""
-    counts = {level: sum(one.level == level for one in found.checks) for level in _LEVELS}
+    counts = {level: sum(check.level == level for check in preflight.checks) for level in _LEVELS}
     levels = ", ".join(f"{count:,} {_LEVELS[level]}" for level, count in counts.items() if count)
     ready = "Not ready" if counts["stop"] else "Nothing stops an import"
     return f"{ready}: {levels}."

@@ -1,7 +1,7 @@
 """How a section of a plan's report is declared, on the terminal and on the page report.html.
 
-A section is one function in a module of `pipeline.report.sections`, where it is found by itself. Numbers give the
-order; they are far apart, so that a new section can stand between two others:
+A section is one function in a module of `pipeline.report.sections`, which is imported automatically. Numbers give the
+order; they are far apart, so that a new section fits between two others:
 
     @on_terminal(45)
     def show_owners(console: Console, plan: Plan, directory: str) -> None:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Values = Mapping[str, object] | None
 """What a template is rendered with, beside `report` and `plan`; None leaves the section out."""
 Show = Callable[["Console", "Plan", str], None]
-"""Prints a section of a plan that lies in a directory ("" where none is known)."""
+"""Prints a section of a plan; the text is the plan's directory, or ""."""
 
 
 class TerminalSection(NamedTuple):
@@ -39,7 +39,7 @@ class TerminalSection(NamedTuple):
 
 
 class PageSection(NamedTuple):
-    """A section of report.html: its template, and the function that gives the template's values."""
+    """A section of report.html: its template, and the function that returns the template's values."""
 
     order: int
     template: str
@@ -51,7 +51,7 @@ PAGE: list[PageSection] = []
 
 
 def on_terminal(order: int) -> Callable[[Show], Show]:
-    """Make a function a section of the terminal."""
+    """Register a function as a section of the terminal."""
 
     def register(show: Show) -> Show:
         TERMINAL.append(TerminalSection(order, show))
@@ -61,7 +61,7 @@ def on_terminal(order: int) -> Callable[[Show], Show]:
 
 
 def on_page(order: int, template: str) -> Callable[[Callable[[Report], Values]], Callable[[Report], Values]]:
-    """Make a function a section of the page, with the template templates/sections/TEMPLATE.html.j2."""
+    """Register a function as a section of the page, with the template templates/sections/TEMPLATE.html.j2."""
 
     def register(values: Callable[[Report], Values]) -> Callable[[Report], Values]:
         PAGE.append(PageSection(order, f"sections/{template}.html.j2", values))
@@ -72,17 +72,17 @@ def on_page(order: int, template: str) -> Callable[[Callable[[Report], Values]],
 
 def terminal_sections() -> list[TerminalSection]:
     """The sections of the terminal in their order."""
-    _find()
-    return sorted(TERMINAL, key=lambda one: one.order)
+    _import_sections()
+    return sorted(TERMINAL, key=lambda section: section.order)
 
 
 def page_sections() -> list[PageSection]:
     """The sections of the page in their order."""
-    _find()
-    return sorted(PAGE, key=lambda one: one.order)
+    _import_sections()
+    return sorted(PAGE, key=lambda section: section.order)
 
 
-def _find() -> None:
+def _import_sections() -> None:
     """Import every module of sections; each registers what it declares."""
     from pipeline.report import sections
 

@@ -1,4 +1,4 @@
-"""What was not accepted: rejected rows, and events that the service refused, in one shape and as CSV."""
+"""Rejected rows, and events that the service refused, as records of one type and as CSV."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ REFUSED = "refused_event"
 """The code of every event that the service refused."""
 
 FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""Characters that begin a formula in a spreadsheet, full-width forms included (OWASP: CSV injection)."""
+"""First characters of a formula in a spreadsheet, full-width forms included (OWASP: CSV injection)."""
 GUARD = "'"
-"""Stands before such a text, and before one that begins with it itself: who takes one away has the text as it was."""
+"""Prefix of such a text, and of a text that starts with this prefix, so that removing it once restores every text."""
 
 Warn = Callable[[str], None]
 Located = tuple[int, int, str]
@@ -37,8 +37,8 @@ class RefusedEvent(Reject, frozen=True, gc=False):
     """An event that the service refused, with its row.
 
     `stage` is `send`, or `rehearse` where the local service refused it and the plan was not applied yet. Of a merge, a
-    group or a profile, `part` is its file in the plan, and `row` its line. `row` is 0 where the
-    export could not be read to find it.
+    group or a profile, `part` is its file in the plan, and `row` its line. `row` is 0 where the export could not be
+    read.
     """
 
     uuid: str
@@ -52,42 +52,42 @@ def rejected(
     `warn` is called with a line where the export cannot be read for the rows of refused events.
     """
     yield from read_lines(directory.rejects, Reject)
-    place, stage = _refusing(directory)
-    for phase, refusals in groupby(read_refused_events(place.ledger), key=attrgetter("phase")):
+    source, stage = _refusing(directory)
+    for phase, refusals in groupby(read_refused_events(source.ledger), key=attrgetter("phase")):
         if phase == EVENTS:
-            yield from _of_rows(plan, place, refusals, stage, source_root, warn)
+            yield from _of_rows(plan, source, refusals, stage, source_root, warn)
         else:
             yield from _of_lines(sealed_file(phase, directory), refusals, stage)
 
 
 def check_code(plan: Plan, directory: Directory, code: str) -> None:
-    """Raise UsageError for a code that nothing of the plan has, naming the nearest or all of them; BrokenLedger."""
+    """Raise UsageError for a code that no reject of the plan has, with the nearest or all codes; BrokenLedger."""
     codes = [*plan.rejects, *([REFUSED] if count_refused(directory) else [])]
     if code in codes:
         return
-    near = difflib.get_close_matches(code, codes, n=1)
-    known = f"its codes are {', '.join(codes)}" if codes else "no row was rejected, and no event was refused"
+    similar = difflib.get_close_matches(code, codes, n=1)
+    all_codes = f"its codes are {', '.join(codes)}" if codes else "no row was rejected, and no event was refused"
     raise UsageError(
-        f"nothing of this plan has the code {code!r}", hint=f"did you mean {near[0]!r}?" if near else known
+        f"nothing of this plan has the code {code!r}", hint=f"did you mean {similar[0]!r}?" if similar else all_codes
     )
 
 
 def count_refused(directory: Directory) -> int:
-    """How many refused events `rejected` gives. Raises BrokenLedger."""
+    """How many refused events `rejected` yields. Raises BrokenLedger."""
     return read_totals(_refusing(directory)[0].ledger).refused
 
 
 def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
-    """The end of a run that had events refused: how many, why the first of them was, and how to list them."""
-    place = Directory(directory.rehearsal) if rehearsed else directory
-    summary = read_summary(place.ledger, most=1)
+    """The error of a run with refused events: their number, the answer to the first, and how to list them."""
+    source = Directory(directory.rehearsal) if rehearsed else directory
+    summary = read_summary(source.ledger, most=1)
     first = summary.refusals[0]
-    by = "the local service" if rehearsed else "the service"
+    service = "the local service" if rehearsed else "the service"
     hint = f"list them, with their rows: backcast rejects {directory.path}"
-    if place.ledger != _refusing(directory)[0].ledger:
-        hint = f"see refused_events in {place.ledger}; `backcast rejects` lists what the plan's own target refused"
+    if source.ledger != _refusing(directory)[0].ledger:
+        hint = f"read refused_events in {source.ledger}; `backcast rejects` lists what the plan's own target refused"
     return Refused(
-        f"{by} refused {pluralize(summary.totals.refused, 'event')}; the first: {first.status} {first.detail}",
+        f"{service} refused {pluralize(summary.totals.refused, 'event')}; the first: {first.status} {first.detail}",
         status=first.status,
         hint=hint,
     )
@@ -100,23 +100,23 @@ def _refusing(directory: Directory) -> tuple[Directory, str]:
     return Directory(directory.rehearsal), "rehearse"
 
 
-def _event(found: RefusalRecord, stage: str, part: str, row: int, offset: int, record: str) -> RefusedEvent:
-    return RefusedEvent(part, row, offset, stage, REFUSED, f"{found.status} {found.detail}", record, found.uuid)
+def _event(refusal: RefusalRecord, stage: str, part: str, row: int, offset: int, record: str) -> RefusedEvent:
+    return RefusedEvent(part, row, offset, stage, REFUSED, f"{refusal.status} {refusal.detail}", record, refusal.uuid)
 
 
 def _of_lines(file: Path, refusals: Iterator[RefusalRecord], stage: str) -> Iterator[RefusedEvent]:
     """Refused merges, groups and profiles: each is a line of a sealed file."""
     row = offset = 0
-    wanted = next(refusals, None)
+    refusal = next(refusals, None)
     for block, lines in enumerate(line_blocks(file)):
         for event, line in enumerate(lines):
             row += 1
-            while wanted is not None and (wanted.block, wanted.event) == (block, event):
+            while refusal is not None and (refusal.block, refusal.event) == (block, event):
                 text = line.decode("utf-8", "backslashreplace").removesuffix("\n")
-                yield _event(wanted, stage, file.name, row, offset, text)
-                wanted = next(refusals, None)
+                yield _event(refusal, stage, file.name, row, offset, text)
+                refusal = next(refusals, None)
             offset += len(line)
-        if wanted is None:
+        if refusal is None:
             return
 
 
@@ -128,18 +128,18 @@ def _of_rows(
     source_root: Path | None,
     warn: Warn,
 ) -> Iterator[RefusedEvent]:
-    """Refused events of rows. The rows are found by transforming their blocks again, as `verify` does."""
-    numbers = {one.block for one in read_refused_events(directory.ledger) if one.phase == EVENTS}
-    parts = {one.number: plan.parts[one.part].path for one in read_lines(directory.blocks, SealedBlock)}
+    """Refused events of rows. Their rows come from transforming their blocks again, as `verify` does."""
+    numbers = {refusal.block for refusal in read_refused_events(directory.ledger) if refusal.phase == EVENTS}
+    parts = {block.number: plan.parts[block.part].path for block in read_lines(directory.blocks, SealedBlock)}
     row_finders = _find_rows(plan, directory, numbers, source_root)
-    for number, mine in groupby(refusals, key=attrgetter("block")):
+    for number, of_block in groupby(refusals, key=attrgetter("block")):
         try:
             row_of = next(row_finders, _unknown_row)
         except (UnreadableExport, UnsafePlan) as error:
             warn(f"the rows of refused events cannot be shown: {error.message}")
             row_of = _unknown_row
-        for one in mine:
-            yield _event(one, stage, parts[number], *row_of(one.event))
+        for refusal in of_block:
+            yield _event(refusal, stage, parts[number], *row_of(refusal.event))
 
 
 def _unknown_row(event: int) -> Located:
@@ -169,13 +169,15 @@ def _find_rows(
         return task_of(plan, planned)
 
     for task in tasks(plan, directory, config.parts, choose):
-        made = transformer.transform_sealed(task)
+        events = transformer.transform_sealed(task)
         left_out = {(copy.row, copy.position) for copy in task.duplicates if copy.code}
         sent = [
-            row for row, position in zip(made.row_of, made.positions, strict=True) if (row, position) not in left_out
+            row
+            for row, position in zip(events.row_of, events.positions, strict=True)
+            if (row, position) not in left_out
         ]
         rows = read_rows(config.parts[task.block.part], task.block, observe=False)
-        deque(rows, maxlen=0)  # offsets are known once the rows were read
+        deque(rows, maxlen=0)  # offsets are available once the rows were read
         first = first_rows.pop(task.number)
         yield lambda event, sent=sent, rows=rows, first=first: (  # type: ignore[misc]
             first + sent[event],
@@ -192,5 +194,5 @@ def write_csv(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object
 
 
 def guarded(text: str) -> str:
-    """A text as a cell that no spreadsheet takes for a formula."""
+    """A text as a cell that no spreadsheet runs as a formula."""
     return GUARD + text if text[:1] in FORMULA or text.startswith(GUARD) else text

@@ -1,7 +1,4 @@
-"""What happened after the plan, in the shapes of the machine contract: apply, status, verify.
-
-Delivery and verification fill these; the terminal, report.json and report.html all show them.
-"""
+"""The results of apply, status and verify as JSON objects; the terminal, report.json and report.html show them, too."""
 
 from __future__ import annotations
 
@@ -47,19 +44,19 @@ class SentCounts(msgspec.Struct, frozen=True):
 
 
 class CaptureKeyStatus(msgspec.Struct, frozen=True):
-    """Whether the capture key is known to be the project's, and why: an unknown one is answered 200."""
+    """Whether the capture key is proved to be the project's, and why; the service answers 200 to any key."""
 
     proved: bool
     detail: str
 
 
 class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` the phases that were not sent
-    on purpose.
+    """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` the phases that `--phases`
+    left out.
 
     `to` is the address it was for, "" for the embedded local service; `ended` is when (ISO 8601, UTC). `capture_key` is
-    absent where it was not checked, as in a dry run or a rehearsal. `state` is the plan's state after it; a result
-    in a report has none, since the report has it.
+    absent where it was not checked, as in a dry run or a rehearsal. `state` is the plan's state after it;
+    results in a report have none, since the report has it.
     """
 
     format: str = "backcast.apply/1"
@@ -78,7 +75,7 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """When a plan was last verified, where, and what came of it."""
+    """When and where a plan was last verified, and with which result."""
 
     at: str
     to: str
@@ -93,8 +90,8 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     `course` is where it was applied to and when, `verified` when what landed was last compared, `rehearsed` the same
     for the embedded local service; null for never.
 
-    `doubts` are the first 100 batches begun and not settled (while a run goes, those in flight), `refusals` the first
-    100 refused events, `failures` all failed requests by status. The ledger has all.
+    `doubts` are the first 100 batches in doubt (during a run, those in flight), `refusals` the first 100 refused
+    events, `failures` all failed requests by status. The ledger has all.
     """
 
     format: str = "backcast.status/1"
@@ -112,7 +109,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellCounts(msgspec.Struct, frozen=True):
-    """Event × UTC day: how many agree with the ledger, and how the others differ."""
+    """Event × UTC day: the number of cells that agree with the ledger, and of those that differ, by kind."""
 
     match: int = 0
     missing: int = 0
@@ -125,7 +122,7 @@ class FoundCounts(msgspec.Struct, frozen=True):
     """Events: `expected` by the ledger, `found` at the service.
 
     `duplicated` are there a second time with another content, and `extra` counts them too; `others` are not of the
-    plan; `copies` are accepted ones that are equal to another, which the service collapses.
+    plan; `copies` are accepted events that are equal to another, which the service collapses.
     """
 
     expected: int = 0
@@ -141,9 +138,9 @@ class FoundCounts(msgspec.Struct, frozen=True):
 class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What landed against what was settled. `proved`: every event was found once, by uuid.
 
-    `scope` are the properties of the events that were compared, {} for the whole project; `extras` what is
-    there and not of the plan, by name and UTC day, the most first, and not all where there are many. `to` is the
-    address that was compared, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
+    `scope` are the properties of the events that were compared, {} for the whole project; `extras` the events there
+    that are not of the plan, by name and UTC day, the most frequent first, and only some of many. `to` is the address
+    that was compared, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
     ApplyResult.
     """
 
@@ -162,9 +159,9 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
 def apply_result(
     outcome: Outcome, capture_key: CaptureKeyStatus | msgspec.UnsetType = msgspec.UNSET, *, to: str = ""
 ) -> ApplyResult:
-    """A run's outcome as the machine contract shows it, and what was known of the capture key before it."""
+    """A run's outcome as the machine contract shows it, with the status of the capture key before it."""
     counts = outcome.counts
-    dry = outcome.dry_run
+    would_send = counts.would_send if outcome.dry_run else msgspec.UNSET
     return ApplyResult(
         digest=outcome.digest,
         dry_run=outcome.dry_run,
@@ -173,14 +170,14 @@ def apply_result(
         batches=BatchCounts(counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split),
         events=SentCounts(
             counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled, outcome.unsent,
-            counts.would_send if dry else msgspec.UNSET,
+            would_send,
         ),
         phases={
             name: SentCounts(
-                one.made, one.accepted, one.refused, one.in_doubt, one.already_settled,
-                outcome.phases.get(name, 0) - one.made, one.would_send if dry else msgspec.UNSET,
+                phase.made, phase.accepted, phase.refused, phase.in_doubt, phase.already_settled,
+                outcome.phases.get(name, 0) - phase.made, phase.would_send if outcome.dry_run else msgspec.UNSET,
             )
-            for name, one in counts.phases.items()
+            for name, phase in counts.phases.items()
         },
         held=list(outcome.omitted_phases),
         to=to,
@@ -214,26 +211,26 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
     )
 
 
-def _of_phase(so_far: PhaseTotals, planned: int) -> SentCounts:
-    made = sum(so_far)
-    return SentCounts(made, so_far.settled, so_far.refused, so_far.in_doubt, 0, planned - made)
+def _of_phase(totals: PhaseTotals, planned: int) -> SentCounts:
+    made = sum(totals)
+    return SentCounts(made, totals.settled, totals.refused, totals.in_doubt, 0, planned - made)
 
 
-def _verified(found: VerifyResult | None) -> Verified | None:
-    if found is None:
+def _verified(result: VerifyResult | None) -> Verified | None:
+    if result is None:
         return None
-    return Verified(found.at, found.to, found.proved, found.events.found, found.events.expected)
+    return Verified(result.at, result.to, result.proved, result.events.found, result.events.expected)
 
 
-def verify_result(found: Verification, *, to: str = "") -> VerifyResult:
+def verify_result(verification: Verification, *, to: str = "") -> VerifyResult:
     """A verification as the machine contract shows it."""
     return VerifyResult(
-        cells=CellCounts(**found.cells),
-        events=FoundCounts(**found.events),
-        proved=found.proved,
-        differences=found.differences,
-        extras=found.extras,
-        scope=found.scope,
+        cells=CellCounts(**verification.cells),
+        events=FoundCounts(**verification.events),
+        proved=verification.proved,
+        differences=verification.differences,
+        extras=verification.extras,
+        scope=verification.scope,
         to=to,
         at=_now(),
     )

@@ -1,5 +1,4 @@
-"""The one state of a plan (docs/change/architecture.md#states), derived here alone, from the plan, its ledger and what
-was read back."""
+"""The state of a plan (docs/change/architecture.md#states), from the plan, its ledger and what was read back."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from pipeline.report.contents import NO_RESULTS, Results, results_of
 
 
 class State(StrEnum):
-    """The state of a plan, in the words of programs; `wording.state_in_words` has those of people.
+    """The state of a plan, as JSON has it; `wording.state_in_words` has the text for people.
 
-    `sent`: every planned event is settled. `verified`: and was found at the target. `sent-with-refusals`: the others
-    are, also where these were found: what was refused did not land. `differs` comes before all but `sending`: what was
-    read back since the last event settled is not what was settled.
+    `sent`: every planned event is settled. `verified`: and every one was found at the target. `sent-with-refusals`:
+    every planned event is settled or refused, verified or not. `differs` comes before all but `sending`: what was read
+    back since the last event settled is not what was settled.
     """
 
     NOT_READY = "not-ready"
@@ -67,11 +66,11 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
     if summary.history is None:
         if not plan.ready:
             return State.NOT_READY
-        return State.REHEARSED if _came_through(results) else State.READY
-    totals, found = summary.totals, results.verification
-    # A ledger that settled more since was not compared with what landed. What is in doubt may have been found, too.
-    current = found is not None and found.events.expected >= totals.settled
-    if found is not None and current and not found.proved:
+        return State.REHEARSED if _is_rehearsed(results) else State.READY
+    totals, verification = summary.totals, results.verification
+    # A ledger that settled more since was not compared with what landed. Events in doubt may have been found, too.
+    current = verification is not None and verification.events.expected >= totals.settled
+    if verification is not None and current and not verification.proved:
         return State.DIFFERS
     if totals.settled + totals.refused < plan.events.made or totals.in_doubt:
         return State.STOPPED
@@ -80,7 +79,9 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
     return State.VERIFIED if current else State.SENT
 
 
-def _came_through(results: Results) -> bool:
+def _is_rehearsed(results: Results) -> bool:
     """Whether the last rehearsal sent everything, had nothing refused, and found it all."""
-    run, found = results.rehearsal, results.rehearsed
-    return run is not None and run.balanced and not run.events.refused and found is not None and found.proved
+    run, verification = results.rehearsal, results.rehearsed
+    return (
+        run is not None and run.balanced and not run.events.refused and verification is not None and verification.proved
+    )

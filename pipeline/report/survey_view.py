@@ -53,10 +53,10 @@ def _parts(console: Console, survey: Survey) -> None:
             else Text("" if part.whole else "first rows", style="dim")
         )
         shown.add_row(text(part.path, 200), text(part.storage, 120), number(part.bytes), number(part.rows), state)
-    left = survey.parts[MOST_PARTS:]
-    if left:
-        sums = number(sum(part.bytes for part in left)), number(sum(part.rows for part in left))
-        shown.add_row(Text(pluralize(len(left), "more part"), style="dim"), "", *sums, "")
+    others = survey.parts[MOST_PARTS:]
+    if others:
+        sums = number(sum(part.bytes for part in others)), number(sum(part.rows for part in others))
+        shown.add_row(Text(pluralize(len(others), "more part"), style="dim"), "", *sums, "")
     console.print(shown)
 
 
@@ -76,9 +76,9 @@ def _fields(console: Console, survey: Survey) -> None:
             text(" · ".join(field.examples[:3]), 140),
         )
     console.print(shown)
-    left = len(survey.fields) - MOST_FIELDS
-    if left > 0:
-        console.print(Text(f"{pluralize(left, 'more field')}; all of them: --json", style="dim"))
+    others = len(survey.fields) - MOST_FIELDS
+    if others > 0:
+        console.print(Text(f"{pluralize(others, 'more field')}; all of them: --json", style="dim"))
     if survey.fields_left_out:
         console.print(
             Text(f"{pluralize(survey.fields_left_out, 'value')} in fields beyond those counted", style="yellow")
@@ -111,7 +111,7 @@ def histogram(hours: Sequence[int]) -> list[str]:
 
 
 def _bar(count: int, most: int) -> str:
-    """A bar in eighths of a character; what is not nothing is at least an eighth."""
+    """A bar in eighths of a character, at least one eighth unless the count is 0."""
     if not count:
         return ""
     eighths = max(1, round(count * BAR_CHARACTERS * 8 / most))
@@ -135,6 +135,6 @@ def _broken(console: Console, survey: Survey) -> None:
     if not survey.broken:
         return
     shown = table("broken rows", "#count", "first example")
-    for code, one in survey.broken.items():
-        shown.add_row(code, number(one.count), text(f"{one.part}, row {one.row:,}: {one.detail}", 300))
+    for code, example in survey.broken.items():
+        shown.add_row(code, number(example.count), text(f"{example.part}, row {example.row:,}: {example.detail}", 300))
     console.print(shown)

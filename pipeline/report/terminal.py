@@ -1,4 +1,4 @@
-"""What people read on a terminal: rich tables on the Console of the command.
+"""Results on a terminal, as rich tables on the Console of the command.
 
 Text of an export goes through `text`, never through rich's markup: a name such as `[red]` stays a name, and an
 escape sequence is shown, not obeyed. Tables fold on a narrow terminal and lose nothing.
@@ -37,7 +37,7 @@ _STATES = {
 def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
     """A plan: its sections, then the verdict, and its sentence last.
 
-    `directory` is where the plan lies, for the commands that follow.
+    `directory` is the plan's, for the commands that the text names.
     """
     target = f", for {plan.target}" if plan.target else ""
     heading(console, "Plan", f"{mapping_of(plan)}, times in {plan.zone}{target}")
@@ -61,58 +61,61 @@ def show_apply(console: Console, result: ApplyResult) -> None:
         _would_send(console, result)
     else:
         _sent(console, result.events, result.batches, result.phases)
-    left_unsent = sum(result.phases[name].unsent for name in result.held)
+    omitted = sum(result.phases[name].unsent for name in result.held)
     if result.balanced and result.dry_run:
-        left = result.events.would_send
-        what = f"would send {pluralize(left, 'event')} in {pluralize(result.batches.made, 'batch')}" if left else ""
-        sentence = f"The same command without --dry-run {what}." if left else "Nothing is left to send."
-        console.print(Text(f"Nothing was sent. {sentence}" if left else sentence, style="bold green"))
+        events = result.events.would_send
+        detail = (
+            f"would send {pluralize(events, 'event')} in {pluralize(result.batches.made, 'batch')}" if events else ""
+        )
+        sentence = f"The same command without --dry-run {detail}." if events else "Nothing is left to send."
+        console.print(Text(f"Nothing was sent. {sentence}" if events else sentence, style="bold green"))
     elif result.balanced and result.events.refused:
         refused = result.events.refused
-        what = f"{pluralize(refused, 'event')} {'was' if refused == 1 else 'were'} refused and did not land"
-        console.print(Text(f"Every planned event is accounted for, but {what}.", style="bold yellow"))
+        detail = f"{pluralize(refused, 'event')} {'was' if refused == 1 else 'were'} refused and did not land"
+        console.print(Text(f"Every planned event is accounted for, but {detail}.", style="bold yellow"))
     elif result.balanced:
         console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
-    elif left_unsent and left_unsent == result.events.unsent and not result.events.in_doubt:
-        what = f"Held by --phases: {', '.join(result.held)}, {pluralize(left_unsent, 'event')} unsent."
-        console.print(Text(f"{what} Run again without --phases to send the rest.", style="bold yellow"))
+    elif omitted and omitted == result.events.unsent and not result.events.in_doubt:
+        detail = f"Left out by --phases: {', '.join(result.held)}, {pluralize(omitted, 'event')} unsent."
+        console.print(Text(f"{detail} Run again without --phases to send them.", style="bold yellow"))
     else:
-        what = f"Not finished: {pluralize(result.events.in_doubt, 'event')} in doubt, {result.events.unsent:,} unsent."
-        console.print(Text(f"{what} Run the same command again to resume.", style="bold yellow"))
+        detail = (
+            f"Not finished: {pluralize(result.events.in_doubt, 'event')} in doubt, {result.events.unsent:,} unsent."
+        )
+        console.print(Text(f"{detail} Run the same command again to resume.", style="bold yellow"))
 
 
 def show_status(console: Console, result: StatusResult) -> None:
     """The state of a plan, what was sent, and what is in doubt or was refused."""
     show_state(console, result.state, result.events.refused)
-    if result.course is not None:
-        course = result.course
-        until = f", the last one ended {course.ended}" if course.ended else ""
-        runs = pluralize(course.runs, "run")
-        console.print(text(f"Applied to {course.to}: {runs}, the first begun {course.began}{until}", 400))
-    for one, what in ((result.rehearsed, "Rehearsed"), (result.verified, "Verified against")):
-        if one is not None:
-            verdict = "proved" if one.proved else "not proved"
-            counts = f"{one.found:,} of {pluralize(one.expected, 'event')} found"
-            console.print(text(f"{' '.join(filter(None, (what, one.to)))} at {one.at}: {verdict}, {counts}", 400))
+    if (history := result.course) is not None:
+        until = f", the last one ended {history.ended}" if history.ended else ""
+        runs = pluralize(history.runs, "run")
+        console.print(text(f"Applied to {history.to}: {runs}, the first started {history.began}{until}", 400))
+    for verified, action in ((result.rehearsed, "Rehearsed"), (result.verified, "Verified against")):
+        if verified is not None:
+            verdict = "proved" if verified.proved else "not proved"
+            counts = f"{verified.found:,} of {pluralize(verified.expected, 'event')} found"
+            target = f" {verified.to}" if verified.to else ""
+            console.print(text(f"{action}{target} at {verified.at}: {verdict}, {counts}", 400))
     if result.verified is None and result.events.accepted:
         console.print(Text("Not verified yet: backcast verify", style="dim"))
     _sent(console, result.events, result.batches, result.phases)
     if result.doubts:
         shown = table("in doubt", "#events", "#tries", "since", "last answer")
         for doubt in result.doubts[:MOST_DOUBTS]:
-            place = f"{doubt.phase}, block {doubt.block}, events {doubt.first} to {doubt.last}"
+            location = f"{doubt.phase}, block {doubt.block}, events {doubt.first} to {doubt.last}"
             shown.add_row(
-                text(place, 80), number(doubt.events), number(doubt.tries), text(doubt.begun, 30),
+                text(location, 80), number(doubt.events), number(doubt.tries), text(doubt.begun, 30),
                 _answer(doubt.status, doubt.detail),
             )  # fmt: skip
         console.print(shown)
-    if result.events.in_doubt:
+    if in_doubt := result.events.in_doubt:
         if result.state == "sending":
-            what = "in flight or in doubt: the run settles them, or the next one does."
+            consequence = "in flight or in doubt: this run settles them, or the next one does."
         else:
-            what = "in doubt: apply sends them again with the same uuids."
-        in_doubt = result.events.in_doubt
-        console.print(Text(f"{pluralize(in_doubt, 'event')} {are(in_doubt)} {what}"))
+            consequence = "in doubt: apply sends them again with the same uuids."
+        console.print(Text(f"{pluralize(in_doubt, 'event')} {are(in_doubt)} {consequence}"))
     if result.refusals:
         shown = table("refused event", "answer")
         for refusal in result.refusals[:MOST_DOUBTS]:
@@ -124,8 +127,8 @@ def show_status(console: Console, result: StatusResult) -> None:
             shown.add_row(_answer(failure.status, failure.detail), number(failure.tries), text(failure.last, 30))
         console.print(shown)
     if max(len(result.doubts), len(result.refusals)) > MOST_DOUBTS:
-        what = "More of them: --json, or the table batches of ledger.sqlite; refused events: backcast rejects"
-        console.print(Text(what, style="dim"))
+        more = "More of them: --json, or the table batches of ledger.sqlite; refused events: backcast rejects"
+        console.print(Text(more, style="dim"))
 
 
 def _answer(status: int | None, detail: str) -> Text:
@@ -133,21 +136,21 @@ def _answer(status: int | None, detail: str) -> Text:
 
 
 def _would_send(console: Console, result: ApplyResult) -> None:
-    """What a dry run packed, and what it would not send."""
+    """What a dry run packed, and what apply would not send."""
     rows = {"would_send": "would send", "already_settled": "already settled", "refused": "refused before"}
-    _counts(console, result.events, result.phases, rows | {"unsent": "left alone"})
+    _counts(console, result.events, result.phases, rows | {"unsent": "not packed"})
     console.print(Text(f"{pluralize(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
 
 
 def _counts(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], rows: Mapping[str, str]) -> None:
-    """The counts by name and words, with a column for each phase that has any where there are several."""
-    some = {name: one for name, one in phases.items() if one.made or one.unsent}
-    columns = [events, *(some.values() if len(some) > 1 else [])]
-    shown = table("events", "#count", *(f"#{name}" for name in list(some)[: len(columns) - 1]))
-    for name, words in rows.items():
+    """The counts of `rows` (field: label), with a column for each phase that has events, unless there is only one."""
+    used = {name: counts for name, counts in phases.items() if counts.made or counts.unsent}
+    columns = {"count": events} | (used if len(used) > 1 else {})
+    shown = table("events", *(f"#{name}" for name in columns))
+    for name, label in rows.items():
         count = getattr(events, name)
         style = "red" if count and name == "refused" else "yellow" if count and name == "in_doubt" else ""
-        shown.add_row(words, *(number(getattr(one, name)) for one in columns), style=style)
+        shown.add_row(label, *(number(getattr(counts, name)) for counts in columns.values()), style=style)
     console.print(shown)
 
 
@@ -166,15 +169,15 @@ def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Ma
 def show_verification(console: Console, result: VerifyResult) -> None:
     """What landed, compared with what was settled."""
     shown = table("", "#cells", "#events")
-    found = result.events
+    counts = result.events
     rows = (
-        ("expected", None, found.expected),
-        ("found", None, found.found),
+        ("expected", None, counts.expected),
+        ("found", None, counts.found),
         ("match", result.cells.match, None),
-        ("missing", result.cells.missing, found.missing),
-        ("extra", result.cells.extra, found.extra - found.duplicated),
-        ("duplicated", result.cells.duplicated, found.duplicated),
-        ("different", result.cells.different, found.different),
+        ("missing", result.cells.missing, counts.missing),
+        ("extra", result.cells.extra, counts.extra - counts.duplicated),
+        ("duplicated", result.cells.duplicated, counts.duplicated),
+        ("different", result.cells.different, counts.different),
     )
     for name, cells, events in rows:
         bad = name in ("missing", "extra", "duplicated", "different") and bool(cells or events)
@@ -187,14 +190,14 @@ def show_verification(console: Console, result: VerifyResult) -> None:
     console.print(shown)
     _differences(console, result.differences)
     _extras(console, result)
-    if found.copies:
-        what = f"{pluralize(found.copies, 'more copy')} {'was' if found.copies == 1 else 'were'} accepted"
-        console.print(Text(f"{what}, {COLLAPSE}."))
+    if counts.copies:
+        copies = f"{pluralize(counts.copies, 'more copy')} {'was' if counts.copies == 1 else 'were'} accepted"
+        console.print(Text(f"{copies}, {COLLAPSE}."))
     if result.proved:
         console.print(Text("Proved: every event that was settled was found once.", style="bold green"))
-    elif found.missing:
+    elif counts.missing:
         console.print(
-            Text(f"Not proved: {pluralize(found.missing, 'event')} {are(found.missing)} missing.", style="bold red")
+            Text(f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing.", style="bold red")
         )
     else:
         console.print(Text("Not proved: the service has other events than were settled.", style="bold red"))
@@ -204,21 +207,21 @@ def _differences(console: Console, differences: Sequence[Difference]) -> None:
     if not differences:
         return
     shown = table("difference", "uuid", "landed as (event, person, time)")
-    for one in differences[:MOST_DIFFERENCES]:
-        landed = "; ".join(", ".join(copy) for copy in one.landed)
-        shown.add_row(text(one.kind, 40), text(one.uuid, 40), text(landed, 240))
+    for difference in differences[:MOST_DIFFERENCES]:
+        landed = "; ".join(", ".join(copy) for copy in difference.landed)
+        shown.add_row(text(difference.kind, 40), text(difference.uuid, 40), text(landed, 240))
     console.print(shown)
     if len(differences) > MOST_DIFFERENCES:
         console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more; all of them: --json", style="dim"))
 
 
 def _extras(console: Console, result: VerifyResult) -> None:
-    """Events that are not of the plan: their names and days, whose they may be, and what was compared."""
+    """Events that are not of the plan by name and day, where they may come from, and what was compared."""
     if not result.extras:
         return
     shown = table("not of this plan", "UTC day", "#count")
-    for one in result.extras:
-        shown.add_row(text(one.event, 120), text(one.day, 20), number(one.count))
+    for extra in result.extras:
+        shown.add_row(text(extra.event, 120), text(extra.day, 20), number(extra.count))
     console.print(shown)
     others = result.events.others
     if not others:
@@ -241,13 +244,15 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
 
     Returns their number.
     """
-    shown = table("code", "place", "why", "row")
+    shown = table("code", "location", "why", "row")
     count = 0
     iterator = iter(rejects)
     for reject in islice(iterator, most):
         count += 1
-        place = text(f"{reject.part}, row {reject.row:,}, byte {reject.offset:,}" if reject.row else reject.part, 240)
-        shown.add_row(text(reject.code, 80), place, text(reject.detail, 240), text(reject.record, 200))
+        location = text(
+            f"{reject.part}, row {reject.row:,}, byte {reject.offset:,}" if reject.row else reject.part, 240
+        )
+        shown.add_row(text(reject.code, 80), location, text(reject.detail, 240), text(reject.record, 200))
     if count:
         console.print(shown)
     more = sum(1 for _ in iterator)

@@ -1,4 +1,4 @@
-"""What gates and decisions mean, and what to do about each, in words for the person who signs a plan off."""
+"""What checks and decisions mean and what to do about each, for the person who approves a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DECISIONS = {
     "conflict": "not merged: conflict",
     "refused": "not merged: refused",
 }
-"""What became of pairs of ids, in the order in which a report tells it."""
+"""The decisions on pairs of ids, in the order of a report."""
 
 REASONS = {
     "same_row": "both ids in one row",
@@ -21,7 +21,7 @@ REASONS = {
     "first_user": "the id has several users (a shared device), and this one came first",
     "self_pair": "an id paired with itself",
     "junk_id": "one of the ids is a placeholder such as null or anonymous",
-    "long_id": "one of the ids is longer than the service keeps",
+    "long_id": "one of the ids is longer than the service stores",
     "email_as_device": "an e-mail address in place of a device id",
     "user_as_device": "a user id in place of a device id",
     "never_alone": "anonymous id never used without its user, so there is nothing to merge (a server's id that changes"
@@ -35,7 +35,7 @@ REASONS = {
 POLICIES = {
     "fill-only": "written as $set_once: existing values are kept",
     "overwrite": "written as $set: existing values are overwritten, however old the history is",
-    "prefix": "written as $set under names that begin with {prefix}, beside the existing values",
+    "prefix": "written as $set under names that start with {prefix}, beside the existing values",
 }
 
 ADVICE = {
@@ -48,11 +48,11 @@ ADVICE = {
     "zone": "name the zone that the project has in the tool: --timezone Area/City, also when it is UTC",
     "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; a column that only"
     " some exports have may stay",
-    "key_not_unique": "add what tells them apart to the mapping's `key` (with `generic`, name another column or none"
-    " with --set uuid), or declare with --allow-key-conflicts that rows of one key are one event",
+    "key_not_unique": "add a field that differs between them to the mapping's `key` (with `generic`, name another"
+    " column or none with --set uuid), or declare with --allow-key-conflicts that rows with the same key are one event",
     "keyless": "set `collapse: identical` in the job file, so that identical rows become one event",
     "merges": "read the merges in identities.jsonl of the plan; raise `up-to`, or set `merges: hold`",
-    "group_types": "the service keeps five types of groups: choose them with --group-types a,b,c",
+    "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
 
 VERDICTS = {
@@ -66,13 +66,13 @@ STATES = {
     "stopped": "stopped (resumable)",
     "sent-with-refusals": "sent, {refused:,} refused",
 }
-"""The states of a plan (`report.state.State`) that people read in other words than programs do."""
+"""The texts of the states (`report.state.State`) that differ from their names."""
 
 COLLAPSE = (
     "equal to another in uuid, name, person and UTC day: requests whose answer was lost were sent again, and the"
     " service collapses the duplicates"
 )
-"""What the copies of a verification are."""
+"""What the equal copies of a verification are."""
 
 PHASES = {
     "identities": "merges of two ids into one person; they cannot be undone",
@@ -96,18 +96,19 @@ def mapping_of(plan: Plan) -> str:
 
 
 def state_in_words(state: str, refused: int) -> str:
-    """The state of a plan, as people read it. `refused` is the number of refused events."""
+    """The text of a state. `refused` is the number of refused events."""
     return STATES.get(state, state).format(refused=refused)
 
 
-def advice(gate: str) -> str:
+def advice(check: str) -> str:
     """What to do about a check, "" where its detail is enough."""
-    return ADVICE.get(gate, "")
+    return ADVICE.get(check, "")
 
 
 def decided_because(reason: str, plan: Plan) -> str:
-    """Why a pair was decided as it was, "" for a reason that this version does not know."""
-    return REASONS.get(reason, "").format(most=plan.options.max_ids_per_person)
+    """The reason of a decision in words; the reason itself where this version has no text for it."""
+    words = REASONS.get(reason)
+    return printable(reason) if words is None else words.format(most=plan.options.max_ids_per_person)
 
 
 def policy_meaning(policy: str) -> str:
@@ -117,7 +118,7 @@ def policy_meaning(policy: str) -> str:
 
 
 def unproved(plan: Plan) -> list[str]:
-    """What this report cannot prove, each as a sentence; a person signs these off by other means."""
+    """What this report cannot prove, each as a sentence; they need other evidence."""
     sentences = [
         "That the export is complete: only rows in the files that were named are counted here.",
         "That accepted events are stored: the service answers before it stores anything. `backcast verify` reads back"
@@ -131,12 +132,12 @@ def unproved(plan: Plan) -> list[str]:
         )
     elif plan.zone_evidence:
         sentences.append(
-            "That the zone holds in months not listed under zone evidence: they have too few rows with a receive time."
+            "That the zone is right in months not listed under zone evidence: too few rows there have a receive time."
         )
     if plan.options.limit is not None:
         sentences.append(f"Anything about rows after the first {plan.options.limit:,}: the plan stops there.")
     if plan.events.phases.get("identities", 0):
         sentences.append(
-            "That merges will be taken: the service refuses one whose absorbed id is a person identified by then."
+            "That merges will be accepted: the service refuses a merge when the absorbed id is identified by then."
         )
     return sentences

@@ -151,7 +151,7 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
         tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
         assert call("verify", directory, "--to", service.url).code == 7
     shown = " ".join(call("status", directory).out.split())
-    assert f"Applied to {service.url}: 1 run, the first begun 20" in shown
+    assert f"Applied to {service.url}: 1 run, the first started 20" in shown
     assert f"Verified against {service.url} at 20" in shown
     assert "not proved, 19 of 20 events found" in shown
     said = call("status", directory, "--json").json

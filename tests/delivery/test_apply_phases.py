@@ -195,7 +195,7 @@ def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
         assert service.count() == 7
         second = applied(directory, service.url, "--phases", " events, groups")
         assert second.returncode == 6
-        assert "Held by --phases: persons, 7 events unsent. Run again without --phases" in second.stdout
+        assert "Left out by --phases: persons, 7 events unsent. Run again without --phases" in second.stdout
         assert service.count() == 59
         told = json.loads(status(directory, "--json"))
         assert (told["state"], told["phases"]["events"]["accepted"]) == ("stopped", 40)

@@ -288,7 +288,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
     assert "Rehearsed against the embedded local service at 2024-04-30T09:00:00Z" in rehearsal
     assert "Balanced: 12 events made, 12 accepted, 0 refused, 0 in doubt" in rehearsal
     assert "Proved: every event was found once." in rehearsal
-    assert f"Applied to {there} in 2 runs, the first begun at {first}, the last one ended at {last}" in sending
+    assert f"Applied to {there} in 2 runs, the first started at {first}, the last one ended at {last}" in sending
     assert "State: sent, 1 refused" in rehearsal
     assert "All sent, some refused (backcast rejects)" in sending
     assert "11 events accepted, 1 refused" in sending

@@ -297,12 +297,12 @@ def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path, dama
 # -- groups ------------------------------------------------------------------------------------------------
 
 
-def test_six_group_types_stand_in_their_order_and_the_sixth_has_no_place(everything: Seen) -> None:
+def test_six_group_types_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen) -> None:
     """The order is that of the numbers at the service: by rows, then by name."""
     names = ["company", "office", "planet", "project", "region", "team"]
-    places = [*(f"number {one}" for one in range(1, 6)), "no place: the service keeps 5 types"]
+    numbers = [*(f"number {one}" for one in range(1, 6)), "not sent: the service stores 5 types"]
     rows = everything.rows("Groups")
-    assert [[row[0], row[2]] for row in rows] == [[*both] for both in zip(names, places, strict=True)]
+    assert [[row[0], row[2]] for row in rows] == [[*both] for both in zip(names, numbers, strict=True)]
     assert all(row in everything.lines() for row in rows)
     assert not everything.plan.ready
 
@@ -330,7 +330,7 @@ def test_a_choice_of_group_types_shows_what_it_leaves_out(tmp_path: Path) -> Non
         ("overwrite", "written as $set: existing values are overwritten, however old the history is"),
         (
             "prefix=\u202eold_",
-            "written as $set under names that begin with \\u202eold_, beside the existing values",
+            "written as $set under names that start with \\u202eold_, beside the existing values",
         ),
     ],
 )

@@ -224,7 +224,7 @@ def test_what_a_rehearsal_had_refused_is_listed_until_the_plan_is_applied(call: 
         run(directory, server.url)
     assert call("rejects", directory).out == "No row was rejected, and no event was refused.\n"
     said = call("rehearse", directory, "--workers", "0", "--fault", "poison:1/20")
-    assert (said.code, f"see refused_events in {directory}/rehearsal/ledger.sqlite" in said.err) == (5, True)
+    assert (said.code, f"read refused_events in {directory}/rehearsal/ledger.sqlite" in said.err) == (5, True)
 
 
 def test_a_job_says_the_state_of_each_plan(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

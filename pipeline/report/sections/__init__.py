@@ -1,1 +1,1 @@
-"""The sections of a plan's report; every module here is found by itself (see `pipeline.report.registry`)."""
+"""The sections of a plan's report; every module here is imported automatically (see `pipeline.report.registry`)."""

@@ -27,5 +27,5 @@ def show_checks(console: Console, plan: Plan, directory: str) -> None:
 @on_page(10, "checks")
 def checks(report: Report) -> Values:
     """Each check with its level."""
-    found = [(check, advice(check.name)) for check in report.plan.gates]
-    return {"checks": found} if found else None
+    rows = [(check, advice(check.name)) for check in report.plan.gates]
+    return {"checks": rows} if rows else None

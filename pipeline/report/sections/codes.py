@@ -1,4 +1,4 @@
-"""What was left out or noticed: skipped and rejected rows and warnings, by code."""
+"""Skipped rows, rejected rows and warnings, by code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline.validator.codes import meaning
 
 @on_terminal(50)
 def show_codes(console: Console, plan: Plan, directory: str) -> None:
-    """Each code with its count, and the place where it first occurred where one is known."""
+    """Each code with its count, and its first occurrence where it is stored."""
     _show(console, "Skipped", plan.skips, {})
     _show(console, "Rejected", plan.rejects, first_rejects(Directory(Path(directory)), plan) if directory else {})
     if plan.rejects:
@@ -36,8 +36,12 @@ def _show(
     shown = table(title, "#count", "what it means", *(["example"] if examples else []))
     for code, count in counts.items():
         example = examples.get(code)
-        place = text(f"{example.part}, row {example.row:,}: {example.detail}", 240) if example is not None else Text("")
-        shown.add_row(text(code, 80), number(count), Text(meaning(code), style="dim"), *([place] if examples else []))
+        location = (
+            text(f"{example.part}, row {example.row:,}: {example.detail}", 240) if example is not None else Text("")
+        )
+        shown.add_row(
+            text(code, 80), number(count), Text(meaning(code), style="dim"), *([location] if examples else [])
+        )
     console.print(shown)
 
 

@@ -58,10 +58,10 @@ def months(report: Report) -> Values:
 def years(report: Report) -> list[YearTable]:
     """The months of a report as one table a year."""
     by_year: dict[str, dict[str, list[int]]] = {}
-    for one in report.months:
-        year, month = one.month.rsplit("-", 1)
-        counts = by_year.setdefault(year, {}).setdefault(one.event, [0] * 12)
-        counts[int(month) - 1] += one.count
+    for cell in report.months:
+        year, month = cell.month.rsplit("-", 1)
+        counts = by_year.setdefault(year, {}).setdefault(cell.event, [0] * 12)
+        counts[int(month) - 1] += cell.count
     tables = []
     for year, events in sorted(by_year.items()):
         sums = [sum(column) for column in zip(*events.values(), strict=True)]

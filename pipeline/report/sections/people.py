@@ -1,6 +1,6 @@
-"""What a plan decided on ids, groups and persons, in the sentences and rows that the terminal and the page share.
+"""What a plan does to ids, groups and persons, in sentences and rows that the terminal and the page share.
 
-Ids are shown unmasked, since a person is found again by them; values of properties are not shown at all.
+Ids are shown unmasked, since they identify a person; values of properties are not shown.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.identity.summary import DecisionCount, Partners
+from pipeline.identity.summary import Partners
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
@@ -31,27 +31,27 @@ NO_CHANGES = "No merges, no groups, no profiles to send."
 
 
 class TopCounts(NamedTuple):
-    """The first names of many with their counts; `more` tells of the others, which count `rest` together."""
+    """The first names of many with their counts; `more` says how many others there are, `other_count` is their sum."""
 
     shown: list[tuple[str, int]]
     more: str
-    rest: int
+    other_count: int
 
 
 class DecisionRow(NamedTuple):
-    """One line of the decisions on pairs: what, why, how many."""
+    """A decision in words, the number of pairs that it is about, and its reason in words."""
 
-    seal: DecisionCount
-    what: str
+    decision: str
+    pairs: int
     why: str
 
 
 class GroupTypeRow(NamedTuple):
-    """One group type, the rows that name it, and its place at the service in words."""
+    """A group type, the rows that name it, and its number at the service or why it is not sent."""
 
     type: str
     rows: int
-    place: str
+    status: str
 
 
 def changes_nobody(plan: Plan) -> bool:
@@ -69,29 +69,30 @@ def changes_nobody(plan: Plan) -> bool:
 
 
 def bounded(counts: Mapping[str, int], most: int, total: int | None = None) -> TopCounts:
-    """The first `most` of the counts, in their order. `total` is what all count where `counts` has not every name."""
+    """The first `most` of the counts, in their order. `total` is the sum of all names where `counts` lacks some."""
     every = list(counts.items())
-    left, known = every[most:], sum(counts.values())
-    total = known if total is None else max(known, total)
-    more = f"and {len(left):,} more" if total == known else f"and more than {len(left):,} more"
-    rest = total - sum(count for _, count in every[:most])
-    return TopCounts(every[:most], more if rest else "", rest)
+    others, counted = every[most:], sum(counts.values())
+    total = counted if total is None else max(counted, total)
+    more = f"and {len(others):,} more" if total == counted else f"and more than {len(others):,} more"
+    other_count = total - sum(count for _, count in every[:most])
+    return TopCounts(every[:most], more if other_count else "", other_count)
 
 
 def more_persons(plan: Plan, shown: int) -> int:
-    """How many persons of several ids there are beside so many."""
+    """How many persons of several ids there are beside the first `shown`."""
     return plan.people.identities.persons - shown
 
 
 def decisions(plan: Plan) -> list[DecisionRow]:
-    """What was decided on the pairs, merges first, then the reasons with most pairs."""
-    order = {name: place for place, name in enumerate(DECISIONS)}
-    seals = sorted(
+    """The decisions on the pairs, merges first, then the reasons with most pairs."""
+    order = {name: position for position, name in enumerate(DECISIONS)}
+    counts = sorted(
         plan.people.identities.decisions,
-        key=lambda one: (order.get(one.decision, len(order)), -one.pairs, one.reason),
+        key=lambda count: (order.get(count.decision, len(order)), -count.pairs, count.reason),
     )
     return [
-        DecisionRow(one, DECISIONS.get(one.decision, one.decision), decided_because(one.reason, plan)) for one in seals
+        DecisionRow(DECISIONS.get(count.decision, count.decision), count.pairs, decided_because(count.reason, plan))
+        for count in counts
     ]
 
 
@@ -102,12 +103,13 @@ def merges(plan: Plan) -> int:
 
 def identities_sentence(plan: Plan) -> str:
     """What merging would do, in one line."""
-    found = plan.people.identities
-    if not found.pairs and not merges(plan):
+    identities = plan.people.identities
+    if not identities.pairs and not merges(plan):
         return "No row pairs two ids: nothing is merged."
     return (
-        f"{pluralize(found.pairs, 'pair')} of ids {_were(found.pairs)} found. {pluralize(found.persons, 'person')} will"
-        f" have several ids, joined by {pluralize(merges(plan), 'merge')} to send."
+        f"{pluralize(identities.pairs, 'pair')} of ids {_were(identities.pairs)} found."
+        f" {pluralize(identities.persons, 'person')} will have several ids,"
+        f" joined by {pluralize(merges(plan), 'merge')} to send."
     )
 
 
@@ -121,24 +123,24 @@ def approval(plan: Plan) -> str:
 
 def groups_sentence(plan: Plan) -> str:
     """What is sent of groups, in one line."""
-    found = plan.people.groups
-    if not found.types and not found.groups:
+    groups = plan.people.groups
+    if not groups.types and not groups.groups:
         return "No row names a group."
     return (
-        f"{pluralize(found.groups, 'group')} to send, with {pluralize(found.properties, 'property')}, before all"
+        f"{pluralize(groups.groups, 'group')} to send, with {pluralize(groups.properties, 'property')}, before all"
         " events. The service numbers the types in this order, for good."
     )
 
 
 def group_types(plan: Plan) -> list[GroupTypeRow]:
-    """The types in their order, and the place that each has at the service."""
+    """The types in their order, with the number that each gets at the service."""
     from pipeline.identity.settings import MAX_TYPES
 
-    shown = []
-    for place, one in enumerate(plan.people.groups.types, 1):
-        what = f"number {place}" if place <= MAX_TYPES else f"no place: the service keeps {MAX_TYPES} types"
-        shown.append(GroupTypeRow(one.type, one.rows, what if one.sent else "left out"))
-    return shown
+    rows = []
+    for position, group_type in enumerate(plan.people.groups.types, 1):
+        status = f"number {position}" if position <= MAX_TYPES else f"not sent: the service stores {MAX_TYPES} types"
+        rows.append(GroupTypeRow(group_type.type, group_type.rows, status if group_type.sent else "left out"))
+    return rows
 
 
 def left_out(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
@@ -148,17 +150,17 @@ def left_out(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
 
 def persons_sentence(plan: Plan) -> str:
     """What is sent of profiles and how, in one line."""
-    found = plan.people.persons
-    if found.kind == "none" and not found.persons:
+    persons = plan.people.persons
+    if persons.kind == "none" and not persons.persons:
         return "No profiles are sent (person properties: none); events keep their own $set."
-    if not found.persons:
+    if not persons.persons:
         return "No profiles are sent: the export has no person properties."
     updated = (
-        f"{pluralize(found.properties, 'profile property')} of {pluralize(found.persons, 'person')}"
-        f" {are(found.properties)} updated, once and after all events."
+        f"{pluralize(persons.properties, 'profile property')} of {pluralize(persons.persons, 'person')}"
+        f" {are(persons.properties)} updated, once and after all events."
     )
-    policy = f"{printable(found.policy)}: {policy_meaning(found.policy)}"
-    if found.kind == "none":
+    policy = f"{printable(persons.policy)}: {policy_meaning(persons.policy)}"
+    if persons.kind == "none":
         policy = "person properties: none"
     if plan.people.promotes:
         policy += "; but properties that the service copies from events are written as $set under every policy"
@@ -166,13 +168,13 @@ def persons_sentence(plan: Plan) -> str:
 
 
 def profiles_sentences(plan: Plan) -> list[str]:
-    """Who has a profile, and what the switch `--persons` does about it."""
-    found = plan.people.profiles
-    if not found.identified_ids and not found.anonymous_ids:
+    """How many ids have a profile, and the effect of `--persons`."""
+    profiles = plan.people.profiles
+    if not profiles.identified_ids and not profiles.anonymous_ids:
         return []
     sentences = [
-        f"{pluralize(found.identified_events, 'event')} of {pluralize(found.identified_ids, 'identified id')},"
-        f" {pluralize(found.anonymous_events, 'event')} of {pluralize(found.anonymous_ids, 'anonymous id')}"
+        f"{pluralize(profiles.identified_events, 'event')} of {pluralize(profiles.identified_ids, 'identified id')},"
+        f" {pluralize(profiles.anonymous_events, 'event')} of {pluralize(profiles.anonymous_ids, 'anonymous id')}"
         " (duplicates included)."
     ]
     if plan.options.persons == "identified":
@@ -180,7 +182,7 @@ def profiles_sentences(plan: Plan) -> list[str]:
             "--persons identified: the events of anonymous ids create no profile. The service then takes no"
             " person properties and no groups from them; merges and groups need profiles."
         )
-    elif found.anonymous_ids:
+    elif profiles.anonymous_ids:
         sentences.append(
             "--persons all: every id gets a profile. With --persons identified, anonymous ids would get none;"
             " but merges and groups need profiles, and the service takes neither groups nor person properties"
@@ -191,9 +193,9 @@ def profiles_sentences(plan: Plan) -> list[str]:
 
 def promoted_sentence(plan: Plan) -> str:
     """What the service writes to profiles by itself, "" where it is nothing."""
-    found = plan.people.profiles
+    profiles = plan.people.profiles
     initials = plan.people.initials
-    if not found.promoted:
+    if not profiles.promoted:
         return ""
     if plan.people.promotes:
         return (
@@ -201,12 +203,12 @@ def promoted_sentence(plan: Plan) -> str:
             f" --promoted-properties final: before all events {pluralize(initials, 'person')}"
             f" {'has' if initials == 1 else 'have'} the first values set once, as $initial_…, which leaves those"
             " of a live profile as they are; after all events the last values are set, over a live profile's too, as"
-            f" the events themselves do. In a sample of {pluralize(found.looked_at, 'event')}:"
+            f" the events themselves do. In a sample of {pluralize(profiles.looked_at, 'event')}:"
         )
     return (
         "By itself the service copies these event properties to their persons, whatever the policy: the last event"
         " that arrives wins, however old, and $initial_… keeps the first."
-        f" In a sample of {pluralize(found.looked_at, 'event')}:"
+        f" In a sample of {pluralize(profiles.looked_at, 'event')}:"
     )
 
 
@@ -230,59 +232,59 @@ def show_people(console: Console, plan: Plan, directory: str) -> None:
 
 def _identities(console: Console, plan: Plan, directory: str) -> None:
     console.print(Text(identities_sentence(plan)))
-    found = plan.people.identities
-    if found.decisions:
+    identities = plan.people.identities
+    if identities.decisions:
         shown = table("pairs of ids", "#count", "why")
-        for one in decisions(plan):
-            shown.add_row(text(one.what, 80), number(one.seal.pairs), Text(one.why, style="dim"))
+        for row in decisions(plan):
+            shown.add_row(text(row.decision, 80), number(row.pairs), Text(row.why, style="dim"))
         console.print(shown)
-    if found.largest:
+    if identities.largest:
         shown = table("largest persons", "#ids", "some of the others")
-        for cluster in found.largest[:MOST_ON_TERMINAL]:
-            some = ", ".join(text(one, ID_CHARACTERS).plain for one in cluster.some)
+        for cluster in identities.largest[:MOST_ON_TERMINAL]:
+            some = ", ".join(text(id, ID_CHARACTERS).plain for id in cluster.some)
             more = cluster.ids - 1 - len(cluster.some)
             others = f"{some} and {more:,} more" if more > 0 else some
             shown.add_row(text(cluster.canonical, ID_CHARACTERS), number(cluster.ids), Text(others, overflow="fold"))
         console.print(shown)
-        if more := more_persons(plan, min(MOST_ON_TERMINAL, len(found.largest))):
+        if more := more_persons(plan, min(MOST_ON_TERMINAL, len(identities.largest))):
             console.print(Text(f"and {pluralize(more, 'more person')} of several ids", style="dim"))
-    _partners(console, "ids of several users", "users", found.shared)
-    _partners(console, "users of several ids", "ids", found.crowded)
+    _partners(console, "ids of several users", "users", identities.shared)
+    _partners(console, "users of several ids", "ids", identities.crowded)
     if sentence := approval(plan):
         console.print(Text(f"{sentence}.", style="bold yellow"))
-        console.print(Text(f"Each pair with its place: {directory or 'DIR'}/identities.parquet", style="dim"))
+        console.print(Text(f"Each pair with its row: {directory or 'DIR'}/identities.parquet", style="dim"))
 
 
-def _partners(console: Console, what: str, unit: str, found: Sequence[Partners]) -> None:
-    if not found:
+def _partners(console: Console, title: str, unit: str, partners: Sequence[Partners]) -> None:
+    if not partners:
         return
-    shown = table(what, f"#{unit}", "#rows")
-    for one in found[:MOST_ON_TERMINAL]:
-        shown.add_row(text(one.id, ID_CHARACTERS), number(one.partners), number(one.events))
+    shown = table(title, f"#{unit}", "#rows")
+    for partner in partners[:MOST_ON_TERMINAL]:
+        shown.add_row(text(partner.id, ID_CHARACTERS), number(partner.partners), number(partner.events))
     console.print(shown)
-    if len(found) > MOST_ON_TERMINAL:
-        console.print(Text(f"and {len(found) - MOST_ON_TERMINAL:,} more in the report", style="dim"))
+    if len(partners) > MOST_ON_TERMINAL:
+        console.print(Text(f"and {len(partners) - MOST_ON_TERMINAL:,} more in the report", style="dim"))
 
 
 def _groups(console: Console, plan: Plan) -> None:
-    found = plan.people.groups
+    groups = plan.people.groups
     console.print(Text(groups_sentence(plan)))
-    if found.types:
+    if groups.types:
         shown = table("group type", "#rows", "")
-        for one in group_types(plan)[:MOST_NAMES]:
-            shown.add_row(text(one.type, ID_CHARACTERS), number(one.rows), one.place)
+        for row in group_types(plan)[:MOST_NAMES]:
+            shown.add_row(text(row.type, ID_CHARACTERS), number(row.rows), row.status)
         console.print(shown)
-        if len(found.types) > MOST_NAMES:
-            console.print(Text(f"and {len(found.types) - MOST_NAMES:,} more", style="dim"))
-    _left_out(console, "groups left out", found.left_out)
+        if len(groups.types) > MOST_NAMES:
+            console.print(Text(f"and {len(groups.types) - MOST_NAMES:,} more", style="dim"))
+    _left_out(console, "groups left out", groups.left_out)
 
 
 def _persons(console: Console, plan: Plan) -> None:
-    found = plan.people.persons
+    persons = plan.people.persons
     console.print(Text(persons_sentence(plan)))
-    if found.names:
-        _names(console, "person property", "persons", bounded(found.names, MOST_NAMES, found.properties))
-    _left_out(console, "profiles left out", found.left_out)
+    if persons.names:
+        _names(console, "person property", "persons", bounded(persons.names, MOST_NAMES, persons.properties))
+    _left_out(console, "profiles left out", persons.left_out)
 
 
 def _promoted(console: Console, plan: Plan) -> None:
@@ -292,12 +294,12 @@ def _promoted(console: Console, plan: Plan) -> None:
         _names(console, "property of events", "events", found)
 
 
-def _names(console: Console, title: str, unit: str, found: TopCounts) -> None:
+def _names(console: Console, title: str, unit: str, counts: TopCounts) -> None:
     shown = table(title, f"#{unit}")
-    for name, count in found.shown:
+    for name, count in counts.shown:
         shown.add_row(text(name, 120), number(count))
-    if found.more:
-        shown.add_row(Text(found.more, style="dim"), number(found.rest))
+    if counts.more:
+        shown.add_row(Text(counts.more, style="dim"), number(counts.other_count))
     console.print(shown)
 
 
@@ -313,28 +315,28 @@ def _left_out(console: Console, title: str, counts: Mapping[str, int]) -> None:
 @on_page(50, "people")
 def people(report: Report) -> Values:
     """Merges with their evidence, groups and profiles."""
-    plan, found = report.plan, report.plan.people
-    shared = ("Shared devices (ids of several users)", "users", found.identities.shared)
-    crowded = ("Users of several ids", "ids", found.identities.crowded)
+    plan, summary = report.plan, report.plan.people
+    shared = ("Shared devices (ids of several users)", "users", summary.identities.shared)
+    crowded = ("Users of several ids", "ids", summary.identities.crowded)
     values = {
         "nothing": NO_CHANGES if changes_nobody(plan) else "",
         "identities": identities_sentence(plan),
         "approval": approval(plan),
         "decisions": decisions(plan),
-        "largest": found.identities.largest[:MOST_ON_PAGE],
-        "largest_left": more_persons(plan, min(MOST_ON_PAGE, len(found.identities.largest))),
+        "largest": summary.identities.largest[:MOST_ON_PAGE],
+        "largest_left": more_persons(plan, min(MOST_ON_PAGE, len(summary.identities.largest))),
         "most": MOST_ON_PAGE,
-        "partners": [(title, unit, some[:MOST_ON_PAGE]) for title, unit, some in (shared, crowded)],
-        "pairs": [(one, DECISIONS.get(one.decision, one.decision)) for one in report.pairs],
+        "partners": [(title, unit, rows[:MOST_ON_PAGE]) for title, unit, rows in (shared, crowded)],
+        "pairs": [(pair, DECISIONS.get(pair.decision, pair.decision)) for pair in report.pairs],
         "groups": groups_sentence(plan),
         "types": group_types(plan)[:MOST_ON_PAGE],
-        "types_left": max(0, len(found.groups.types) - MOST_ON_PAGE),
-        "groups_left_out": left_out(found.groups.left_out),
+        "types_left": max(0, len(summary.groups.types) - MOST_ON_PAGE),
+        "groups_left_out": left_out(summary.groups.left_out),
         "persons": persons_sentence(plan),
-        "names": bounded(found.persons.names, MOST_ON_PAGE, found.persons.properties),
-        "persons_left_out": left_out(found.persons.left_out),
+        "names": bounded(summary.persons.names, MOST_ON_PAGE, summary.persons.properties),
+        "persons_left_out": left_out(summary.persons.left_out),
         "profiles": profiles_sentences(plan),
         "promoted_sentence": promoted_sentence(plan),
-        "promoted": bounded(found.profiles.promoted, MOST_ON_PAGE),
+        "promoted": bounded(summary.profiles.promoted, MOST_ON_PAGE),
     }
     return {"people": values}

@@ -15,7 +15,7 @@ from pipeline.timestamps import format_utc
 
 @on_page(110, "sentences")
 def unproved(report: Report) -> Values:
-    """What a person has to sign off by other means."""
+    """What needs other evidence than this report."""
     return {"title": "What cannot be proved", "sentences": report.unproved}
 
 
@@ -40,7 +40,7 @@ def _option(name: str, value: object) -> str:
     if name == "group_types" and isinstance(value, list | tuple):
         return ", ".join(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={one}" for key, one in value.items())
+        return ", ".join(f"{key}={setting}" for key, setting in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)

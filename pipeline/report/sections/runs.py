@@ -1,4 +1,4 @@
-"""What became of a plan: its rehearsal, its sending, and what was read back."""
+"""The results of a plan: its rehearsal, its sending, and what was read back."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def sending(report: Report) -> Values:
 @on_page(100, "verification")
 def verification(report: Report) -> Values:
     """What was read back from the target."""
-    found = report.results.verification
-    return None if found is None else {"verification": found, "collapse": COLLAPSE}
+    result = report.results.verification
+    return None if result is None else {"verification": result, "collapse": COLLAPSE}

@@ -1,4 +1,4 @@
-"""By which months the time zone of the data was measured."""
+"""The months in which the time zone of the data was measured."""
 
 from __future__ import annotations
 
