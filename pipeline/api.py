@@ -129,9 +129,9 @@ def rehearse_plan(
     from pipeline.report.results import apply_result, verify_result
 
     plan, folder = open_plan(fspath(directory))
-    done = rehearse(plan, folder, options, progress=progress, warn=warn)
-    update_report(folder, plan, warn, Results(apply_result(done.outcome), verify_result(done.verification)))
-    return done
+    rehearsal = rehearse(plan, folder, options, progress=progress, warn=warn)
+    update_report(folder, plan, warn, Results(apply_result(rehearsal.outcome), verify_result(rehearsal.verification)))
+    return rehearsal
 
 
 def rehearse(

@@ -1,4 +1,4 @@
-"""The demo: every sample export planned, rehearsed and verified, as a person would with the commands."""
+"""The demo: every sample export planned, rehearsed and verified, as with the commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SAMPLES = (
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One sample's way through the whole job. `report` is a path."""
+    """The result of one sample. `report` is a path."""
 
     name: str
     sentence: str
@@ -58,26 +58,28 @@ def samples() -> Path:
 
 def run(output: Path) -> Iterator[Step]:
     """Plan, rehearse and verify each sample into a folder of its own under `output`. Raises UsageError."""
-    _make_room(output)
+    _clear(output)
     for sample in SAMPLES:
-        yield _one(sample, output / sample.name)
+        yield _run_sample(sample, output / sample.name)
 
 
-def _make_room(output: Path) -> None:
+def _clear(output: Path) -> None:
     foreign = output.exists() and not (
         output.is_dir() and ((output / MARK).exists() or next(output.iterdir(), None) is None)
     )
     if foreign:
-        raise UsageError(f"{output} contains files that no demo wrote", hint="choose another place with -o DIR")
+        raise UsageError(f"{output} contains files that no demo wrote", hint="choose another directory with -o DIR")
     try:
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True, exist_ok=True)
         (output / MARK).write_text("Written by `backcast demo`, which replaces this folder.\n", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}", hint="choose another place with -o DIR") from None
+        raise UsageError(
+            f"cannot write {output}: {error.strerror}", hint="choose another directory with -o DIR"
+        ) from None
 
 
-def _one(sample: Sample, folder: Path) -> Step:
+def _run_sample(sample: Sample, folder: Path) -> Step:
     plan = api.plan_export([samples() / file for file in sample.files], folder, sample.options)
     done = api.rehearse_plan(folder)
     verified = verify_result(done.verification)

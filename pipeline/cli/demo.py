@@ -17,7 +17,7 @@ from pipeline.cli import common
     default=Path("demo"),
     show_default=True,
     metavar="DIR",
-    help="Where the plans are written; what an earlier demo left there is replaced.",
+    help="Where the plans are written; the output of an earlier demo is replaced.",
 )
 @common.as_json
 def demo(output: Path, as_json: bool) -> int:

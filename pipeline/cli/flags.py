@@ -1,4 +1,4 @@
-"""The flags of a command, made from the declarations in `pipeline.options`."""
+"""The flags of a command, built from the declarations in `pipeline.options`."""
 
 from __future__ import annotations
 
@@ -25,66 +25,66 @@ def takes(kind: Any, name: str = "options", *, without: Collection[str] = ()) ->
     Fields in `without` get no flag and keep their defaults. Fields of the class that share a flag's name with another
     parameter of the command have to be among them.
     """
-    declared = [one for one in fields(kind) if option_of(one).flags and one.name not in without]
+    declared = [field for field in fields(kind) if option_of(field).flags and field.name not in without]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def called(**values: Any) -> Any:
-            texts = {one.name: (one, values.pop(one.name)) for one in declared}
+        def parse(**values: Any) -> Any:
+            texts = {field.name: (field, values.pop(field.name)) for field in declared}
             return command(**values, **{name: kind(**_values(texts.values()))})
 
         hints = typing.get_type_hints(kind)
-        made: Command = called
-        for one in reversed(declared):
-            made = _flag(one, hints[one.name])(made)
-        return made
+        decorated: Command = parse
+        for field in reversed(declared):
+            decorated = _flag(field, hints[field.name])(decorated)
+        return decorated
 
     return decorate
 
 
-def _values(found: Iterable[tuple[Field[Any], Any]]) -> dict[str, Any]:
-    """The values that were given, by name. Raises UsageError for a text that cannot be read, naming its flag."""
+def _values(parsed: Iterable[tuple[Field[Any], Any]]) -> dict[str, Any]:
+    """The values of the flags on the command line, by name. Raises UsageError for a text that cannot be read."""
     values = {}
-    for one, value in found:
-        about = option_of(one)
-        if one.default is True:
-            values[one.name] = not value
-        elif value is not None and not (about.many and not value):
+    for field, value in parsed:
+        option = option_of(field)
+        if field.default is True:
+            values[field.name] = not value
+        elif value is not None and not (option.many and not value):
             try:
-                values[one.name] = value if about.read is None else about.read(value)
+                values[field.name] = value if option.read is None else option.read(value)
             except UsageError as error:
-                raise UsageError(f"{about.flags[0]}: {error.message}", hint=error.hint) from None
+                raise UsageError(f"{option.flags[0]}: {error.message}", hint=error.hint) from None
     return values
 
 
-def _flag(one: Field[Any], hint: Any) -> Callable[[Command], Command]:
-    about = option_of(one)
-    given: dict[str, Any] = {"help": about.help or None, "metavar": about.metavar}
+def _flag(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
+    option = option_of(field)
+    settings: dict[str, Any] = {"help": option.help or None, "metavar": option.metavar}
     if hint is bool:
-        given["is_flag"] = True
+        settings["is_flag"] = True
     else:
-        given |= {"type": _type(one, hint), "multiple": about.many}
-    if about.shown:
-        given |= {"default": about.shown if isinstance(about.shown, str) else one.default, "show_default": True}
-    if about.complete:
-        given["shell_complete"] = getattr(completing, about.complete)
-    return click.option(*about.flags, one.name, **given)
+        settings |= {"type": _type(field, hint), "multiple": option.many}
+    if option.shown:
+        settings |= {"default": option.shown if isinstance(option.shown, str) else field.default, "show_default": True}
+    if option.complete:
+        settings["shell_complete"] = getattr(completing, option.complete)
+    return click.option(*option.flags, field.name, **settings)
 
 
-def _type(one: Field[Any], hint: Any) -> click.ParamType[Any]:
-    """What click makes of the text: of several types the first is the command line's."""
-    about = option_of(one)
+def _type(field: Field[Any], hint: Any) -> click.ParamType[Any]:
+    """The click type of a field; of a union, the first type is that of the command line."""
+    option = option_of(field)
     kind = typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
-    if about.read is not None:
+    if option.read is not None:
         return click.STRING
-    if about.choices:
-        return click.Choice(about.choices)
-    if about.path:
+    if option.choices:
+        return click.Choice(option.choices)
+    if option.path:
         return click.Path(
-            path_type=Path, exists=about.exists, file_okay=about.path == "file", dir_okay=about.path == "folder"
+            path_type=Path, exists=option.exists, file_okay=option.path == "file", dir_okay=option.path == "folder"
         )
-    low = about.least if about.above is None else about.above
-    if kind in (int, float) and (low, about.most) != (None, None):
+    low = option.least if option.above is None else option.above
+    if kind in (int, float) and (low, option.most) != (None, None):
         bounded: Any = click.IntRange if kind is int else click.FloatRange
-        return bounded(low, about.most, min_open=about.above is not None)  # type: ignore[no-any-return]
+        return bounded(low, option.most, min_open=option.above is not None)  # type: ignore[no-any-return]
     return click.INT if kind is int else click.FLOAT if kind is float else click.STRING

@@ -8,7 +8,6 @@ import click
 
 from pipeline.cli import common
 from pipeline.cli.apply import interruptible
-from pipeline.cli.common import console
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Reading, Sending
 from pipeline.errors import UsageError
@@ -17,7 +16,7 @@ from pipeline.options import KeyOptions, RunOptions
 
 @click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast run nightly.yaml")
 @click.argument("job", metavar="JOB.yaml", type=click.Path(path_type=Path))
-@click.option("--history", is_flag=True, help="Show what the job did so far, and do nothing.")
+@click.option("--history", is_flag=True, help="Show the windows so far, and run nothing.")
 @takes(RunOptions)
 @takes(KeyOptions, "keys")
 @common.as_json
@@ -26,19 +25,19 @@ def run(
     job: Path, history: bool, options: RunOptions, keys: KeyOptions,
     as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
-    """Plan, check and send every window that is due, oldest first; run again to resume or to go on.
+    """Plan, check and send every window that is due, oldest first; run again to resume.
 
     Nothing is asked: naming the target in the job file is the consent. With a personal key the target is checked first,
     and what was sent is read back. Exit 3: a window's files cannot be read. Exit 4: a check stopped a window, or the
     target is not ready. Exit 5: the service refused events or refused us. Exit 6: a window waits for its files, or is
-    not completely sent. Exit 7: what a window sent is not what is found at the service. The next run does what is left.
+    not completely sent. Exit 7: what a window sent is not what is found at the service. The next run continues.
     """
     from pipeline import api, config
     from pipeline.jobs.windows import JobHooks
     from pipeline.report import job_view
 
     if options.dry_run and history:
-        raise UsageError("--history does nothing, so there is nothing to try", hint="leave --dry-run out")
+        raise UsageError("--history runs nothing, so --dry-run has no effect", hint="leave --dry-run out")
     if history:
         return _show_history(job, as_json)
     with interruptible() as interrupted:
@@ -50,17 +49,17 @@ def run(
             sending=lambda window, events: Sending(events, quiet=quiet, title=f"Sending {window}"),
             interrupted=interrupted,
         )
-        done = api.run_job(
+        result = api.run_job(
             job, options, project_key=config.given_project_key(keys.project_key_file),
             personal_key=config.personal_key(keys.personal_key_file), hooks=hooks,
         )  # fmt: skip
     with common.output():
         if as_json:
-            common.emit(job_view.run_object(done))
-        elif not (done.windows or done.proofs or done.problem):
-            click.echo(f"Job {done.job}: nothing is due.")
-    if done.problem is not None:
-        raise done.problem
+            common.emit(job_view.run_object(result))
+        elif not (result.windows or result.proofs or result.problem):
+            click.echo(f"Job {result.job}: nothing is due.")
+    if result.problem is not None:
+        raise result.problem
     return 0
 
 
@@ -70,9 +69,9 @@ def _show_history(file: Path, as_json: bool) -> int:
 
     job = load_job(file)
     windows, attempts = read_history(state_file(job.state))
-    with common.output():
-        if as_json:
-            common.emit(job_view.history_object(job.name, windows, attempts))
-        else:
-            job_view.show_history(console(), job.name, windows, attempts)
+    common.show(
+        job_view.history_object(job.name, windows, attempts),
+        lambda console: job_view.show_history(console, job.name, windows, attempts),
+        as_json=as_json,
+    )
     return 0

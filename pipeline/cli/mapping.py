@@ -15,7 +15,7 @@ from pipeline.text import pluralize, printable
 
 @click.group(epilog="Example: backcast mapping test mappings/mine.yaml")
 def mapping() -> None:
-    """The mapping files: what becomes of a tool's rows."""
+    """The mapping files, which turn the rows of a tool into events."""
 
 
 @mapping.command("list", epilog="Example: backcast mapping list")
@@ -24,12 +24,12 @@ def list_(as_json: bool) -> int:
     """The shipped mappings."""
     from pipeline.mapper import available, load
 
-    found = [{"name": name, "tool": load(name).tool, "title": load(name).title} for name in available()]
+    mappings = [{"name": name, "tool": load(name).tool, "title": load(name).title} for name in available()]
     if as_json:
-        common.emit({"format": "backcast.mappings/1", "mappings": found})
+        common.emit({"format": "backcast.mappings/1", "mappings": mappings})
     else:
-        for one in found:
-            click.echo(f"{one['name']:12} {one['title']}")
+        for entry in mappings:
+            click.echo(f"{entry['name']:12} {entry['title']}")
     return 0
 
 
@@ -48,11 +48,11 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
 
     if as_program and compiled:
         raise UsageError("--program and --compiled exclude each other", hint="give one of the two")
-    found = load(name)
+    document = load(name)
     if not as_program and not compiled:
-        click.echo(found.text, nl=False)
+        click.echo(document.text, nl=False)
         return 0
-    mapper = compile_mapping(found, SealedOptions(as_of=0, settings=read_settings(settings)))
+    mapper = compile_mapping(document, SealedOptions(as_of=0, settings=read_settings(settings)))
     click.echo(printed(mapper.program) if as_program else mapper.source, nl=compiled)
     return 0
 
@@ -60,17 +60,17 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
 @mapping.command(epilog="Example: backcast mapping check mine.yaml")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
 def check(names: tuple[str, ...]) -> int:
-    """Read mapping files; an error says file:line:column and the nearest valid name. Exit 7 when choices are open."""
+    """Read mapping files; an error has file:line:column and the nearest valid name. Exit 7 when choices are open."""
     from pipeline.mapper import load
     from pipeline.mapper.compiler import check_mapping
 
     unfinished = 0
     for name in names:
-        found = load(name)
-        check_mapping(found)
-        unfinished += bool(found.open)
-        click.echo(f"{name}: {'unfinished' if found.open else 'good'} ({pluralize(len(found.cases), 'case')})")
-        _show_open(found.open)
+        document = load(name)
+        check_mapping(document)
+        unfinished += bool(document.open)
+        click.echo(f"{name}: {'unfinished' if document.open else 'good'} ({pluralize(len(document.cases), 'case')})")
+        _show_open(document.open)
     return 7 if unfinished else 0
 
 
@@ -78,7 +78,7 @@ def check(names: tuple[str, ...]) -> int:
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=completing.mappings)
 @common.as_json
 def test(names: tuple[str, ...], as_json: bool) -> int:
-    """Run the cases inside mapping files (all shipped ones when none is named).
+    """Run the cases inside mapping files (all shipped mappings when none is named).
 
     Exit 7 when a case fails, or when a mapping has open choices.
     """
@@ -133,7 +133,7 @@ def _show_open(choices: Mapping[str, str]) -> None:
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of stdout.")
 def new(sources: tuple[str, ...], output: Path | None) -> int:
-    """Write a commented starting mapping from a look at an export: of a known tool, the shipped one."""
+    """Write a commented starting mapping for an export: the shipped one where the tool is recognised."""
     from pipeline.survey.recognition import starting_mapping
 
     if output is not None and output.exists():

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 EVERY = 30.0
 SILENT = 10.0
-"""Seconds of nothing but failures after which a quiet run says what it waits for."""
+"""Seconds of nothing but failures after which a quiet run prints the last failure."""
 SILENT_EVERY = 600.0
-"""Seconds from one such line to the next."""
+"""Seconds between two such lines."""
 NOW_SECONDS = 10.0
-"""The rate of now is that of this many seconds."""
-MOST_TROUBLE = 60
+"""The current rate is measured over this many seconds."""
+FAILURE_CHARACTERS = 60
 """Characters of the last failure that the line shows."""
 MAX_MESSAGE = 300
 
 
 class _Line:
-    """Shows how far something is. Use as a context manager."""
+    """A line of progress. Use as a context manager."""
 
     def __init__(
         self, title: str, total: int | None, *, quiet: bool, clock: Callable[[], float] = time.monotonic
@@ -69,9 +69,9 @@ class _Line:
             self._progress.stop()
 
     def show(self, done: int, detail: Callable[[], str], *, about: str = "", total: int | None = None) -> None:
-        """Bring the line up to date; `detail` is asked for only where somebody sees it.
+        """Update the line; `detail` is called only when it is printed.
 
-        `about` is what is being done now; `total` is what there is to do, where that is known only by now.
+        `about` is the phase; `total` replaces the total of the constructor, which may be too large.
         """
         if self._quiet:
             return
@@ -108,7 +108,7 @@ class Reading(_Line):
 
 
 class Sending(_Line):
-    """Progress of an apply, also while nothing settles: rates, bytes, what became of events, and what is wrong."""
+    """Progress of an apply: counts of events and bytes, rates, and the last failure, also while nothing settles."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Sending(_Line):
         super().__init__(title, total, quiet=quiet, clock=clock)
         self._planned = total
         self._refused_before: int | None = None
-        self._lately: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._recent: deque[tuple[float, int]] = deque([(clock(), 0)])
         self._waited: float | None = None
 
     def __enter__(self) -> Sending:
@@ -130,7 +130,7 @@ class Sending(_Line):
 
     def __call__(self, counts: RunCounts) -> None:
         if self._quiet:
-            self._say_waiting(counts)
+            self._print_waiting(counts)
             return
         if self._refused_before is None:
             self._refused_before = counts.refused
@@ -140,8 +140,8 @@ class Sending(_Line):
         total = self._planned - counts.other_phases
         self.show(done, lambda: self._detail(counts, ended, total - done), about=counts.phase, total=total)
 
-    def _say_waiting(self, counts: RunCounts) -> None:
-        """One line, and another one rarely, while nothing comes of anything: silence would look like work."""
+    def _print_waiting(self, counts: RunCounts) -> None:
+        """Print a line every 10 minutes while nothing settles, since a quiet run would otherwise seem to work."""
         if not counts.last_failure or counts.idle < SILENT:
             return
         now = self._clock()
@@ -158,26 +158,26 @@ class Sending(_Line):
 
     def _remember(self, ended: int) -> None:
         now = self._clock()
-        if now - self._lately[-1][0] >= NOW_SECONDS / 20:
-            self._lately.append((now, ended))
-        while len(self._lately) > 2 and self._lately[1][0] <= now - NOW_SECONDS:
-            self._lately.popleft()
+        if now - self._recent[-1][0] >= NOW_SECONDS / 20:
+            self._recent.append((now, ended))
+        while len(self._recent) > 2 and self._recent[1][0] <= now - NOW_SECONDS:
+            self._recent.popleft()
 
-    def _detail(self, counts: RunCounts, ended: int, left: int) -> str:
-        began, before = self._lately[0]
-        lately = (ended - before) / max(self._clock() - began, 1e-9)
+    def _detail(self, counts: RunCounts, ended: int, unsent: int) -> str:
+        start, before = self._recent[0]
+        now = (ended - before) / max(self._clock() - start, 1e-9)
         average = ended / self.seconds
         parts = [
             f"{counts.already_settled + counts.accepted:,} settled",
             f"{counts.refused:,} refused",
             f"{counts.in_doubt:,} in doubt",
-            f"{lately:,.0f}/s now, {average:,.0f}/s on average",
+            f"{now:,.0f}/s now, {average:,.0f}/s on average",
             f"{counts.bytes_sent / 1e6:,.1f} MB",
             f"{counts.batches_retried:,} retried",
             f"{counts.in_flight:,} in flight, limit {counts.limit:,}",
-            f"{_long(left / average)} left" if average and left > 0 else "",
+            f"{_long(unsent / average)} left" if average and unsent > 0 else "",
             f"waits {_long(counts.paused)} as asked" if counts.paused >= 1 else "",
-            f"last failure: {printable(counts.last_failure, MOST_TROUBLE)}" if counts.last_failure else "",
+            f"last failure: {printable(counts.last_failure, FAILURE_CHARACTERS)}" if counts.last_failure else "",
         ]
         return ", ".join(part for part in parts if part)
 

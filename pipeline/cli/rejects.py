@@ -13,7 +13,7 @@ from pipeline.cli.flags import takes
 from pipeline.options import RejectsOptions
 
 
-@click.command(epilog="Example: backcast rejects plan/ --code bad_json --format jsonl > mend.jsonl")
+@click.command(epilog="Example: backcast rejects plan/ --code bad_json --format jsonl > rejected.jsonl")
 @common.directory
 @takes(RejectsOptions)
 @click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
@@ -21,9 +21,9 @@ from pipeline.options import RejectsOptions
 def rejects(directory: Path, options: RejectsOptions, form: str, as_json: bool) -> int:
     """The rows that could not be sent, and the events that the service refused (code refused_event).
 
-    Each has file, row, byte offset, code and text. `row` counts records from 1, 0 where the export is not there to find
-    it; `offset` is in bytes of the decompressed part. In CSV a text that a spreadsheet would run as a formula has an
-    apostrophe before it, and so has one that begins with an apostrophe.
+    Each has file, row, byte offset, code and text. `row` counts records from 1, 0 where the export cannot be
+    read; `offset` is in bytes of the decompressed part. In CSV a text that a spreadsheet would run as a formula has an
+    apostrophe before it, and so has a text that starts with an apostrophe.
     """
     import msgspec
 
@@ -31,16 +31,16 @@ def rejects(directory: Path, options: RejectsOptions, form: str, as_json: bool) 
     from pipeline.report import terminal
     from pipeline.report.rejects import RefusedEvent, write_csv
 
-    found = api.read_rejects(directory, options, warn=common.warn)
+    rows = api.read_rejects(directory, options, warn=common.warn)
     with common.output():
         if as_json or form == "jsonl":
             sys.stdout.flush()
-            for one in found:
-                sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
+            for row in rows:
+                sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
             sys.stdout.buffer.flush()
         elif form == "csv":
             names = RefusedEvent.__struct_fields__
-            write_csv(sys.stdout, names, ([getattr(one, name, "") for name in names] for one in found))
+            write_csv(sys.stdout, names, ([getattr(row, name, "") for name in names] for row in rows))
         else:
-            terminal.show_rejects(console(), found)
+            terminal.show_rejects(console(), rows)
     return 0

@@ -13,8 +13,8 @@ from pipeline.cli.flags import takes
 from pipeline.options import FaultOptions
 
 
-class _WithSwitches(faults.WithFaults):
-    """A command whose help ends with what can be set, and the faults there are."""
+class _WithSettings(faults.WithFaults):
+    """A command whose help ends with the settings and the faults."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, then the settings, then the faults."""
@@ -23,13 +23,16 @@ class _WithSwitches(faults.WithFaults):
 
         with formatter.section("Settings, each written --set NAME=VALUE"):
             formatter.write_dl(
-                [(one.name, f"{one.about}: {one.values} [{one.default}]") for one in describe_settings()]
+                [
+                    (setting.name, f"{setting.about}: {setting.values} [{setting.default}]")
+                    for setting in describe_settings()
+                ]
             )
 
 
-@click.command(cls=_WithSwitches, epilog="Example: backcast service --store landed.duckdb --fault mix:10%")
+@click.command(cls=_WithSettings, epilog="Example: backcast service --store landed.duckdb --fault mix:10%")
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 takes a free one.")
-@click.option("--store", type=click.Path(path_type=Path), metavar="FILE", help="Keep what lands in this file.")
+@click.option("--store", type=click.Path(path_type=Path), metavar="FILE", help="Store what lands in this file.")
 @click.option(
     "--keys",
     "keys_file",
@@ -49,7 +52,7 @@ class _WithSwitches(faults.WithFaults):
     type=click.Choice(["contract", "observed"]),
     default="contract",
     show_default=True,
-    help="What the management API answers: what its contract states, or what the real service was seen to do.",
+    help="What the management API answers: what its contract states, or what the real service was observed to do.",
 )
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Decide an unsettled point. See below.")
 @takes(FaultOptions, "simulated")
@@ -64,10 +67,10 @@ def service(
 ) -> int:
     """The local service, which stands in for the real one.
 
-    It listens on 127.0.0.1 only, speaks the capture endpoint and the management API and keeps what lands in DuckDB;
-    / shows what landed, /docs describes the API. Hog functions are kept, never run. Without --keys it makes project 1
-    with a capture key and a personal key, and prints them. With --fault its capture endpoint misbehaves; /_faults and
-    the last lines on stderr say how often.
+    It listens on 127.0.0.1 only, speaks the capture endpoint and the management API and stores what lands in DuckDB;
+    / shows what landed, /docs describes the API. Hog functions are stored, never run. Without --keys it creates
+    project 1 with a capture key and a personal key, and prints them. With --fault its capture endpoint misbehaves;
+    /_faults and the last lines on stderr have the counts.
     """
     from pipeline.errors import UsageError
     from pipeline.local_service.keys import generate_keys, load_keys
@@ -88,8 +91,8 @@ def service(
             seed=load_seed(seed_file) if seed_file else None,
         )
     except (OSError, ValueError) as error:
-        raise UsageError(f"the service cannot start: {error}", hint="choose another --port, or mend the file") from None
-    # The server gives a signal back once it has ended: being asked to stop is no error here.
+        raise UsageError(f"the service cannot start: {error}", hint="choose another --port, or fix the file") from None
+    # The server raises the signal again after it has ended; a request to stop is no error here.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
@@ -107,7 +110,7 @@ def service(
 
 
 class _Stopped(BaseException):
-    """Somebody asked the service to end."""
+    """A signal asked the service to end."""
 
 
 def _stop(*_: object) -> None:
