@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from sample_data.generator import (
     amplitude,
+    ga4,
     generic,
     mixpanel,
     mixpanel_people,
@@ -54,6 +55,7 @@ def files() -> dict[str, bytes]:
         "rejects/broken.jsonl": rejects.broken_lines(),
         "rejects/broken.csv": rejects.broken_table(),
         "rejects/too-large.jsonl.gz": _gzipped(rejects.too_large()),
+        "ga4/events_20231115/000000000000.json.gz": _gzipped(lines(ga4.extract_lines(ga4.rows()))),
         **_segment(),
         **_rudderstack(),
     }

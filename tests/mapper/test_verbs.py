@@ -58,6 +58,13 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{unless: [EMPTY, n/a], of: a}", '"a":"EMPTY"', None),
         ("{unless: [EMPTY, n/a], of: a}", '"a":1.0', "1.0"),
         ("{item: 0, of: a}", '"a":["x","y"]', '"x"'),
+        ("{record: a, numbers: [n], blank: [none]}", '"a":{"n":"1.10","b":null,"c":{},"d":"none"}', '{"n":1.10}'),
+        ("{record: a, numbers: [n]}", '"a":[{"n":"x","l":[]},null,{"b":{"n":"2"}}]', '[{"n":"x"},{"b":{"n":2}}]'),
+        ("{record: a}", '"a":{"b":[{"c":null}]}', None),
+        ("{record: a}", '"a":"{\\"b\\":-0.0,\\"c\\":null}"', '{"b":-0.0}'),
+        ("{record: a}", '"a":""', None),
+        ("{canonical: a}", '"a":{"z":[2.50,"x",null],"b":"10.0"}', r'"{\"b\":\"10\",\"z\":[\"2.5\",\"x\",null]}"'),
+        ("{canonical: a}", '"a":true', '"true"'),
         ("{item: 2, of: a}", '"a":["x","y"]', None),
         ("{item: 0, of: a}", '"a":"x"', '"x"'),
         ("{item: -1, of: a}", '"a":["x","y"]', '"y"'),
@@ -233,7 +240,7 @@ def test_every_verb_is_tried_here() -> None:
     """A new verb comes with a test in this file or in the mapper's."""
     tried = (
         "ref const json first template join lookup type unless item lower upper strip url when session member entries"
-        " country referring_domain browser_name os_name device_type"
+        " country referring_domain browser_name os_name device_type record canonical"
         " add subtract multiply divide round seconds date"
     )
     elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"

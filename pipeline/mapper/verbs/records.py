@@ -1,0 +1,125 @@
+"""Verbs for nested columns of warehouses, which each kind of file writes in its own way: one leaves nulls out, another
+writes them, a third writes numbers as text (docs/know/exports.md#ga4-forms)."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from pipeline import values
+from pipeline.mapper.builder import Builder
+from pipeline.mapper.conversions import as_number
+from pipeline.mapper.expressions import Apply, Constant, Value
+from pipeline.mapper.functions import function
+from pipeline.mapper.kinds import NAMES, VALUE, Field, verb
+from pipeline.mapper.language import Call
+from pipeline.mapper.runtime import encode
+from pipeline.values import NULL, BadValue
+
+value = partial(verb, "value")
+
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_decode_any = msgspec.json.Decoder(strict=True).decode
+_EMPTY = (b"{}", b"[]", b"null")
+
+
+@value(
+    "record",
+    "an object or a list of objects, at every depth without members that are null or empty objects and lists; missing"
+    " where nothing is left",
+    record=Field(VALUE, "the object or the list; a text of either is opened", True),
+    numbers=Field(NAMES, "members, at any depth, whose text becomes the number it is"),
+    blank=Field(NAMES, "texts that mean no value: members with one are left out"),
+)
+def record(build: Builder, call: Call) -> Value:
+    names, blank = call.given.get("numbers", ()), call.given.get("blank", ())
+    fixed = (Constant(len(names)), *map(Constant, (*names, *blank)))
+    return Apply("compact_record", (build.present(call.given["record"]), *fixed))
+
+
+@function(needs=1)
+def compact_record(value: Any, count: int, *texts: str) -> values.Value:
+    """The record without nulls, blanks and empty members; `texts` are `count` names of numbers, then the blanks.
+
+    Raises BadValue for what is neither an object nor a list.
+    """
+    source = value if type(value) is Raw else values.raw(value) if type(value) is not dict else Raw(encode(value))
+    content = bytes(source)
+    if content[:1] == b'"':
+        content = (values.text(value) or "").strip().encode("utf-8", "surrogatepass")
+        if not content:
+            return None
+    if content[:1] not in (b"{", b"["):
+        raise BadValue(f"an object or a list was expected, not {content[:60].decode('utf-8', 'replace')}")
+    numbers, blanks = _texts(count, texts)
+    try:
+        compacted = _compact(Raw(content), numbers, blanks)
+    except msgspec.MsgspecError as error:
+        raise BadValue(f"an object or a list was expected: {error}") from None
+    return None if compacted is None else Raw(encode(compacted))
+
+
+@cache
+def _texts(count: int, texts: tuple[str, ...]) -> tuple[frozenset[str], frozenset[bytes]]:
+    return frozenset(texts[:count]), frozenset(map(encode, texts[count:]))
+
+
+def _compact(value: Raw, numbers: frozenset[str], blanks: frozenset[bytes]) -> Any:
+    """The value without what says nothing; None where nothing is left."""
+    content = bytes(value)
+    if content[:1] == b"{":
+        members: dict[str, Any] = {}
+        for name, member in _decode_object(value).items():
+            kept = _compact(member, numbers, blanks)
+            if kept is None:
+                continue
+            if name in numbers:
+                with suppress(BadValue):
+                    kept = as_number(kept)
+            members[name] = kept
+        return members or None
+    if content[:1] == b"[":
+        kept_items = [_compact(item, numbers, blanks) for item in _decode_list(value)]
+        return [item for item in kept_items if item is not None] or None
+    return None if value == NULL or content in blanks else value
+
+
+@value(
+    "canonical",
+    'one spelling of a value, for keys: the members of objects sorted, 2, 2.0 and "2" the same',
+    canonical=Field(VALUE, "the value", True),
+)
+def canonical(build: Builder, call: Call) -> Value:
+    return Apply("canonical_text", (build.present(call.given["canonical"]),))
+
+
+_FRACTION = re.compile(r"(-?[0-9]+)\.([0-9]*?)0*")
+
+
+@function(needs=1)
+def canonical_text(value: Any) -> str | None:
+    """A value as JSON text in one spelling. The scalars become texts, numbers without zeros at their end."""
+    try:
+        found = _decode_any(value if type(value) is Raw else encode(value))
+    except msgspec.MsgspecError as error:
+        raise BadValue(f"not JSON: {error}") from None
+    return encode(_canonical(found)).decode()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _canonical(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    if value is None or isinstance(value, bool):
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    if match := _FRACTION.fullmatch(text):
+        return f"{match[1]}.{match[2]}" if match[2] else match[1]
+    return text

@@ -1,0 +1,83 @@
+"""GA4 over whole sources: every way out of BigQuery gives the same events."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.api import plan_export
+from pipeline.options import PlanOptions
+from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.transform.block import BlockTransformer
+from sample_data.generator import ga4
+
+AS_OF = 1_767_225_600_000_000
+
+
+def events_of(place: Path, *sources: Path) -> tuple[Any, list[dict[str, Any]]]:
+    """The plan of some files, whose mapping is recognised, and its events as they would be sent."""
+    plan = plan_export([str(path) for path in sources], place, PlanOptions(as_of=AS_OF, workers=1))
+    _, directory = open_plan(place)
+    transformer = BlockTransformer(transform_config_for(plan, directory))
+    found: list[bytes] = []
+    for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
+        found.extend(transformer.sent_events(task))
+    return plan, [json.loads(event) for event in found]
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def written(folder: Path, form: str, rows: list[ga4.Row]) -> Path:
+    """The rows in one of the forms that BigQuery has for them."""
+    if form == "parquet":
+        pq.write_table(ga4.typed(rows), folder / "rows.parquet")
+        return folder / "rows.parquet"
+    spelled = {"extract": ga4.extract_lines, "console": ga4.console_lines, "client": ga4.client_lines}[form]
+    return write_lines(folder / "rows.json", spelled(rows))
+
+
+@pytest.mark.parametrize("form", ["console", "client", "parquet"])
+def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path, form: str) -> None:
+    """Nulls, texts for numbers and types are how a file is written, and change no event and no uuid."""
+    rows = [row for row in ga4.rows() if "batch_event_index" in row]
+    expected = events_of(tmp_path / "one", written(tmp_path, "extract", rows))[1]
+    found = events_of(tmp_path / "other", written(tmp_path, form, rows))[1]
+    assert len(found) == len(rows)
+    assert found == expected
+
+
+def test_three_equal_scrolls_of_one_bundle_are_three_events(tmp_path: Path) -> None:
+    """With an index in the batch and without, which rows of before 2023 and those of apps lack."""
+    scrolls = [row for row in ga4.rows() if row["event_name"] == "scroll"][:3]
+    bare = [{name: value for name, value in row.items() if not name.startswith("batch_")} for row in scrolls]
+    for name, rows in (("indexed", scrolls), ("bare", bare)):
+        plan, events = events_of(tmp_path / name, write_lines(tmp_path / f"{name}.json", ga4.extract_lines(rows)))
+        assert (plan.skips, len(events), len({event["uuid"] for event in events})) == ({}, 3, 3)
+
+
+def test_one_row_in_two_tables_is_one_event(tmp_path: Path) -> None:
+    """A row that is exported twice has one key."""
+    rows = [row for row in ga4.rows() if "batch_event_index" in row]
+    first = write_lines(tmp_path / "first.json", ga4.extract_lines(rows))
+    second = write_lines(tmp_path / "second.json", ga4.client_lines(rows[:5]))
+    plan, events = events_of(tmp_path / "plan", first, second)
+    assert len(events) == len(rows)
+    assert sum(plan.skips.values()) == 5
+
+
+def test_people_of_the_sample(tmp_path: Path) -> None:
+    """A user and the browser are merged once, and rows without consent are nobody's."""
+    plan, events = events_of(tmp_path / "plan", write_lines(tmp_path / "rows.json", ga4.extract_lines(ga4.rows())))
+    assert plan.events.phases["identities"] == 4
+    nobody = [event for event in events if event["properties"].get("$process_person_profile") is False]
+    assert Counter(event["event"] for event in nobody) == {"$pageview": 3}
+    assert len({event["properties"]["distinct_id"] for event in nobody}) == 3
