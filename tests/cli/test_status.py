@@ -174,7 +174,7 @@ def test_a_report_that_cannot_be_written_hides_no_result(
     with LocalService() as service:
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
         monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
-        for command, state, code in (("rehearse", "rehearsed", 0), ("apply", "applied", 0), ("verify", "differs", 7)):
+        for command, state, code in (("rehearse", "rehearsed", 0), ("apply", "sent", 0), ("verify", "differs", 7)):
             if command == "verify":
                 tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
             to = [] if command == "rehearse" else ["--to", service.url]
