@@ -25,7 +25,8 @@ class Dialect:
     """How a delimited part is written. `header` names the columns, duplicates numbered (`a`, `a__2`).
 
     Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
-    where there is a header, is not written into a plan.
+    where there is a header, is not written into a plan. `rows` are the names of lists in JSON pages: first the list
+    whose items are rows, then others that are not read.
     """
 
     delimiter: str = ","
@@ -35,6 +36,7 @@ class Dialect:
     bom: bool = False
     header: tuple[str, ...] = ()
     headless: bool | msgspec.UnsetType = msgspec.UNSET
+    rows: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,12 @@ class SurveyOptions(Checked):
     rows: int = option(200_000, "--rows", least=1, metavar="N", help="How many rows to read.  [default: 200,000]")
     every: bool = option(False, "--all", help="Read every row.")
     settings: Mapping[str, str] = option(
-        dict, "--set", many=True, read=read_settings, metavar="header=yes|no", help="Whether CSV files have a header."
+        dict,
+        "--set",
+        many=True,
+        read=read_settings,
+        metavar="NAME=VALUE",
+        help="header=yes|no: whether CSV files have a header. rows=NAME: the list of rows in JSON pages.",
     )
 
 

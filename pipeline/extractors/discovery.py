@@ -15,8 +15,9 @@ from pathlib import Path
 from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import archives
 from pipeline.extractors.containers import broken
+from pipeline.extractors.file_rules import HEADER, NO_RULES, FileRules
 from pipeline.extractors.formats import format_of
-from pipeline.extractors.header import NO_HEADER, SETTING
+from pipeline.extractors.header import NO_HEADER
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.extractors.sniffing import Content, NoRows, sniff
 from pipeline.extractors.stream import digest_of
@@ -33,9 +34,9 @@ _File = tuple[str, bool]
 
 @dataclass(slots=True)
 class _Search:
-    """The results so far: parts, their sizes, notices. `header` is the setting of this name: yes, no or ""."""
+    """The results so far: parts, their sizes, notices. `rules` are declarations about the files."""
 
-    header: str = ""
+    rules: FileRules = NO_RULES
     parts: list[Part] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     notes: list[Notice] = field(default_factory=list)
@@ -45,7 +46,7 @@ class _Search:
         self.notes.append(Notice(code, where, detail))
 
 
-def open_source(paths: Sequence[str], *, spool: Path | None = None, header: str = "") -> Source:
+def open_source(paths: Sequence[str], *, spool: Path | None = None, rules: FileRules = NO_RULES) -> Source:
     """The parts of an export, from files, folders, globs, archives, and `-` for standard input.
 
     Each file is recognised by its content. Folders are read in natural order (`2024-1-1_9` before
@@ -54,16 +55,16 @@ def open_source(paths: Sequence[str], *, spool: Path | None = None, header: str 
     (`dialect`, `encoding`, `duplicate_column`, `outside_name`). Standard input is saved as `spool`/stdin, because a
     plan must be able to read its source again.
 
-    `header` is yes or no where the operator declares whether delimited files start with their columns' names. Otherwise
-    a first row of values is reported by a Notice (`no_header`) and read as a row, its columns `column_1`, `column_2`
-    and so on.
+    `rules` are declarations about the files. Where they do not say whether delimited files start with their columns'
+    names, a first row of values is reported by a Notice (`no_header`) and read as a row, its columns `column_1`,
+    `column_2` and so on.
 
     Raises UsageError where no path is named or nothing is there, UnreadableExport for a missing, damaged or foreign
     file.
     """
     if not paths:
         raise UsageError("no export was named", hint="name files, folders or globs, or - for standard input")
-    search = _Search(header)
+    search = _Search(rules)
     files: list[_File] = []
     roots: list[str] = []
     for path in paths:
@@ -208,7 +209,7 @@ def _add_file(file: str, shown: str, search: _Search, *, named: bool) -> None:
                 return
             raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in, and name it -")
         with open(file, "rb") as stream:
-            content = sniff(stream, shown, header=search.header)
+            content = sniff(stream, shown, rules=search.rules)
     except OSError as error:
         raise broken(error, shown) from error
     template = Part(0, shown, file, "", (), "", Dialect(), status.st_size, status.st_mtime_ns)
@@ -220,7 +221,7 @@ def _add_file(file: str, shown: str, search: _Search, *, named: bool) -> None:
 
 def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
     """The members of an archive as parts: in natural order, those of a compressed tar in the tar's own order."""
-    inside = _Search(search.header)
+    inside = _Search(search.rules)
     empty = True
     for member in archives.members(template.file, template.path, codecs):
         empty = False
@@ -240,7 +241,7 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
             continue
         if ".." in steps:
             inside.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
-        content = sniff(member.stream, shown, inside=codecs[-1], header=search.header)
+        content = sniff(member.stream, shown, inside=codecs[-1], rules=search.rules)
         part = replace(template, path=shown, member=member.name, codecs=codecs)
         _add(content, part, member.size, inside, named=False)
     if empty:
@@ -285,8 +286,8 @@ def refuse_unnamed(source: Source) -> None:
         raise UnreadableExport(
             f"{first.where} seems to have no header{more}: {first.detail.partition(', so ')[0]}",
             path=first.where,
-            hint=f"--set {SETTING}=no reads that row as a row and calls the columns column_1, column_2 and so on;"
-            f" --set {SETTING}=yes takes it for their names",
+            hint=f"--set {HEADER}=no reads that row as a row and calls the columns column_1, column_2 and so on;"
+            f" --set {HEADER}=yes takes it for their names",
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.rows import Rows
 from pipeline.models import Block, Dialect, Part
 
@@ -18,7 +19,7 @@ class Sample(NamedTuple):
     """The beginning of a text, uncompressed, for formats to recognise.
 
     `text` is UTF-8 without byte order mark when `encoding` is a UTF-16, else the stored bytes. `whole`: there is no
-    more. `header` is `yes` or `no` where the operator declares whether delimited text has a header, else "".
+    more. `rules` are declarations about the export's files.
     """
 
     path: str
@@ -26,7 +27,7 @@ class Sample(NamedTuple):
     whole: bool
     encoding: str
     bom: bool
-    header: str
+    rules: FileRules
 
 
 class Recognized(NamedTuple):

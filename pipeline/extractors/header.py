@@ -9,14 +9,10 @@ column later.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-
-from pipeline.errors import UsageError
+from collections.abc import Sequence
 
 NO_HEADER = "no_header"
 """The code of the notice that the first row is read as a row."""
-SETTING = "header"
-"""The setting that overrides the detection: no or yes."""
 _VALUES = (
     ("a time", re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}(?: .*)?", re.ASCII)),
     ("a UUID", re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)),
@@ -25,14 +21,6 @@ _VALUES = (
 )
 _SHORT_NUMBER = re.compile(r"[+-]?\d{1,4}", re.ASCII)
 _SHOWN_CHARACTERS = 40
-
-
-def asked(settings: Mapping[str, str]) -> str:
-    """The setting `header`: yes, no, or "" without it. Raises UsageError for another word."""
-    word = settings.get(SETTING, "")
-    if word not in ("", "yes", "no"):
-        raise UsageError(f"--set {SETTING}={word} is unknown", hint=f"use --set {SETTING}=no or --set {SETTING}=yes")
-    return word
 
 
 def column_names(count: int) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import IO, NamedTuple
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, codec_of, decompressed, rewound
 from pipeline.extractors.dialect import BOMS
+from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.extractors.format import Recognized, Sample
 from pipeline.extractors.formats import binary_format, text_format
 from pipeline.models import Dialect
@@ -75,9 +76,8 @@ _NO_ROWS = (
 )
 
 
-def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -> Content | NoRows:
-    """The content of a stored stream, by its start. `inside` names the archive it is a member of; `header` is yes or no
-    where the operator declares whether delimited text has one.
+def sniff(stream: IO[bytes], path: str, *, inside: str = "", rules: FileRules = NO_RULES) -> Content | NoRows:
+    """The content of a stored stream, by its start. `inside` names the archive it is a member of.
 
     Raises UnreadableExport for damage, for a file compressed twice, and for what could contain rows but
     cannot be read here.
@@ -114,7 +114,7 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "", header: str = "") -
         if len(head) >= HEAD_BYTES and b"\n" not in head:
             head += checked.read(LONG_HEAD_BYTES)
         whole = not checked.read(1)
-    return _content(head, whole, path, tuple(codecs), header)
+    return _content(head, whole, path, tuple(codecs), rules)
 
 
 _CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|zip|tar|tgz)$", re.IGNORECASE)
@@ -139,7 +139,7 @@ def _archive_of(head: bytes, path: str) -> str:
     return ""
 
 
-def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], header: str) -> Content | NoRows:
+def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], rules: FileRules) -> Content | NoRows:
     if binary := binary_format(head):
         return Content(codecs, binary, Recognized(Dialect()))
     for foreign in _FOREIGN:
@@ -169,7 +169,7 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], heade
             path=path,
             hint="read it, fetch the export again, and move the page out of the folder",
         )
-    recognized = text_format(Sample(path, text, whole, encoding, bool(mark), header))
+    recognized = text_format(Sample(path, text, whole, encoding, bool(mark), rules))
     if recognized is None:
         why = "a text, neither JSON lines nor a table of at least two columns"
         if _CLAIMS_ROWS.search(path):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pipeline.errors import UsageError
 from pipeline.extractors import digest_of, open_source
-from pipeline.extractors.header import asked
+from pipeline.extractors.file_rules import rules_set
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
 from pipeline.models import Part
@@ -40,9 +40,9 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
     path = job.source.at(window.wall)
     if not glob.glob(pattern, recursive=True):
         return Arrivals(absent=f"nothing matches {path}")
-    header = asked(job.plan.settings)
+    rules = rules_set(job.plan.settings)
     try:
-        source = open_source([pattern], header=header)
+        source = open_source([pattern], rules=rules)
     except UsageError as error:
         return Arrivals(absent=error.message.replace(pattern, path))
     digests = {part.digest for part in recorded.values()}

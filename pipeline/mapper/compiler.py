@@ -37,7 +37,7 @@ from pipeline.values import Record
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
 """Takes a row, which it may change, and whether a plan observes it; returns the outcome or outcomes of the row."""
 
-_ALWAYS_KNOWN = ("source", "header")
+_ALWAYS_KNOWN = ("source", "header", "rows")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from pipeline.errors import UsageError
 from pipeline.extractors import open_source, refuse_unnamed
-from pipeline.extractors.header import asked
+from pipeline.extractors.file_rules import rules_set
 from pipeline.files import private
 from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
@@ -63,7 +63,7 @@ def create_plan(
     _check_options(options)
     target_directory = Directory(directory)
     with staged_plan(target_directory) as work:
-        source = open_source(sources, spool=work.path, header=asked(options.settings))
+        source = open_source(sources, spool=work.path, rules=rules_set(options.settings))
         refuse_unnamed(source)
         if started is None or not started.count:
             started = Workers(workers_for(options.workers, source.parts))

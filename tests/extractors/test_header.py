@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline import extractors
+from pipeline.extractors.file_rules import FileRules
 from pipeline.models import BrokenRow, Part
 from pipeline.plan.freshness import open_plan, transform_config_for
 
@@ -40,7 +41,7 @@ HEADED = {
 def opened(path: Path, content: str, header: str = "") -> tuple[Part, list[str]]:
     """The part that some text is, and the codes of what was noticed."""
     path.write_text(content, "utf-8")
-    source = extractors.open_source([str(path)], header=header)
+    source = extractors.open_source([str(path)], rules=FileRules(header=header))
     return source.parts[0], [note.code for note in source.notes]
 
 

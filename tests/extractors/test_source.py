@@ -197,9 +197,6 @@ def test_what_cannot_hold_rows_is_an_error_when_it_is_named(tmp_path: Path) -> N
         (b"<!DOCTYPE html><html></html>", "HTML or XML"),
         (bytes(range(1, 32)) * 40, "binary"),
         (b"\x00" * 5000, "zero bytes"),
-        (b'[{"event":"a"},{"event":"b"}]', "JSON list"),
-        (b'[\n  {"event":"a"},\n  {"event":"b"}\n]\n', "JSON list"),
-        (b'{\n  "event": "a",\n  "properties": {}\n}\n', "JSON document"),
         (b"event,time\ra,1\rb,2\r", "carriage returns"),
     ],
 )

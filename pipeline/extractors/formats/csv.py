@@ -27,7 +27,7 @@ def _recognize(sample: Sample) -> Recognized | None:
         raise UnreadableExport(
             f"{path} ends its lines in carriage returns only", path=path, hint="convert it first: tr '\\r' '\\n'"
         )
-    table = delimited(text, sample.whole, sample.encoding, sample.bom, sample.header)
+    table = delimited(text, sample.whole, sample.encoding, sample.bom, sample.rules.header)
     return None if table is None else Recognized(table.dialect, table.raw_header, table.values)
 
 

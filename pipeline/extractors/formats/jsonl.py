@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.errors import UnreadableExport
 from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
+from pipeline.extractors.formats.json import mostly_objects
 from pipeline.extractors.rows import Rows
 from pipeline.models import Block, Dialect, Part
 
 
 def _recognize(sample: Sample) -> Recognized | None:
+    """Documents over several lines have been recognised before (`pipeline.extractors.formats.json`)."""
     start = sample.text.lstrip(b" \t\r\n")
-    if start[:1] in b"{[" and _is_document(start, sample.whole):
-        raise UnreadableExport(
-            f"{sample.path} is one JSON document over several lines, or a JSON list, not one record a line",
-            path=sample.path,
-            hint="write one record a line first: jq -c '.[]' FILE > FILE.jsonl (jq -c . for one record)",
-        )
-    if start[:1] == b"{" or _mostly_objects(start, sample.whole):
+    if start[:1] == b"{" or mostly_objects(start, sample.whole):
         return Recognized(Dialect(encoding=sample.encoding, bom=sample.bom))
     return None
-
-
-def _sampled_lines(text: bytes, whole: bool) -> list[bytes]:
-    lines = text.split(b"\n")
-    if not whole and len(lines) > 1:
-        lines.pop()
-    return [line.strip() for line in lines if line.strip()][:200]
-
-
-def _mostly_objects(text: bytes, whole: bool) -> bool:
-    lines = _sampled_lines(text, whole)
-    objects = sum(line.startswith(b"{") and line.endswith(b"}") for line in lines)
-    return objects * 2 >= len(lines) and objects > 0
-
-
-def _is_document(text: bytes, whole: bool) -> bool:
-    """Whether JSON text is one document: a list, or an object whose lines are not objects."""
-    if text[:1] == b"[":
-        return not _mostly_objects(text, whole)
-    lines = _sampled_lines(text, whole)
-    return len(lines) > 1 and sum(line.startswith(b"{") for line in lines) * 2 < len(lines)
 
 
 def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:

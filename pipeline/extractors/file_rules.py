@@ -1,0 +1,48 @@
+"""How the files of an export are read, where a mapping or the operator declares it (`files` of a mapping, --set)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.errors import UsageError
+
+HEADER, ROWS = "header", "rows"
+"""The settings of --set that declare whether delimited files have a header, and the list of rows in pages of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRules:
+    """Declarations about the files of one tool. What is "" or empty is recognised from the content.
+
+    `header` is yes or no: whether delimited text begins with the names of its columns. `rows` is the member of JSON
+    pages whose items are rows. `columns` are those of delimited text without a header, `columns_from` is the name of
+    a file beside it that has them; `like` describes values of some columns (`pipeline.extractors.layouts`). `quotes` is
+    the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may
+    match files. `manifest` names a function of `pipeline.extractors.manifests`.
+    """
+
+    header: str = ""
+    rows: str = ""
+    columns: tuple[str, ...] = ()
+    columns_from: str = ""
+    like: Mapping[str, str] = field(default_factory=dict)
+    delimiter: str = ""
+    quotes: str = ""
+    escape: str = ""
+    encoding: str = ""
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    apart: tuple[tuple[str, str], ...] = ()
+    manifest: str = ""
+
+
+NO_RULES = FileRules()
+
+
+def rules_set(settings: Mapping[str, str]) -> FileRules:
+    """The declarations in settings. Raises UsageError for a word that `header` does not have."""
+    header = settings.get(HEADER, "")
+    if header not in ("", "yes", "no"):
+        raise UsageError(f"--set {HEADER}={header} is unknown", hint=f"use --set {HEADER}=no or --set {HEADER}=yes")
+    return FileRules(header=header, rows=settings.get(ROWS, ""))

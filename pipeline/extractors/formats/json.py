@@ -1,0 +1,93 @@
+"""JSON documents: a list of objects, objects over several lines, or pages with a list of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
+from pipeline.extractors.rows import Rows
+from pipeline.models import Block, Dialect, Part
+
+PAGE_LISTS = ("data", "events", "records", "results", "rows")
+"""Names that lists of rows have in pages. Lists of other names belong to a row, unless they are named."""
+NO_PAGES = "none"
+"""The name that a mapping gives (`rows`) where objects with such lists are rows too."""
+
+
+def _recognize(sample: Sample) -> Recognized | None:
+    """After JSON lines: a page on one line is a row of those, which a mapping can open, unless its list is named."""
+    start = sample.text.lstrip(b" \t\r\n")
+    if start[:1] not in (b"{", b"[") or not (
+        sample.rules.rows not in ("", NO_PAGES) or is_document(start, sample.whole)
+    ):
+        return None
+    dialect = Dialect(encoding=sample.encoding, bom=sample.bom)
+    if start[:1] == b"[":
+        return Recognized(dialect)
+    from pipeline.extractors.json_documents import page_members
+
+    members = page_members(start, (*PAGE_LISTS, sample.rules.rows))
+    lists = sorted((member for member in members if member.of_objects), key=lambda member: member.length, reverse=True)
+    usual = next((member.name for member in lists if member.name in PAGE_LISTS), "")
+    chosen = sample.rules.rows or usual
+    if chosen in ("", NO_PAGES):
+        return Recognized(dialect)
+    others = tuple(member.name for member in lists if member.name != chosen)
+    dropped = tuple(member.name for member in members if member.name != chosen)
+    dialect = Dialect(encoding=sample.encoding, bom=sample.bom, rows=(chosen, *others))
+    return Recognized(dialect, raw_header=dropped)
+
+
+def sampled_lines(text: bytes, whole: bool) -> list[bytes]:
+    """The first lines of a sample that are not blank, without the last where the sample cuts it."""
+    lines = text.split(b"\n")
+    if not whole and len(lines) > 1:
+        lines.pop()
+    return [line.strip() for line in lines if line.strip()][:200]
+
+
+def mostly_objects(text: bytes, whole: bool) -> bool:
+    """Whether half of the lines are one object each."""
+    lines = sampled_lines(text, whole)
+    objects = sum(line.startswith(b"{") and line.endswith(b"}") for line in lines)
+    return objects * 2 >= len(lines) and objects > 0
+
+
+def is_document(text: bytes, whole: bool) -> bool:
+    """Whether JSON text is one document: a list, or an object whose lines are not objects."""
+    if text[:1] == b"[":
+        return not mostly_objects(text, whole)
+    lines = sampled_lines(text, whole)
+    return len(lines) > 1 and sum(line.startswith(b"{") for line in lines) * 2 < len(lines)
+
+
+def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
+    from pipeline.extractors import json_documents
+
+    return json_documents.blocks(part, block_bytes)
+
+
+def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
+    from pipeline.extractors.json_documents import DocumentRows
+
+    return DocumentRows(content, observe=options.observe, opens=options.opens, members=options.members)
+
+
+def _traits(dialect: Dialect) -> list[str]:
+    rows = [f"rows in {dialect.rows[0]!r}"] if dialect.rows else []
+    return rows + ([dialect.encoding] if dialect.encoding != "utf-8" else [])
+
+
+def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
+    if part.dialect.rows:
+        dropped = ", ".join(recognized.raw_header)
+        yield (
+            "pages",
+            f"read as pages: the rows are the items of {part.dialect.rows[0]!r}"
+            + (f"; not read: {dropped}" if dropped else ""),
+        )
+    if part.dialect.encoding != "utf-8":
+        yield "encoding", f"read as {part.dialect.encoding}"
+
+
+FORMAT = Format("json", "JSON", _blocks, _rows, recognize=_recognize, priority=-1, traits=_traits, notices=_notices)
