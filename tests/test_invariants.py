@@ -114,7 +114,7 @@ def sends_what_was_planned(made: Made) -> None:
     assert (made.plan.first, made.plan.last) == ((times[0], times[-1]) if times else (None, None))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(SINGLE, min_size=1, max_size=14), st.booleans())
 def test_every_row_with_a_time_ends_in_one_cell_of_its_day(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], collapse: bool
@@ -179,7 +179,7 @@ def test_a_plan_is_the_same_under_any_zone_language_hash_seed_and_number_of_work
 # -- 3. identity ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ROWS.filter(len), st.integers(0, 2**32), st.lists(st.integers(0, 99), max_size=3), st.booleans(), st.booleans())
 def test_no_order_of_rows_or_files_changes_what_is_sent(
     tmp_path_factory: pytest.TempPathFactory,

@@ -37,7 +37,7 @@ def test_every_name_is_there_and_listed() -> None:
 
 
 def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
-    """A script that plans, rehearses and applies from its top level runs once, with two worker processes."""
+    """A script that plans, rehearses and applies from its top level runs once, with a worker process."""
     export(tmp_path / "export", 60, files=4)
     script = tmp_path / "migrate.py"
     script.write_text(
@@ -48,10 +48,10 @@ import pipeline
 print("running")
 options = pipeline.options
 plan = pipeline.plan_export(
-    "export", "plan", options.PlanOptions(mapping="generic", settings={COLUMNS!r}, workers=2)
+    "export", "plan", options.PlanOptions(mapping="generic", settings={COLUMNS!r}, workers=1)
 )
-if plan.ready and pipeline.rehearse_plan("plan", options.RehearseOptions(workers=2)).verification.proved:
-    outcome = pipeline.apply_plan("plan", sys.argv[1], options.ApplyOptions(workers=2), project_key="phc_any")
+if plan.ready and pipeline.rehearse_plan("plan", options.RehearseOptions(workers=1)).verification.proved:
+    outcome = pipeline.apply_plan("plan", sys.argv[1], options.ApplyOptions(workers=1), project_key="phc_any")
     print(outcome.counts.accepted, pipeline.plan_status("plan").state)
 """,
         "utf-8",

@@ -208,7 +208,7 @@ def test_everything_has_a_name_and_a_place(service: LocalService, tab: Tab) -> N
         )
 
 
-@pytest.mark.parametrize("width", [360, 800, 1250])
+@pytest.mark.parametrize("width", [360, 1250])
 def test_no_page_is_wider_than_the_window(service: LocalService, tab: Tab, width: int) -> None:
     """On a telephone too; wide tables scroll inside of themselves."""
     tab.width(width)

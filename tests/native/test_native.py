@@ -278,7 +278,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
 
 @needs_native
 @pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat"])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(data=st.data(), observe=st.booleans())
 def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:
     """Events, rejects, skips, links, warnings and all else of a block are the same either way."""
