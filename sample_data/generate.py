@@ -30,6 +30,7 @@ from sample_data.generator import (
     rudderstack,
     segment,
     service,
+    umami,
 )
 from sample_data.generator.spelling import lines, row
 
@@ -56,6 +57,7 @@ def files() -> dict[str, bytes]:
         "rejects/broken.csv": rejects.broken_table(),
         "rejects/too-large.jsonl.gz": _gzipped(rejects.too_large()),
         "ga4/events_20231115/000000000000.json.gz": _gzipped(lines(ga4.extract_lines(ga4.rows()))),
+        **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
         **_segment(),
         **_rudderstack(),
     }

@@ -49,6 +49,7 @@ GOLDEN = {
     "rudderstack": Sample(("rudderstack/storage",), {"mapping": "rudderstack"}),
     "rudderstack-staging": Sample(("rudderstack/staging",), {"mapping": "rudderstack-warehouse"}),
     "rudderstack-lake": Sample(("rudderstack/lake",), {"mapping": "rudderstack-warehouse"}),
+    "umami": Sample(("umami",), {"mapping": "umami"}),
     "rejects": Sample(
         ("rejects/broken.jsonl", "rejects/broken.csv"), {"mapping": "generic", "settings": GENERIC_WITHOUT_UUID}
     ),

@@ -57,6 +57,10 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{type: number, of: a, else: keep}", '"a":"x"', '"x"'),
         ("{unless: [EMPTY, n/a], of: a}", '"a":"EMPTY"', None),
         ("{unless: [EMPTY, n/a], of: a}", '"a":1.0', "1.0"),
+        ("{split: a, by: x, item: 0}", '"a":"1920x1080"', '"1920"'),
+        ("{split: a, by: x, item: -1}", '"a":"1920x1080"', '"1080"'),
+        ("{split: a, by: x, item: 2}", '"a":"1920x1080"', None),
+        ("{split: a, by: x, item: 1}", '"a":"1920x "', None),
         ("{item: 0, of: a}", '"a":["x","y"]', '"x"'),
         ("{record: a, numbers: [n], blank: [none]}", '"a":{"n":"1.10","b":null,"c":{},"d":"none"}', '{"n":1.10}'),
         ("{record: a, numbers: [n]}", '"a":[{"n":"x","l":[]},null,{"b":{"n":"2"}}]', '[{"n":"x"},{"b":{"n":2}}]'),
@@ -239,8 +243,8 @@ def test_conditions(condition: str, members: str, holds: bool) -> None:
 def test_every_verb_is_tried_here() -> None:
     """A new verb comes with a test in this file or in the mapper's."""
     tried = (
-        "ref const json first template join lookup type unless item lower upper strip url when session member entries"
-        " country referring_domain browser_name os_name device_type record canonical"
+        "ref const json first template join lookup type unless item split lower upper strip url when session member"
+        " entries country referring_domain browser_name os_name device_type record canonical"
         " add subtract multiply divide round seconds date"
     )
     elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"

@@ -43,16 +43,40 @@ def member(build: Builder, call: Call) -> Value:
     where=Field(TEXTS, "count only items whose members, given by their paths, have these texts; a text may end in *"),
 )
 def item(build: Builder, call: Call) -> Value:
-    if not re.fullmatch(r"-?[0-9]{1,9}", call.given["item"]):
-        raise wrong_call(
-            call, "the index of an item is not a number of at most nine digits", "write item: 0 for the first"
-        )
-    of, index = build.present(call.given["of"]), Constant(int(call.given["item"]))
+    of, index = build.present(call.given["of"]), _index(call)
     if "where" not in call.given:
         return Apply("item_of", (of, index))
     return Apply(
         "matching_item", (of, index, *(Constant(text) for pair in call.given["where"].items() for text in pair))
     )
+
+
+def _index(call: Call) -> Value:
+    if not re.fullmatch(r"-?[0-9]{1,9}", call.given["item"]):
+        raise wrong_call(
+            call, "the index of an item is not a number of at most nine digits", "write item: 0 for the first"
+        )
+    return Constant(int(call.given["item"]))
+
+
+@value(
+    "split",
+    "one piece of a text, such as 1920 of 1920x1080; missing where there is no such piece",
+    split=Field(VALUE, "the text", True),
+    by=Field(TEXT, "the text between two pieces", True),
+    item=Field(TEXT, "the piece, from 0; -1 is the last", True),
+)
+def split(build: Builder, call: Call) -> Value:
+    if not call.given["by"]:
+        raise wrong_call(call, "a text cannot be split by an empty text", "write by: x")
+    return Apply("piece_of", (build.text(call.given["split"]), Constant(call.given["by"]), _index(call)))
+
+
+@function(needs=1)
+def piece_of(text: str, by: str, index: int) -> str | None:
+    """One piece of a text; None where there is no such piece or it is blank."""
+    pieces = text.split(by)
+    return pieces[index].strip() or None if -len(pieces) <= index < len(pieces) else None
 
 
 @function(needs=1)

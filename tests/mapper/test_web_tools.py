@@ -1,0 +1,59 @@
+"""Tools of web analytics over whole sources: every form of the same rows gives the same events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.api import plan_export
+from pipeline.options import PlanOptions
+from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.transform.block import BlockTransformer
+from sample_data.generator import umami
+
+AS_OF = 1_767_225_600_000_000
+
+
+def events_of(place: Path, *sources: Path) -> tuple[Any, list[dict[str, Any]]]:
+    """The plan of some files, whose mapping is recognised, and its events as they would be sent."""
+    plan = plan_export([str(path) for path in sources], place, PlanOptions(as_of=AS_OF, workers=1))
+    _, directory = open_plan(place)
+    transformer = BlockTransformer(transform_config_for(plan, directory))
+    found: list[bytes] = []
+    for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
+        found.extend(transformer.sent_events(task))
+    return plan, [json.loads(event) for event in found]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_umami_rows_are_the_same_events_in_every_form(tmp_path: Path, form: str) -> None:
+    """Empty texts of JSON lines and typed times of Parquet mean what cells of CSV mean."""
+    rows = [{"event_data": "", **row} for row in umami.events()]
+    table, other = tmp_path / "website_event.csv", tmp_path / f"website_event.{form}"
+    table.write_bytes(umami.table_text(rows))
+    if form == "jsonl":
+        other.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    else:
+        made = pa.Table.from_pylist(rows)
+        at = made.schema.get_field_index("created_at")
+        times = made.column(at).cast(pa.timestamp("s")).cast(pa.timestamp("us"))
+        pq.write_table(made.set_column(at, "created_at", times), other)
+    (_, expected), (plan, found) = events_of(tmp_path / "one", table), events_of(tmp_path / "two", other)
+    assert plan.mapping.name == "umami"
+    assert len(found) == len(rows)
+    assert found == expected
+
+
+def test_tables_of_umami_beside_each_other_are_events_and_people(tmp_path: Path) -> None:
+    """The person of session_data is that of the events."""
+    for name, text in umami.tables().items():
+        (tmp_path / f"{name}.csv").write_bytes(text)
+    plan, events = events_of(tmp_path / "plan", *sorted(tmp_path.glob("*.csv")))
+    assert (plan.rejects, len(events)) == ({}, 21)
+    assert {event["properties"]["distinct_id"] for event in events} >= {"user-1", "user-3"}
