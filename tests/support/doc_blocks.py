@@ -12,9 +12,11 @@ Blocks in any other language are only shown.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -97,22 +99,26 @@ def run(page: Path, directory: Path) -> Ran:
     directory.mkdir()
     programs = directory.parent / "bin"
     _install(programs)
-    script = "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
-    script += "".join(_shell(block) for block in blocks(page))
+    script = "set -eu\n" + "".join(_shell(block) for block in blocks(page))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKCAST")}
     environment = {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     output, errors = directory.parent / "stdout", directory.parent / "stderr"
     with output.open("w") as stdout, errors.open("w") as stderr:  # files, so that a service left behind blocks nothing
-        shell = subprocess.run(
+        shell = subprocess.Popen(
             ["sh", "-c", script.replace(PORT, str(_free_port()))],
             cwd=directory,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            timeout=300,
-            check=False,
+            start_new_session=True,
         )
+        try:
+            shell.wait(timeout=300)
+        finally:
+            # What a page starts in the background ends with it: `jobs -p` of some shells names nothing in a trap.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGTERM)
     _, *parts = re.split(r"^\x01(\d+)\n", output.read_text(encoding="utf-8"), flags=re.M)
     printed = {int(line): text for line, text in zip(parts[::2], parts[1::2], strict=True)}
     return Ran(shell.returncode, printed, errors.read_text(encoding="utf-8"))
