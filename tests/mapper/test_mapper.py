@@ -408,7 +408,7 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
     if opened is not None and given_to.draw(st.booleans()):
         column = opened.given.get("ref", "/columns")[1:]
         row[column] = {key: value for key, value in members.items() if not key.startswith("/")}
-    row["event" if name != "amplitude" else "event_type"] = given_to.draw(events)
+    row[{"amplitude": "event_type", "ga4": "event_name"}.get(name, "event")] = given_to.draw(events)
     made = compiled(name).map_row(record(json.dumps(row)))
     watched = compiled(name).map_row(record(json.dumps(row)), True)
     assert without_notes(watched) == without_notes(made)
