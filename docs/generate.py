@@ -265,6 +265,14 @@ def codes() -> str:
     return _table(("code", "level", "meaning"), ((f"`{one.name}`", one.level, one.text) for one in registry().values()))
 
 
+def effects() -> str:
+    """What `mapping check` finds to be without effect, from the docstrings of its checks."""
+    from pipeline.mapper.ineffective import CHECKS
+
+    lines = [" ".join((check.__doc__ or "").split()) for check in CHECKS]
+    return "\n".join(f"- {line};" for line in lines[:-1]) + f"\n- {lines[-1]}."
+
+
 def mappings() -> str:
     """The shipped mappings and what each reads."""
     from pipeline.mapper import available, load
@@ -289,6 +297,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "mapping-sections": mapping_sections,
+    "effects": effects,
     "frame": frame,
     "values": lambda: verbs("value"),
     "conditions": lambda: verbs("condition"),

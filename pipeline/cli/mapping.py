@@ -63,11 +63,13 @@ def check(names: tuple[str, ...]) -> int:
     """Read mapping files; an error has file:line:column and the nearest valid name. Exit 7 when choices are open."""
     from pipeline.mapper import load
     from pipeline.mapper.compiler import check_mapping
+    from pipeline.mapper.ineffective import check_effects
 
     unfinished = 0
     for name in names:
         document = load(name)
         check_mapping(document)
+        check_effects(document)
         unfinished += bool(document.open)
         click.echo(f"{name}: {'unfinished' if document.open else 'good'} ({pluralize(len(document.cases), 'case')})")
         _show_open(document.open)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
-from typing import Any
 
 from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
@@ -14,8 +13,8 @@ from pipeline.mapper.expressions import Condition, Missing, NamedValues, Value, 
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
 from pipeline.mapper.program import Let, Program, Step
-from pipeline.mapper.references import definition_of, path_steps
-from pipeline.mapper.renaming import rename_properties
+from pipeline.mapper.references import definition_of, path_steps, references_in
+from pipeline.mapper.renaming import kept_properties, rename_properties
 from pipeline.models import SealedOptions
 
 HASH_KEY = "BACKCAST_HASH_KEY"
@@ -168,6 +167,8 @@ class Builder:
             name, properties = self.text(extra.event), self._presents(extra.properties)
             steps.append(program.ReadExtraEvent(f"{uuids.SEPARATOR}also{number}", name, properties, when))
         names = rename_properties(mapping, self.dropped(mapping.properties.drop), tuple(steps))
+        if self._flat and mapping.properties.rest == "drop":
+            steps.append(program.KeepProperties(tuple(sorted(kept_properties(mapping)))))
         steps += [names, *changes]
         steps += [*self._columns(steps), program.GiveEvent()]
         decode = self.decode()
@@ -339,7 +340,7 @@ class Builder:
                 case expressions.NotNull(expressions.Column(column)) if column != self._opened_column:
                     sets.append(program.CopyColumn(name, column))
                 case _:
-                    sets.append(program.SetProperty(name, self._let(steps, "set", value), name in references(call)))
+                    sets.append(program.SetProperty(name, self._let(steps, "set", value), name in references_in(call)))
         fills = [
             program.FillProperty(name, self._let(steps, "fill", self.present(call)))
             for name, call in properties.fill.items()
@@ -402,13 +403,3 @@ def wrong_call(call: Call, message: str, hint: str) -> MappingError:
 def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:
     for number, (name, rule) in enumerate(mapping.events.items(), 1):
         yield program.EventCase(name, rule.name or name, number, rule.skip, rule.warn)
-
-
-def references(given: Any) -> set[str]:
-    """The references anywhere in a value of the mapping file."""
-    if isinstance(given, Call):
-        if given.verb == "ref":
-            return {given.given["ref"]}
-        return references(given.given)
-    inner = given.values() if isinstance(given, Map) else given if isinstance(given, tuple) else ()
-    return set().union(*map(references, inner))

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Map
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
+from pipeline.mapper.call import Call as Call
+from pipeline.mapper.call import Place as Place
+from pipeline.mapper.case_section import Case as Case
 from pipeline.mapper.kinds import (
     CANDIDATES,
     CONDITION,
@@ -26,10 +28,7 @@ from pipeline.mapper.kinds import (
     YES,
     Choice,
     Either,
-    Field,
-    Json,
     ListOf,
-    Section,
     TableOf,
     Verbs,
     entry,
@@ -39,23 +38,6 @@ from pipeline.mapper.kinds import (
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
 TYPES = ("number", "text", "boolean", "json", "list")
-
-
-class Place(NamedTuple):
-    """A place in a mapping file; line and column count from 1."""
-
-    file: str
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One verb and its arguments: nested calls, texts, lists and tables as its declaration says."""
-
-    verb: str
-    given: Map[str, Any]
-    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +191,11 @@ class Changes:
 class Properties(Changes):
     open: Call | None = entry(VALUE, "the object with the properties; left out: the row itself", None)
     rest: str = entry(
-        TEXT, "`drop`, `keep`, or the prefix of columns that the mapping does not name; left out: TOOL_", ""
+        TEXT,
+        "the columns that the mapping does not name: `drop` leaves them out, `keep` keeps their names, any other text"
+        " is the prefix that they get (with `open`; left out: TOOL_). Without `open`, `drop` leaves out every column"
+        " but those that `rename` and `fill` name, beside what `set`, `spread` and `groups` set, and else all stay",
+        "",
     )
     types: Map[str, str] = entry(
         TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning", dict
@@ -300,49 +286,6 @@ class Extra:
     event: Call = entry(VALUE, "the extra event's name")
     properties: Map[str, Call] = entry(VALUE_TABLE, "its properties", dict)
     when: Call | None = entry(CONDITION, "only rows for which this is true", None)
-
-
-OUTCOME = Section(
-    "outcome",
-    dict,
-    {
-        "event": Field(TEXT, "the event's name"),
-        "distinct_id": Field(TEXT, "its distinct_id"),
-        "timestamp": Field(TEXT, "its time, as 2020-12-30T12:00:00Z"),
-        "uuid": Field(TEXT, "the source's own uuid"),
-        "key": Field(NAMES, "the parts of its dedupe key; `none` for a row without"),
-        "properties": Field(Json(), "all of its properties, exactly"),
-        "has": Field(Json(), "properties that must be among them"),
-        "lacks": Field(NAMES, "properties that it must not have"),
-        "warnings": Field(NAMES, "the codes of its warnings; none when left out"),
-        "skip": Field(TEXT, "the row is left out, with this code"),
-        "reject": Field(TEXT, "the row cannot be sent, with this code"),
-        "link": Field(NAMES, "kind, the id that stays, the id that is absorbed"),
-        "pair": Field(NAMES, "of an event: its anonymous id and its user's"),
-        "set": Field(Json(), "the properties set on its person, or on a group, exactly"),
-        "set_once": Field(Json(), "the properties set once on its person, exactly"),
-        "unset": Field(NAMES, "the properties removed from its person"),
-        "person": Field(TEXT, "the row updates this person and is no event"),
-        "group": Field(NAMES, "the row updates a group and is no event: its type and key"),
-    },
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    name: str = entry(TEXT, "what the case shows")
-    row: str = entry(Json(), "the row as JSON text")
-    gives: tuple[Map[str, Any], ...] = entry(ListOf(OUTCOME), "the outcomes of the row, in order")
-    settings: Map[str, str] = entry(TEXTS, "as given with --set", dict)
-    zones: tuple[str, ...] = entry(NAMES, "as given with --timezone", ())
-    dialect: str = entry(Choice(("contract", "posthog")), "the target's spelling", "contract")
-    path: str = entry(TEXT, "the file that the row is in, with its folders (`table_from_path`)", "")
-    format: str = entry(
-        Choice(("json", "csv")),
-        "csv: every value is the text of a cell, and `blanks` decides what blank cells are; json when left out",
-        "json",
-    )
-    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,24 @@ def parse(text: str, file: str) -> Mapping:
     return Mapping(**given, file=file, text=text)
 
 
+def place_of(mapping: Mapping, *path: str | int) -> Place:
+    """The place in its file of a key of a mapping, by the keys and the indexes that lead to it, or of the last of them
+    that is there."""
+    reader = Reader(mapping.file)
+    node = reader.compose(mapping.text)
+    place = Place(mapping.file, 1, 1)
+    for step in path:
+        if isinstance(node, yaml.MappingNode) and isinstance(step, str):
+            found = next(((key, value) for key, value in node.value if key.value == step), None)
+            if found is None:
+                break
+            place, node = reader.place(found[0]), found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            place = reader.place(node)
+    return place
+
+
 class Reader:
     """Reads nodes as their kinds declare; raises `error` with the place of a wrong one."""
 

@@ -93,6 +93,10 @@ class NativeEmitter(StepEmitter):
         self.line(f"{name} = p.as_dict()")
         return name
 
+    def keep_properties(self, names: tuple[str, ...]) -> None:
+        with self.block("for k in p.keys():"):
+            self.line(f"if k not in {self.const(frozenset(names))}: del p[k]")
+
     def rename_properties(self, step: program.RenameProperties) -> None:
         blanks = {name: frozenset(texts) for name, texts in step.blanks}
         self.line(f"w = {self._renames((*step.rare, *step.common), blanks)}(p, w)")

@@ -208,6 +208,12 @@ class ReadExtraEvent(Operation, frozen=True):
     when: Condition | None
 
 
+class KeepProperties(Operation, frozen=True):
+    """Leave out every property but these."""
+
+    names: tuple[str, ...]
+
+
 class RenameProperty(Operation, frozen=True):
     """A new name, or None to leave the property out. `read`: it was taken out when it was read."""
 
@@ -301,8 +307,8 @@ class GiveEvent(Operation, frozen=True):
 Step: TypeAlias = (
     OpenProperties | Let | SkipRow | SetEvent | MatchEvent | ReadTime | SetUuid | SetKey | SetDistinctId | AddLinks
     | GiveLinks | OverrideProperties | ByRule | ObservePerson | ObserveGroups | GivePersonUpdate | GiveGroupUpdates
-    | GiveProfiles | ReadExtraEvent | RenameProperties | SpreadProperties | FillProperty | SetProperty | CopyColumn
-    | ApplyOverrides | ConvertProperty | HashProperty | KeepGroups | SetGroups | KeepColumns | GiveEvent
+    | GiveProfiles | ReadExtraEvent | KeepProperties | RenameProperties | SpreadProperties | FillProperty | SetProperty
+    | CopyColumn | ApplyOverrides | ConvertProperty | HashProperty | KeepGroups | SetGroups | KeepColumns | GiveEvent
 )  # fmt: skip
 
 

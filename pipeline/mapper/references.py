@@ -6,6 +6,9 @@ of a definition, with `~1` for a slash and `~0` for a tilde inside a name. A dec
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Map
+from typing import Any
+
 from pipeline.mapper.language import Call, Mapping
 from pipeline.mapper.runtime import member_at, members_of
 from pipeline.values import Record, Value
@@ -49,3 +52,13 @@ def properties_of(mapping: Mapping, record: Record) -> Record:
     """The properties of a row: the opened object, or the row itself."""
     opened = mapping.properties.open
     return record if opened is None else members_of(find(opened, record))
+
+
+def references_in(given: Any) -> set[str]:
+    """The references anywhere in a value of the mapping file."""
+    if isinstance(given, Call):
+        if given.verb == "ref":
+            return {given.given["ref"]}
+        return references_in(given.given)
+    inner = given.values() if isinstance(given, Map) else given if isinstance(given, tuple) else ()
+    return set().union(*map(references_in, inner))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pipeline.mapper import expressions, program
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.program import RenameProperty, Step
+from pipeline.mapper.references import references_in
 
 RESERVED = (
     "$set",
@@ -96,3 +97,13 @@ def always_read(operation: object) -> Iterator[str]:
         case _:
             for name in getattr(operation, "__struct_fields__", ()):
                 yield from always_read(getattr(operation, name))
+
+
+def kept_properties(mapping: Mapping) -> set[str]:
+    """The properties of a row that its events keep with `rest: drop`, by their names in the row: what `rename` and
+    `fill` name, and a row's own groups. What other rules name is a value that they set, and no property that stays."""
+    rules = (mapping.properties, *mapping.events.values())
+    kept = {name for rule in rules for name in (*rule.rename, *rule.fill)}
+    if mapping.groups is not None and mapping.groups.open is not None:
+        kept |= {"$groups"} & references_in(mapping.groups.open)
+    return kept

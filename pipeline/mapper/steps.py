@@ -100,6 +100,8 @@ class StepEmitter(Emitter):
                 self._read_extra_event(step)
             case program.OverrideProperties():
                 self.override_properties(step)
+            case program.KeepProperties(names):
+                self.keep_properties(names)
             case program.RenameProperties():
                 self.rename_properties(step)
             case program.SpreadProperties(members):
@@ -150,6 +152,10 @@ class StepEmitter(Emitter):
         self.line("pop = p.pop")
         self.line("get = p.get")
         self._set_registers()
+
+    def keep_properties(self, names: tuple[str, ...]) -> None:
+        self.line(f"p = {{k: v for k, v in p.items() if k in {self.const(frozenset(names))}}}")
+        self.line("pop = p.pop")
 
     def rename_properties(self, step: program.RenameProperties) -> None:
         changes = {rename.old: rename.new for rename in step.rare}

@@ -92,6 +92,25 @@ def test_columns_beside_the_properties_are_kept() -> None:
     assert properties(f"{sections}  rest: drop\n", members) == {"a": "1"}
 
 
+def test_only_what_rules_name_is_kept() -> None:
+    """With `rest: drop` and no object of properties, a new column of the export reaches no event by itself."""
+    sections = """events: {Bought: {rename: {r: R}, fill: {f: /x}, set: {s: /y}}}
+groups: {open: $groups, types: {team: g}}
+properties:
+  rest: drop
+  reserved: [token]
+  rename: {a: A, name: title}
+  fill: {b: /x}
+  set: {c: /y, x: /x}
+  spread: {from: /o}
+"""
+    members = '"a":1,"b":2,"c":3,"x":4,"y":5,"o":{"m":6},"g":7,"$groups":{"t":"k"},"r":8,"f":9,"s":10,"$set":{"q":1}'
+    expected = {"A": "1", "title": '"Bought"', "b": "2", "c": "5", "x": "4", "m": "6", "R": "8", "f": "9", "s": "5"}
+    assert properties(sections, members) == {**expected, "$groups": '{"t":"k"}'}
+    assert drafted(sections, members).warnings == ()
+    assert properties("properties: {rest: drop}\n", members) == {}
+
+
 def test_an_opened_object_is_taken_as_it_is() -> None:
     """A reader may hand the properties over opened."""
     made = mapper("properties: {open: /properties}\n")

@@ -177,7 +177,8 @@ def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> N
 @cache
 def mapper_of(name: str) -> Any:
     """A shipped mapping, or one of those above, compiled."""
-    texts = {"everything": EVERYTHING, "flat": FLAT}
+    named = FLAT.replace("properties: {", "properties: {rest: drop, ")
+    texts = {"everything": EVERYTHING, "flat": FLAT, "named": named}
     text = texts.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
     options = SealedOptions(as_of=AS_OF, zones=(("Europe/Berlin", ""),), settings=SETTINGS.get(name, {}))
     return language.compile(parse(text, name), options), options
@@ -193,6 +194,7 @@ COLUMNS = {
     ).split(),
     "everything": ("name", "user", "properties", "when", "title", "lang", "odd", "city"),
     "flat": ("name", "user", "at", "id", "city", "noise", "$ip", "$geoip_city_name", "odd", "$set"),
+    "named": ("name", "user", "at", "id", "city", "noise", "$ip", "$geoip_city_name", "odd", "$set"),
 }
 PROPERTIES = {
     "mixpanel": (
@@ -256,7 +258,7 @@ def rows_of(draw: st.DrawFn, name: str) -> bytes:
         }
         row |= {one: "u-1" for one in ("user", "device_id") if one in COLUMNS[name]}
         row |= {"event_time": "2023-01-02 03:04:05.678901"} if name == "amplitude" else {}
-        row |= {"at": 1672531358, "id": "i"} if name == "flat" else {}
+        row |= {"at": 1672531358, "id": "i"} if name in ("flat", "named") else {}
     return json.dumps(row, ensure_ascii=draw(st.booleans())).encode()
 
 
@@ -277,7 +279,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
 
 
 @needs_native
-@pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat"])
+@pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat", "named"])
 @settings(max_examples=70, deadline=None)
 @given(data=st.data(), observe=st.booleans())
 def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:
@@ -299,6 +301,7 @@ def test_the_events_compared_are_events() -> None:
         | {"event_properties": {"a": 1}},
         "everything": {"name": "Bought", "user": "u", "properties": {"at": 1672531358, "id": "i", "price": 1.10}},
         "flat": {"name": "Seen", "user": "u", "at": 1672531358, "id": "i", "city": "Bonn", "a": 1},
+        "named": {"name": "Seen", "user": "u", "at": 1672531358, "id": "i", "city": "Bonn", "a": 1},
     }
     for name, row in usual.items():
         (record,) = JsonlRows(json.dumps(row).encode(), opens=mapper_of(name)[0].opens, members=True)

@@ -1,0 +1,24 @@
+"""One verb in a mapping file, and its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """A place in a mapping file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One verb and its arguments: nested calls, texts, lists and tables as its declaration says."""
+
+    verb: str
+    given: Map[str, Any]
+    place: Place
