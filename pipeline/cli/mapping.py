@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.cli import common, completing
 from pipeline.errors import UsageError
 from pipeline.text import pluralize, printable
+
+if TYPE_CHECKING:
+    from pipeline.survey.draft import Choice
+
+MOST_QUESTIONS = 7
+"""How many choices `mapping new --ask` asks for."""
 
 
 @click.group(epilog="Example: backcast mapping test mappings/mine.yaml")
@@ -131,23 +139,60 @@ def _show_open(choices: Mapping[str, str]) -> None:
         click.echo(f"  {printable(name, 60)}: {printable(evidence, 600)}")
 
 
-@mapping.command(epilog="Example: backcast mapping new exports/ > mine.yaml")
+@mapping.command(epilog="Example: backcast mapping new exports/ -o mine.yaml --ask")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of stdout.")
-def new(sources: tuple[str, ...], output: Path | None) -> int:
-    """Write a commented starting mapping for an export: the shipped one where the tool is recognised."""
-    from pipeline.survey.recognition import starting_mapping
+@click.option("--ask", is_flag=True, help="Ask on the terminal what the rows do not show, at most seven questions.")
+def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
+    """Write a commented starting mapping for an export: the shipped one where the tool is recognised.
+
+    What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
+    """
+    from pipeline.mapper.loader import parse
+    from pipeline.survey.recognition import Starter
 
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already", hint="choose another -o FILE")
+    if ask and not sys.stdin.isatty():
+        raise UsageError("--ask needs a terminal to ask on", hint="leave it out: what is open is marked in the file")
     with tempfile.TemporaryDirectory() as spool:
-        text = starting_mapping(sources, Path(spool))
+        starter = Starter(sources, Path(spool))
+        answers: dict[str, str] = {}
+        draft = starter.draft()
+        while ask and len(answers) < MOST_QUESTIONS and draft.choices:
+            choice = draft.choices[0]
+            answers[choice.name] = _answer(choice, draft.columns)
+            draft = starter.draft(answers)
     if output is None:
-        click.echo(text, nl=False)
-        return 0
-    output.write_text(text, encoding="utf-8")
-    click.echo(f"Wrote {output}; next: backcast mapping test {output}", err=True)
+        click.echo(draft.text, nl=False)
+    else:
+        output.write_text(draft.text, encoding="utf-8")
+    choices = parse(draft.text, "new mapping").open
+    name = str(output or "the mapping")
+    if choices:
+        click.echo(f"{name} is unfinished, {pluralize(len(choices), 'open choice')}:", err=True)
+        for choice_name, evidence in choices.items():
+            click.echo(f"  {choice_name}: {printable(evidence, 600)}", err=True)
+    elif output is not None:
+        click.echo(f"Wrote {output}; next: backcast mapping test {output}", err=True)
     return 0
+
+
+def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
+    """Ask for one choice; the answer as it stands in the mapping."""
+    from pipeline.survey.draft import custom_answer
+
+    click.echo(f"\n{choice.name}: {printable(choice.question, 600)}", err=True)
+    for number, option in enumerate(choice.options, 1):
+        click.echo(f"  {number}. {printable(option.text, 100)}    {printable(option.evidence, 300)}", err=True)
+    other = ", a column, or =TEXT for a fixed text" if choice.free else ""
+    while True:
+        given = click.prompt(f"Number{other}", default="1", err=True).strip()
+        if given.isdecimal() and 0 < int(given) <= len(choice.options):
+            return choice.options[int(given) - 1].text
+        if choice.free and (answer := custom_answer(given, columns)):
+            return answer
+        click.echo(f"  {given} is no number of the list{' and no column' if choice.free else ''}", err=True)
 
 
 @mapping.command(epilog="Example: backcast mapping schema > mapping.schema.json")

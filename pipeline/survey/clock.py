@@ -1,12 +1,15 @@
-"""Read the times of a field of an unknown tool: ISO 8601, or a number whose size shows its unit."""
+"""Read the times of a field of an unknown tool: ISO 8601, a number whose size shows its unit, or a custom format."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from pipeline import values
+from pipeline.mapper.timeformat import TimeFormat
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
 from pipeline.values import Value
 
@@ -18,12 +21,32 @@ ENOUGH, MOSTLY = 0.9, 0.5
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999 in µs."""
 
+_COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])([0-2]\d[0-5]\d[0-5]\d)?", re.ASCII)
+_WRITTEN = re.compile(
+    r"(?:(?P<year>\d{4})(?P<s1>[-/.])\d\d?(?P=s1)\d\d?"
+    r"|(?P<first>\d\d?)(?P<s2>[-/.])(?P<second>\d\d?)(?P=s2)(?P<short>\d{4}|\d\d)"
+    r"|\d\d?(?P<s3>[- ])(?P<month>[A-Za-z]{3,9})(?P<s4>,? |-)(?P<year3>\d{4}|\d\d)"
+    r"|(?P<month4>[A-Za-z]{3,9}) \d\d?(?P<s5>,? )\d{4})"
+    r"(?:(?P<gap>,? |T)\d\d?:\d\d(?P<seconds>:\d\d(?P<fraction>\.\d+)?)?(?P<half> ?[AaPp][Mm])?"
+    r"(?P<zone> ?(?:Z|[+-]\d\d:?\d\d)| UTC| GMT)?)?",
+    re.ASCII,
+)
+
 
 class Clock(NamedTuple):
-    """A field of times. `unit` is iso, s, ms, us or ns."""
+    """A field of times. `unit` is iso, s, ms, us, ns or format, which is written as `form` says.
+
+    `other` is the form with day and month exchanged, where all values can be read either way.
+    """
 
     path: str
     unit: str
+    form: str = ""
+    other: str = ""
+
+    @property
+    def has_hours(self) -> bool:
+        return self.unit != "format" or any(mark in self.form for mark in ("%H", "%I"))
 
     def read(self, value: Value) -> Reading | None:
         """The time, or None where the value is not a time of the years 1 to 9999."""
@@ -31,25 +54,91 @@ class Clock(NamedTuple):
         if text is None:
             return None
         try:
-            reading = read_iso(text, space=True) if self.unit == "iso" else read_epoch(text, self.unit)
+            if self.unit == "format":
+                reading = _format(self.form).read(text)
+            else:
+                reading = read_iso(text, space=True) if self.unit == "iso" else read_epoch(text, self.unit)
         except BadTime:
             return None
         return reading if EARLIEST <= reading.us <= LATEST else None
 
 
+_format = cache(TimeFormat)
+
+
 def clock_of(path: str, column: Sequence[Value], enough: float = ENOUGH) -> Clock | None:
     """The clock that a field's values read as, or None when a share below `enough` of them are times of one unit."""
-    units = Counter(_unit(value) for value in column)
-    unit, count = units.most_common(1)[0] if units else ("", 0)
-    return Clock(path, unit) if unit and count >= enough * len(column) else None
+    units = Counter(map(_unit, column))
+    (unit, form), count = units.most_common(1)[0] if units else (("", ""), 0)
+    if not unit or count < enough * len(column):
+        return None
+    if unit != "format" or "%A" not in form:
+        return Clock(path, unit, form)
+    return _ordered(path, form, column, enough)
 
 
-def _unit(value: Value) -> str:
-    text = values.text(value) or ""
-    if text[4:5] == "-":
-        return "iso" if Clock("", "iso").read(text) is not None else ""
+def _ordered(path: str, form: str, column: Sequence[Value], enough: float) -> Clock | None:
+    """The clock of a form whose day and month are `%A` and `%B`, in the order in which more values can be read."""
+    day_first = form.replace("%A", "%d").replace("%B", "%m")
+    month_first = form.replace("%A", "%m").replace("%B", "%d")
+    read = {
+        one: sum(Clock(path, "format", one).read(value) is not None for value in column)
+        for one in (day_first, month_first)
+    }
+    if max(read.values()) < enough * len(column):
+        return None
+    # Twelve hours, and slashes beside them, are American; where nothing decides, a person has to.
+    likely = sorted(read, key=lambda one: (-read[one], ("%I" in one) != (one == month_first)))
+    same = read[day_first] == read[month_first]
+    return Clock(path, "format", likely[0], likely[1] if same and "/" in form else "")
+
+
+def _unit(value: Value) -> tuple[str, str]:
+    """The unit and the form of one value; two empty texts for what is no time."""
+    text = (values.text(value) or "").strip()
+    if text[4:5] == "-" and read_or_none(text) is not None:
+        return "iso", ""
+    if text[:1].isdigit() and text.isascii() and text.isdigit():
+        match = _COMPACT.fullmatch(text) if len(text) in (8, 14) else None
+        if match is not None:
+            return "format", "%Y%m%d%H%M%S" if match[1] else "%Y%m%d"
     try:
         number = abs(float(text)) if len(text) < 32 else 0.0
     except ValueError:
+        form = _form(text) if len(text) < 64 else ""
+        is_time = "%A" in form or (form and Clock("", "format", form).read(text) is not None)
+        return ("format", form) if is_time else ("", "")
+    return next((unit for unit, factor in _PER_SECOND.items() if _FROM * factor <= number < _TO * factor), ""), ""
+
+
+def read_or_none(text: str) -> Reading | None:
+    try:
+        return read_iso(text, space=True)
+    except BadTime:
+        return None
+
+
+def _form(text: str) -> str:
+    """The form of one written time, "" for other texts; `%A` and `%B` are a day and a month in an unknown order."""
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
         return ""
-    return next((unit for unit, factor in _PER_SECOND.items() if _FROM * factor <= number < _TO * factor), "")
+    part = match.groupdict()
+    if part["year"]:
+        form = f"%Y{part['s1']}%m{part['s1']}%d"
+    elif part["first"]:
+        year = "%Y" if len(part["short"]) == 4 else "%y"
+        form = f"%A{part['s2']}%B{part['s2']}{year}"
+    elif part["month"]:
+        form = f"%d{part['s3']}%b{part['s4']}{'%Y' if len(part['year3']) == 4 else '%y'}"
+    else:
+        form = f"%b %d{part['s5']}%Y"
+    if part["gap"]:
+        hour = "%I" if part["half"] else "%H"
+        form += f"{part['gap']}{hour}:%M"
+        form += ":%S" if part["seconds"] else ""
+        form += ".%f" if part["fraction"] else ""
+        form += re.sub(r"\w\w", "%p", part["half"]) if part["half"] else ""
+        zone = part["zone"] or ""
+        form += zone if zone.strip() in ("UTC", "GMT") else re.sub(r"\S+", "%z", zone)
+    return form

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
-import msgspec
-
 from pipeline.errors import EmptyExport, UsageError
-from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import open_source
-from pipeline.extractors import rows as read_rows
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper import recognise
-from pipeline.models import Part, Source
-from pipeline.values import Record, raw, text
+from pipeline.models import Source
+from pipeline.survey.columns import columns_of
+from pipeline.survey.draft import Draft, draft_mapping
+from pipeline.survey.roles import keys_in
+from pipeline.survey.tables import largest_table, records_of, unique_columns
+from pipeline.values import Record
 
 MOST_PARTS = 20
 """How many parts of an export are read to recognise it."""
@@ -24,7 +24,9 @@ MOST_ROWS = 21
 """How many rows of each of these parts are read."""
 MOST_NAMED = 4
 """How many parts an error names."""
-_BLOCK_BYTES = 256 * 1024
+RECOGNISED_ROWS = 50
+SAMPLE_ROWS = 200_000
+"""How many rows are compared to find a key."""
 
 
 def guess_mapping(source: Source) -> str:
@@ -34,7 +36,7 @@ def guess_mapping(source: Source) -> str:
     """
     if not source.parts:
         raise no_rows(source.notes)
-    rows = {part.path: [record for record, _ in _records(part, MOST_ROWS)] for part in source.parts[:MOST_PARTS]}
+    rows = {part.path: [record for record, _ in records_of(part, MOST_ROWS)] for part in source.parts[:MOST_PARTS]}
     candidates = sorted(recognised_by(list(chain.from_iterable(rows.values()))))
     if len(candidates) == 1:
         return candidates[0]
@@ -72,72 +74,26 @@ def _some(texts: Sequence[str]) -> str:
     return "; ".join(texts[:MOST_NAMED]) + more
 
 
-def _records(part: Part, most: int | None = None) -> Iterator[tuple[Record, int]]:
-    """The records among the first `most` rows of a part, each with a hash of its text; without a number, all."""
-    numbered = (
-        (rows, number, record)
-        for block in read_blocks(part, block_bytes=_BLOCK_BYTES)
-        for rows in [read_rows(part, block, observe=False, blanks=True)]
-        for number, record in enumerate(rows)
-    )
-    for rows, number, record in islice(numbered, most):
-        if isinstance(record, dict):
-            yield record, hash(rows.text(number))
+class Starter:
+    """Writes the starting mapping of an export; the choices that it leaves open can be answered."""
 
+    def __init__(self, sources: Sequence[str], spool: Path) -> None:
+        """Open an export and read some of its rows. Raises UsageError, EmptyExport, UnreadableExport."""
+        source = open_source(sources, spool=spool)
+        if not source.parts:
+            raise no_rows(source.notes)
+        table = largest_table(source)
+        if table is None:
+            raise UsageError("no row of the export can be read", hint="see why with: backcast survey")
+        self._table = table
+        tools = recognised_by(table.records[:RECOGNISED_ROWS])
+        self.tool = tools[0] if len(tools) == 1 else ""
+        """The shipped mapping that recognises the rows, "" for none."""
+        names = [] if self.tool else [column.steps[0] for column in keys_in(columns_of(table.records).values())]
+        self._unique = unique_columns(table.parts, list(dict.fromkeys(names)), SAMPLE_ROWS)
 
-def starting_mapping(sources: Sequence[str], spool: Path) -> str:
-    """The text of a starting mapping: the shipped one of a known tool, else one built from the columns of the rows.
-
-    Raises UsageError where no column can be the event, the person or the time; EmptyExport, UnreadableExport.
-    """
-    from pipeline.mapper.scaffold import KEYS, Surveyed, SurveyedField
-    from pipeline.mapper.scaffold import starting_mapping as scaffolded
-    from pipeline.survey import survey
-
-    source = open_source(sources, spool=spool)
-    surveyed = survey(source)
-    if not surveyed.rows:
-        raise no_rows(surveyed.notices)
-    if surveyed.tool:
-        return load_mapping(surveyed.tool).text
-    first = next(((part, record) for part in source.parts for record, _ in _records(part)), None)
-    if first is None:
-        raise UsageError("no row of the export can be read", hint="see why with: backcast survey")
-    part, record = first
-    unique = _unique(source, [name for name in record if name.lower() in KEYS])
-    fields = tuple(
-        SurveyedField(
-            field.path, _main_kind(field.types), field.null_rate, tuple(field.examples), unique.get(field.path, 0)
-        )
-        for field in surveyed.fields
-        if field.path in record
-    )
-    row = b",".join(msgspec.json.encode(name) + b":" + bytes(raw(value)) for name, value in record.items())
-    form = "csv" if part.dialect.header else "json"
-    return scaffolded(Surveyed("", fields, f"{{{row.decode()}}}", form))
-
-
-def _unique(source: Source, names: Sequence[str]) -> dict[str, int]:
-    """The columns of which no value is in two different rows, with how many rows have a value.
-
-    As many rows are read as by a survey, shared fairly among the parts. Copies of a row are one row.
-    """
-    from pipeline.survey import SAMPLE_ROWS
-
-    rows_by_value: dict[str, dict[int, int]] = {name: {} for name in names}
-    unread = SAMPLE_ROWS
-    for number, part in enumerate(source.parts if names else ()):
-        share = max(1, unread // (len(source.parts) - number))
-        for record, row in _records(part, share):
-            unread -= 1
-            for name in list(rows_by_value):
-                value = text(record.get(name))
-                if value and rows_by_value[name].setdefault(hash(value), row) != row:
-                    del rows_by_value[name]
-    return {name: len(rows) for name, rows in rows_by_value.items()}
-
-
-def _main_kind(types: Mapping[str, int]) -> str:
-    """The kind of most values that are not empty."""
-    kinds = {kind: count for kind, count in types.items() if kind not in ("null", "blank")}
-    return max(kinds, key=lambda kind: kinds[kind], default="null")
+    def draft(self, answers: Mapping[str, str] | None = None) -> Draft:
+        """The starting mapping, with answers to some of its choices; of a known tool, the shipped mapping."""
+        if self.tool:
+            return Draft(load_mapping(self.tool).text, (), {})
+        return draft_mapping(self._table, self._unique, answers)

@@ -1,48 +1,80 @@
-"""Guess, from the first rows of a part, which field is the event's name, its time, its person and its uuid.
+"""Find, in some rows of an unknown export, the fields with the event's name, its time, its person and a row's own id.
 
-Names come first, in the order in which the tools' own fields are trusted (docs/know/exports.md#mixpanel-rows,
-#amplitude-rows, #segment-messages, #ga4-rows, #posthog-export); a name counts only where its values fit. Where no name
-is known, the values decide. A guess is shown to a person and starts a mapping; nothing is ever sent by it.
+The one place where names of fields are known, for `survey`, `mapping new` and recognition. Names come first, in the
+order in which the tools' own fields are trusted (docs/know/exports.md#mixpanel-rows, #amplitude-rows,
+#segment-messages, #ga4-rows, #posthog-export); a name counts only where its values fit. Where no name is known, the
+values decide. What is found is shown to a person and starts a mapping; nothing is ever sent by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline import values
 from pipeline.survey.clock import ENOUGH, MOSTLY, Clock, clock_of
-from pipeline.survey.fields import kind_of
+from pipeline.survey.columns import INTEGER, LIST, OBJECTS, Column, Steps, columns_of
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID
 from pipeline.values import Record, Value
 
 PROBE_ROWS = 500
 """How many rows of a part are read to guess the roles of its fields."""
 
-EVENT_NAMES = (
-    "event", "event_type", "event_name", "mp_event_name", "eventName", "Event Name", "event_text",
+_EVENT = ("event_name", "mp_event_name", "event_text", "event", "event_type")
+"""Names in the spelling of `Column.name`, here and below."""
+_LIKELY_EVENT = ("name", "action", "activity", "type", "verb", "operation", "e", "n")
+"""Chosen only where few different texts repeat; so is a name with one of the words."""
+_EVENT_WORDS = re.compile(r"(?:^|_)(?:event|action|activity|verb)(?:_|$)")
+_TIME = (
+    "event_time", "event_timestamp", "timestamp", "original_timestamp", "time", "true_tstamp", "derived_tstamp",
+    "browser_timestamp", "collector_tstamp", "client_event_time", "occurred_at", "ts", "t", "datetime", "created_at",
+    "date_time", "date",
 )  # fmt: skip
-LIKELY_EVENT_NAMES = ("name", "type", "action")
-"""Chosen only where few different texts repeat."""
-TIME_NAMES = (
-    "properties.time", "event_time", "event_timestamp", "timestamp", "originalTimestamp", "original_timestamp",
-    "time", "derived_tstamp", "collector_tstamp", "client_event_time", "occurred_at", "ts", "date", "datetime",
-    "created_at",
+_TIME_WORDS = re.compile(r"time|date|tstamp|when|moment|(?:^|_)(?:ts|at|on|am|zeit|datum|fecha|hora)(?:_|$)")
+_START_WORDS = re.compile(r"first|start|begin|created|occurred|ordered|placed")
+_LATER_WORDS = re.compile(
+    r"last|end|updat|modif|sent|receiv|process|load|expire|due|delet|synced|import|export|birth|join"
+)
+_RECEIVED = (
+    "mp_api_timestamp_ms", "mp_processing_time_ms", "server_received_time", "server_upload_time", "received_at",
+    "collector_tstamp", "ingested_at", "loaded_at", "processed_at", "created_at",
 )  # fmt: skip
-RECEIVED_NAMES = (
-    "properties.$mp_api_timestamp_ms", "properties.mp_processing_time_ms", "server_received_time",
-    "server_upload_time", "receivedAt", "received_at", "collector_tstamp", "created_at",
+_USER = (
+    "distinct_id", "external_user_id", "user_id", "userid", "customer_id", "identity", "uid", "member_id", "person_id",
+    "profile_id", "contact_id", "subscriber_id", "account_user_id",
 )  # fmt: skip
-ID_NAMES = (
-    "properties.distinct_id", "distinct_id", "user_id", "userId", "user_pseudo_id", "anonymousId", "anonymous_id",
-    "device_id", "customer_id", "visitor_id", "visitorId", "uid",
+_LIKELY_USER = re.compile(
+    r"(?:^|_)(?:p|users?|customers?|members?|persons?|people|profiles?|contacts?|clients?|subscribers?|buyers?|players?"
+    r"|students?|patients?|guests?|leads?|employees?|drivers?|riders?|owners?|authors?|kunden?|nutzer|benutzer"
+    r"|clientes?|utilisateurs?|usuarios?)(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|nummer))?$|^username$|^login$"
+)
+_ANONYMOUS = re.compile(
+    r"anon|(?:^|_)device_?id$|^did$|pseudo|domain_userid|network_userid|visitor|^stable_id$|cookie|fingerprint"
+    r"|^client_id$|^cid$|install(?:ation)?_id$|^idf[av]$|^gaid$|^adid$|^muid$|^mpid$|^object_id$|^browser_id$"
+)
+_SESSION = re.compile(r"sess(?:ion)?_?id$|^visit_?id$|^sid$|^session$")
+_EMAIL = re.compile(r"(?:^|_)e?mail(?:_address)?$|^e_mail$")
+_KEY = (
+    "uuid", "insert_id", "message_id", "event_id", "event_uuid", "hit_id", "transaction_id", "id", "row_id", "log_id",
 )  # fmt: skip
-UUID_NAMES = (
-    "uuid", "properties.$insert_id", "$insert_id", "insert_id", "messageId", "message_id", "event_id", "eventId", "id",
+_LIKELY_KEY = re.compile(r"(?:_(?:id|uuid|guid|key|no|nr|number|nummer))$|^(?:guid|number|nr|no)$")
+_OBJECT = (
+    "properties", "event_properties", "props", "event_props", "params", "event_params", "custom_attributes",
+    "event_attributes", "attributes", "metadata", "event_data", "data", "payload", "segmentation", "sg", "body",
 )  # fmt: skip
+_AMOUNT = re.compile(
+    r"(?:^|_)(?:amount|price|total|subtotal|revenue|cost|fee|tax|charge|paid|sum|value|balance|betrag|preis|gmv|cents?"
+    r"|micros|pence)(?:_|$)|_(?:cents?|micros)$"
+)
+_SMALL_UNITS = (
+    (re.compile(r"micro|_e6$"), 1_000_000),
+    (re.compile(r"cents?(?:_|$)|pence|minor|_ct$"), 100),
+)
+_NOT_AN_ID = re.compile(r"https?://|mozilla/|\{", re.IGNORECASE)
 
-_TIME_WORDS = ("time", "date", "tstamp", "when", "_at", "moment")
-_EVENT_WORDS = ("event", "action", "activity", "verb")
+USER, ANONYMOUS, EMAIL, SESSION = "user", "anonymous", "email", "session"
+"""What an id is of, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,82 +104,235 @@ def look_up(record: Record, path: str, opened: dict[str, Record]) -> Value:
 
 def guess(records: Sequence[Record]) -> Roles:
     """The roles of a part's fields, from some of its rows."""
-    columns = _columns(records)
-    taken: set[str] = set()
+    columns = [column for column in columns_of(records).values() if column.values]
+    times = clocks_in(columns)
+    time = times[0] if times else None
+    others = [column for column in columns if time is None or column is not time.column]
+    received = received_in(others)
+    events = [column for column in events_in(others) if received is None or column is not received.column]
+    people = [one.column for one in people_in(others) if one.known]
+    return Roles(
+        _path(events), _path(people), _path(keys_in(columns, likely=False)),
+        time.clock if time else None, received.clock if received else None,
+    )  # fmt: skip
 
-    def by_name(names: Sequence[str], fits: Callable[[list[Value]], bool]) -> str:
-        for name in names:
-            if name in columns and name not in taken and fits(columns[name]):
-                taken.add(name)
-                return name
-        return ""
 
-    time = (
-        _first_clock(TIME_NAMES, columns, taken)
-        or _first_clock(TIME_NAMES, columns, taken, MOSTLY)  # a broken export: headers repeated, times cut
-        or _any_clock(columns, taken)
+def _path(columns: Sequence[Column]) -> str:
+    return columns[0].path if columns else ""
+
+
+# -- events --------------------------------------------------------------------------------------------
+
+
+def events_in(columns: Iterable[Column]) -> list[Column]:
+    """The columns with the names of events, the best first: a known name with texts, or a likely one whose few
+    different texts repeat."""
+    found = list(columns)
+    known = [column for column in _named(found, _EVENT) if column.is_text and not _all_different(column)]
+    likely = [*_named(found, _LIKELY_EVENT), *(column for column in found if _EVENT_WORDS.search(column.name))]
+    return list(dict.fromkeys([*known, *(column for column in likely if is_category(column))]))
+
+
+def is_category(column: Column) -> bool:
+    """Few short texts that repeat, as names of events do."""
+    return column.is_text and column.repeats and all(len(text) <= 100 for text in column.texts)
+
+
+def _all_different(column: Column) -> bool:
+    return len(column.values) >= 50 and len(column.texts) > 0.9 * len(column.values)
+
+
+# -- times ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumn:
+    """A column of times. `known`: its name is that of a time, not only its values."""
+
+    column: Column
+    clock: Clock
+    known: bool
+
+
+def clocks_in(columns: Iterable[Column]) -> list[TimeColumn]:
+    """The columns of times, the best first: known names in their order, then names that suggest times, then any."""
+    found = [column for column in columns if column.values and column.share(*OBJECTS, *LIST) < MOSTLY]
+    named = _named(found, _TIME)
+    suggested = sorted(
+        (column for column in found if _TIME_WORDS.search(column.name)),
+        key=lambda one: (bool(_LATER_WORDS.search(one.name)), not _START_WORDS.search(one.name), one.blank),
     )
-    received = _first_clock(RECEIVED_NAMES, columns, taken)
-    likely = [*LIKELY_EVENT_NAMES, *_with_word(columns, _EVENT_WORDS)]
-    event = by_name(EVENT_NAMES, _is_text) or by_name(likely, _is_few_texts)
-    distinct_id = by_name(ID_NAMES, _fits_id)
-    return Roles(event, distinct_id, by_name(UUID_NAMES, _fits_id), time, received)
-
-
-def _columns(records: Sequence[Record]) -> dict[str, list[Value]]:
-    """The values of each path without nulls and blanks; objects are decoded one level deep."""
-    columns: dict[str, list[Value]] = {}
-    for record in records:
-        for name, value in record.items():
-            if values.is_absent(value):
-                continue
-            text = values.text(value) or ""
-            if not text or text.isspace():
-                continue
-            if text.lstrip()[:1] == "{":
-                try:
-                    members = values.opened(value) or {}
-                except values.BadValue:
-                    members = {}
-                for member, inner in members.items():
-                    if not values.is_absent(inner):
-                        columns.setdefault(f"{name}.{member}", []).append(inner)
-            columns.setdefault(name, []).append(value)
-    return columns
-
-
-def _with_word(names: Iterable[str], words: Sequence[str]) -> list[str]:
-    return [name for name in names if any(word in name.lower() for word in words)]
-
-
-def _first_clock(
-    names: Sequence[str], columns: dict[str, list[Value]], taken: set[str], enough: float = ENOUGH
-) -> Clock | None:
-    for name in names:
-        if name in columns and name not in taken:
-            clock = clock_of(name, columns[name], enough)
+    # Of columns without such a name, numbers that look like times are more often ids.
+    others = sorted(found, key=lambda one: (one.name in _RECEIVED, one.share(*INTEGER) > MOSTLY, one.blank))
+    clocks: dict[Steps, TimeColumn] = {}
+    passes = ((named, ENOUGH, True), (named, MOSTLY, True), (suggested, ENOUGH, True), (others, ENOUGH, False))
+    for group, enough, known in passes:
+        for column in group:
+            clock = clock_of(column.path, column.values, enough) if column.steps not in clocks else None
             if clock is not None:
-                taken.add(name)
-                return clock
+                clocks[column.steps] = TimeColumn(column, clock, known)
+    return sorted(clocks.values(), key=lambda one: not one.clock.has_hours)
+
+
+def received_in(columns: Iterable[Column]) -> TimeColumn | None:
+    """The column with the time at which the tool received a row."""
+    for column in _named(list(columns), _RECEIVED):
+        clock = clock_of(column.path, column.values)
+        if clock is not None and clock.has_hours:
+            return TimeColumn(column, clock, True)
     return None
 
 
-def _any_clock(columns: dict[str, list[Value]], taken: set[str]) -> Clock | None:
-    """A field of times with an unknown name: first those whose name suggests a time, then those with more values."""
-    names = [name for name in columns if name not in RECEIVED_NAMES]
-    names.sort(key=lambda name: -len(columns[name]))
-    return _first_clock([*_with_word(names, _TIME_WORDS), *names], columns, taken)
+# -- people and keys -----------------------------------------------------------------------------------
 
 
-def _is_text(column: list[Value]) -> bool:
-    """Nearly all are plain texts: no numbers, times, uuids or objects."""
-    return sum(kind_of(value) == "text" for value in column) >= 0.9 * len(column)
+@dataclass(frozen=True, slots=True)
+class IdColumn:
+    """A column of ids. `of` is what they are ids of. `known`: its name is that of an id, not only its values."""
+
+    column: Column
+    of: str
+    known: bool = True
 
 
-def _is_few_texts(column: list[Value]) -> bool:
-    """Plain texts, each of which is there twice on average."""
-    return _is_text(column) and 2 * len({values.text(value) for value in column}) <= len(column)
+def people_in(columns: Iterable[Column]) -> list[IdColumn]:
+    """The columns with ids of persons, the best first; where no name is known, columns whose values could be ids."""
+    found = [column for column in columns if _fits_id(column)]
+    ranked: list[tuple[tuple[int, int, int], IdColumn]] = []
+    classes = (USER, ANONYMOUS, EMAIL, SESSION)
+    for column in found:
+        of = _kind_of_id(column.name)
+        if of and not (of == USER and len(column.texts) == 1 and len(column.values) >= 50):
+            known = _USER.index(column.name) if column.name in _USER else len(_USER)
+            depth = len(column.steps) + (2 if of == USER and known == len(_USER) else 0)
+            ranked.append(((classes.index(of), depth, known), IdColumn(column, of)))
+    if ranked:
+        return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+    likely = [column for column in found if _LIKELY_KEY.search(column.name)] or found
+    repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)]
+    chosen = sorted(repeated or likely, key=lambda one: (one.blank, -len(one.texts)))
+    return [IdColumn(column, USER, known=False) for column in chosen if _could_be_id(column)]
 
 
-def _fits_id(column: list[Value]) -> bool:
-    return all(len(values.text(value) or "") <= 400 for value in column)
+def _kind_of_id(name: str) -> str:
+    if _SESSION.search(name):
+        return SESSION
+    if _ANONYMOUS.search(name):
+        return ANONYMOUS
+    if _EMAIL.search(name):
+        return EMAIL
+    return USER if name in _USER or _LIKELY_USER.search(name) else ""
+
+
+def _fits_id(column: Column) -> bool:
+    kinds = ("text", *INTEGER, "uuid in text")
+    return column.share(*kinds) >= 0.9 and all(len(text) <= 400 and not _NOT_AN_ID.match(text) for text in column.texts)
+
+
+def _could_be_id(column: Column) -> bool:
+    """Whether values alone may be ids: no few categories, and no sentences."""
+    return (len(column.texts) > 10 or 3 * len(column.texts) > len(column.values)) and all(
+        len(text) <= 64 and " " not in text for text in column.texts
+    )
+
+
+def keys_in(columns: Iterable[Column], *, likely: bool = True) -> list[Column]:
+    """The columns that may be a row's own id, the best first; `likely`: also names that only end as ids do."""
+    found = [column for column in columns if _fits_id(column)]
+    named = _named(found, _KEY)
+    return [*named, *(one for one in found if likely and one not in named and _LIKELY_KEY.search(one.name))]
+
+
+# -- properties ----------------------------------------------------------------------------------------
+
+
+def properties_in(columns: Iterable[Column]) -> Column | None:
+    """The column with the object, or the list of keys and values, that holds an event's own properties."""
+
+    def fits(one: Column) -> bool:
+        return len(one.steps) == 1 and (one.share(*OBJECTS) >= 0.9 or entry_keys(one) is not None)
+
+    return next((column for column in _named(list(columns), _OBJECT) if fits(column)), None)
+
+
+def entry_keys(column: Column) -> tuple[str, tuple[str, ...]] | None:
+    """For lists of objects with a name and values: the member with the name, and the paths of values."""
+    names: dict[str, None] = {}
+    paths: dict[str, None] = {}
+    if column.share(*LIST) < 0.9:
+        return None
+    for value in column.values[:100]:
+        for item in values.items(value) or []:
+            try:
+                members = values.opened(item) or {}
+            except values.BadValue:
+                return None
+            key = next((name for name in ("key", "name", "k") if name in members), None)
+            if key is None:
+                return None
+            names[key] = None
+            for name, inner in members.items():
+                if name == key or not (name == "v" or "value" in name):
+                    continue
+                try:
+                    nested = values.opened(inner) or {}
+                except values.BadValue:
+                    paths[name] = None
+                    continue
+                paths.update(dict.fromkeys(f"{name}/{member}" for member in nested if "value" in member))
+    return (next(iter(names)), tuple(paths)) if len(names) == 1 and paths else None
+
+
+def small_unit(column: Column) -> int | None:
+    """For whole numbers that may be amounts of money in a small unit: how many make one, 100 or 1,000,000."""
+    if not column.values or not _AMOUNT.search(column.name) or column.share(*INTEGER) < 0.95:
+        return None
+    named = next((factor for pattern, factor in _SMALL_UNITS if pattern.search(column.name)), None)
+    numbers = [abs(int(text)) for text in column.texts if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII)]
+    large = bool(numbers) and sorted(numbers)[len(numbers) // 2] >= 100
+    return named or (100 if large else None)
+
+
+_URL = re.compile(r"https?://", re.IGNORECASE)
+_AGENT = re.compile(r"(?:Mozilla|Opera|Dalvik|okhttp)/|\S+/\d\S* CFNetwork/")
+_IP = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}$", re.ASCII)
+_COUNTRY = re.compile(r"[A-Z]{2}$", re.ASCII)
+_RENAMES: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
+    (r"^(?:page_?|current_?|document_|full_)?ur[li]$|^page_location$|^href$", "$current_url", _URL),
+    (r"^(?:page_|http_)?referr?er(?:_url)?$|^page_referr?er$", "$referrer", _URL),
+    (r"user_?agent$|^ua$|^agent$", "$raw_user_agent", _AGENT),
+    (r"(?:^|_)ip(?:_?addr(?:ess)?)?$|ipaddress$", "$ip", _IP),
+    (r"^(?:geo_)?country(?:_?code)?$|^country_iso$|^land$", "$geoip_country_code", _COUNTRY),
+    (r"^(?:geo_)?country(?:_name)?$", "$geoip_country_name", None),
+    (r"^(?:geo_)?city(?:_name)?$", "$geoip_city_name", None),
+    (r"^browser(?:_name)?$", "$browser", None),
+    (r"^os(?:_name)?$|^operating_system(?:_name)?$", "$os", None),
+    (r"^device_type$|^device_category$", "$device_type", None),
+)
+"""Names, what the service calls them, and how their values begin."""
+
+
+def renames_in(columns: Iterable[Column]) -> dict[Steps, str]:
+    """The service's names of columns: a URL, a referrer, a user agent, an address, a country. A name counts only where
+    its values fit; of two columns, the first has the name."""
+    found = [column for column in columns if column.values]
+    taken = {column.steps[-1] for column in found}
+    renames: dict[Steps, str] = {}
+    for name, new, pattern in _RENAMES:
+        for column in found:
+            if (
+                column.steps not in renames
+                and new not in taken
+                and re.search(name, column.name)
+                and (column.share("text") >= 0.9 if pattern is None else column.matching(pattern) >= 0.8)
+            ):
+                renames[column.steps] = new
+                taken.add(new)
+    return renames
+
+
+def _named(columns: Sequence[Column], names: Sequence[str]) -> list[Column]:
+    """The columns with these names, those of the row itself before members of objects, then in the order of names."""
+    ranks = {name: rank for rank, name in enumerate(names)}
+    chosen = (column for column in columns if column.name in ranks and column.values)
+    return sorted(chosen, key=lambda one: (len(one.steps), ranks[one.name]))

@@ -1,4 +1,4 @@
-"""The result of a survey: one frozen value that the terminal, a program and the scaffold of a mapping read."""
+"""The result of a survey: one frozen value that the terminal and a program read."""
 
 from __future__ import annotations
 

@@ -41,18 +41,6 @@ def test_the_other_mapping_commands_work(call: Any, command: list[str]) -> None:
         assert said.json
 
 
-def test_a_table_without_event_names_is_answered_with_a_constant_event(call: Any, tmp_path: Path) -> None:
-    """Every row of a table of orders is an order: two equals signs give its name."""
-    (tmp_path / "orders.csv").write_text("order,customer_id,created_at\n1,c-1,2021-03-01T10:00:00Z\n")
-    said = call("mapping", "new", tmp_path / "orders.csv")
-    assert said.code == 2
-    assert "no column looks like an event's name" in said.two_lines[0]
-    words = said.two_lines[1].split("SOURCE", 1)[1].replace("NAME", "Order").split()
-    assert "event==Order" in words
-    words[words.index("DIR")] = str(tmp_path / "plan")
-    assert call("plan", tmp_path / "orders.csv", *words).code == 0
-
-
 @pytest.mark.parametrize(("column", "chosen"), [("id", "id"), ("order_id,id", "id"), ("order_id", None)])
 def test_a_new_mapping_proposes_as_key_what_no_two_rows_share(
     call: Any, tmp_path: Path, column: str, chosen: str | None

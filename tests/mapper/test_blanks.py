@@ -104,7 +104,7 @@ def test_a_new_mapping_of_a_table_agrees_with_its_plan(call: Any, tmp_path: Path
     assert call("mapping", "new", tmp_path / "rows.csv", "-o", mine).code == 0
     text = mine.read_text("utf-8")
     assert "    format: csv\n" in text
-    assert '"user_id":"u-1","zip":"00001"}' in text
+    assert """properties: '{"zip":"00001"}'""" in text
     assert "#   note: null, 100% missing" in text
     assert call("mapping", "test", mine).code == 0
 

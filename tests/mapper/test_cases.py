@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import UsageError
 from pipeline.mapper import available, load
 from pipeline.mapper.cases import run_case, run_cases
 from pipeline.mapper.language import Case
 from pipeline.mapper.loader import parse
-from pipeline.mapper.scaffold import Surveyed, SurveyedField, starting_mapping
 
 CASES = [(name, case) for name in available() for case in load(name).cases]
 
@@ -94,51 +92,3 @@ def test_rows_that_are_not_sent_are_cases_too(row: str, gives: str) -> None:
     """Skips and rejects are outcomes like any other."""
     text = HEAD.partition("    row:")[0] + f"    row: '{row}'\n    gives: {gives}\n"
     assert run_cases(parse(text, "shop.yaml"))[0].differences == ()
-
-
-SURVEYED = Surveyed(
-    tool="My Shop",
-    fields=(
-        SurveyedField("event_name", "string", 0.0, ("Signed Up", "Order: done\nnow")),
-        SurveyedField("user_id", "string", 0.1, ("u-1",)),
-        SurveyedField("anonymous_id", "string", 0.0, ("it's",)),
-        SurveyedField("ts", "number", 0.0, ("1688259845123",)),
-        SurveyedField("url", "string", 0.5, ("https://x.example/",)),
-        SurveyedField("event_id", "string", 0.0, ("77",), unique=12),
-        SurveyedField("odd: name\n#", "string", 0.0, ()),
-    ),
-    row='{"event_name":"Signed Up","user_id":"u-1","ts":1688259845123,"url":"it\'s","event_id":"77","n":1.10}',
-)
-
-
-def test_a_starting_mapping_loads_and_its_case_passes() -> None:
-    """The file that `mapping new` writes is right about the row it was made from."""
-    mapping = parse(starting_mapping(SURVEYED), "my_shop.yaml")
-    outcomes = run_cases(mapping)
-    assert mapping.tool == "my_shop"
-    assert [outcome.differences for outcome in outcomes] == [()]
-    assert outcomes[0].case.gives[0]["timestamp"] == "2023-07-02T01:04:05.123Z"
-
-
-def test_a_starting_mapping_opens_the_properties() -> None:
-    """An object called properties is taken for them."""
-    survey = Surveyed(
-        tool="x",
-        fields=(
-            SurveyedField("event", "string"),
-            SurveyedField("userId", "string"),
-            SurveyedField("timestamp", "string", 0.0, ("2023-01-02T03:04:05Z",)),
-            SurveyedField("properties", "object"),
-        ),
-        row='{"event":"a","userId":"u","timestamp":"2023-01-02T03:04:05Z","properties":{"a":1}}',
-    )
-    gives = parse(starting_mapping(survey), "x.yaml").cases[0].gives[0]
-    assert gives["properties"] == '{"a":1}'
-
-
-def test_a_starting_mapping_needs_an_event_a_person_and_a_time() -> None:
-    """What cannot be guessed is asked for."""
-    with pytest.raises(UsageError) as caught:
-        starting_mapping(Surveyed("x", (SurveyedField("event", "string"),), "{}"))
-    assert "the person's id" in str(caught.value)
-    assert caught.value.hint == "use the mapping `generic` with --set distinct_id=COLUMN"

@@ -1,0 +1,116 @@
+"""Write a starting mapping from some rows of an export: a commented file that loads, whatever the rows contain.
+
+It never refuses. What the rows do not show stands in the file as an open choice: a comment with the candidates and
+their evidence, and an entry under `open`, which keeps the mapping unfinished until a person decides. `answers` are
+decisions that a person made already.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.mapper.language import FORMAT
+from pipeline.survey.columns import LIST, Column
+from pipeline.survey.draft.cases import cases_of
+from pipeline.survey.draft.decisions import Choice, Decisions, Option
+from pipeline.survey.draft.event import event_section
+from pipeline.survey.draft.people import people_sections
+from pipeline.survey.draft.properties import key_section, property_sections
+from pipeline.survey.draft.scalars import comment, quoted, scalar
+from pipeline.survey.draft.time import time_sections
+from pipeline.survey.fields import OBJECT, OBJECT_TEXT
+from pipeline.survey.tables import Table
+from pipeline.text import pluralize, printable
+
+__all__ = ["Choice", "Draft", "custom_answer", "draft_mapping"]
+
+MOST_COLUMNS = 120
+"""How many columns the comment at the end lists."""
+MOST_TABLES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A starting mapping, and the choices that are open in it. `columns` are the references to its columns, by name."""
+
+    text: str
+    choices: tuple[Choice, ...]
+    columns: Mapping[str, str]
+
+
+def draft_mapping(table: Table, unique: Mapping[str, int], answers: Mapping[str, str] | None = None) -> Draft:
+    """The starting mapping of a table. `unique` are the columns that no two rows share, with how many rows have them;
+    `answers` are YAML texts by the name of a choice."""
+    known = Decisions(table, unique, answers or {})
+    sections = [event_section(known), people_sections(known), time_sections(known), key_section(known)]
+    sections += [property_sections(known), _columns(known)]
+    _choose_files(known)
+    body = "\n".join(sections) + "\n"
+    cases, unsent = cases_of(_head(known, "") + body, table.records, table.form)
+    columns = {column.path: known.ref(column) for column in known.columns.values()}
+    return Draft(_head(known, unsent) + body + cases, tuple(known.choices), columns)
+
+
+def custom_answer(text: str, columns: Mapping[str, str]) -> str:
+    """An answer that is none of the options, as YAML text: a column, or `=TEXT` for a fixed text; "" for neither."""
+    if text.startswith("=") and len(text) > 1:
+        return f"{{const: {scalar(text[1:])}}}"
+    return columns.get(text) or (text if text in columns.values() else "")
+
+
+def _head(known: Decisions, unsent: str) -> str:
+    """The first lines of the file. `unsent` are the cases whose rows are not sent."""
+    undecided = {choice.name: choice.sentence for choice in known.choices} | ({"cases": unsent} if unsent else {})
+    lines = [
+        f"format: {FORMAT}",
+        f"tool: {known.tool}      # part of every uuid: never change it after a first send",
+        f"title: {scalar((known.table.name or 'my') + ' export')}",
+        "",
+    ]
+    if undecided:
+        lines += [
+            "# This is a draft. Each entry is a choice that the rows do not decide, marked OPEN below. Decide it",
+            "# there, then delete its entry here: a plan is not ready while one is left.",
+            "open:",
+            *(f"  {name}: {quoted(printable(sentence, 600))}" for name, sentence in undecided.items()),
+            "",
+        ]
+    return "\n".join([*lines, "# A reference is a property's name; /column is a column of the row itself.", ""])
+
+
+def _choose_files(known: Decisions) -> None:
+    """What is to decide about the files of the export."""
+    table = known.table
+    if table.others:
+        names = ", ".join(
+            f"{name or 'one without a name'} ({pluralize(files, 'file')})" for name, files in table.others[:MOST_TABLES]
+        )
+        question = f"the export has other tables, whose rows this mapping does not fit: {names}."
+        evidence = "plan the files of one table at a time, each with a mapping of its own"
+        known.choose(Choice("tables", question, (Option(table.name or "this table", evidence),)))
+    if table.headless:
+        question = "the first row has values and no names, so the columns are called column_1, column_2 and so on."
+        known.choose(Choice("header", question, (Option("no", "plan with --set header=no"),)))
+
+
+def _columns(known: Decisions) -> str:
+    """Every column as a comment."""
+    listed = list(known.columns.values())
+    lines = [
+        "",
+        "# Every column, the share of rows without it, and some of its values:",
+        *map(_described, listed[:MOST_COLUMNS]),
+    ]
+    if len(listed) > MOST_COLUMNS:
+        lines.append(f"#   and {len(listed) - MOST_COLUMNS:,} more: see them with `backcast survey`")
+    return "\n".join(lines)
+
+
+def _described(column: Column) -> str:
+    examples = [printable(text, 40) for text, _ in column.texts.most_common(3)]
+    shown = ", ".join(json.dumps(example, ensure_ascii=False) for example in examples)
+    nested = column.main_kind in (OBJECT, OBJECT_TEXT, *LIST)
+    show = f", such as {shown}" if shown and not nested else ""
+    return comment(f"  {scalar(column.path)}: {column.main_kind}, {column.blank:.0%} missing{show}", 300)

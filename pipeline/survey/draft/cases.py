@@ -1,0 +1,80 @@
+"""The cases of a starting mapping: rows of the export, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pipeline.mapper.cases import describe, row_of
+from pipeline.mapper.compiler import compile_mapping
+from pipeline.mapper.loader import parse
+from pipeline.models import SealedOptions, UnvalidatedEvent
+from pipeline.survey.draft.scalars import json_scalar, quoted, scalar
+from pipeline.values import Record, raw
+
+_AS_OF = 4_102_444_800_000_000
+"""The instant for which cases are run: 2100-01-01."""
+MOST_CASES = 3
+ROW_CHARACTERS = 20_000
+"""A longer row makes no case, if there is a shorter one."""
+
+
+def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]:
+    """The cases of a mapping in YAML, drawn from these rows, and why it is unfinished, "" where all rows are sent."""
+    mapping = parse(text, "new mapping")
+    zones = ("UTC",) if "zone: local" in text else ()
+    mapper = compile_mapping(mapping, SealedOptions(as_of=_AS_OF, zones=tuple((zone, "") for zone in zones)))
+
+    def outcomes_of(row: str) -> list[Any]:
+        result = mapper.map_row(row_of(mapping, row, form), True)
+        return result if isinstance(result, list) else [result]
+
+    lines, unsent = ["", "cases:"], []
+    for number, row in enumerate(_chosen(map(_json, records), outcomes_of), 1):
+        outcomes = [describe(outcome) for outcome in outcomes_of(row)]
+        codes = [str(one.get("reject") or one.get("skip")) for one in outcomes if "reject" in one or "skip" in one]
+        if codes:
+            unsent.append(f"row {number} of the cases is not sent ({', '.join(codes)})")
+            lines.append("  # Unfinished: this row is not sent. Decide what is open, then write what the row gives.")
+        name = f"row {number}, {next((one['event'] for one in outcomes if 'event' in one), 'not sent')}"
+        lines += [f"  - name: {quoted(name)}", f"    row: {json_scalar(row)}"]
+        lines += ["    format: csv"] * (form == "csv") + [f"    zones: [{zone}]" for zone in zones] + ["    gives:"]
+        for described in outcomes:
+            lines += [
+                f"      {'- ' if key == next(iter(described)) else '  '}{key}: {_literal(value)}"
+                for key, value in described.items()
+            ]
+    return "\n".join(lines) + "\n", "; ".join(unsent)
+
+
+def _chosen(rows: Iterable[str], outcomes_of: Any) -> list[str]:
+    """Three different rows of different events, as far as there are; rows that are not sent are last."""
+    by_event: dict[str, str] = {}
+    others: dict[str, None] = {}
+    for row in rows:
+        if len(row) > ROW_CHARACTERS and (by_event or others):
+            continue
+        first = next(iter(outcomes_of(row)), None)
+        name = (first.event or "") if isinstance(first, UnvalidatedEvent) and "event" in describe(first) else ""
+        if name and name not in by_event:
+            by_event[name] = row
+        elif len(others) < MOST_CASES or not name:
+            others[row] = None
+        if len(by_event) == MOST_CASES:
+            break
+    return list(dict.fromkeys([*by_event.values(), *others]))[:MOST_CASES]
+
+
+def _json(record: Record) -> str:
+    """A row as one line of JSON, each value as it was read."""
+    members = b",".join(msgspec.json.encode(name) + b":" + bytes(raw(value)) for name, value in record.items())
+    text = b"{" + members + b"}"
+    return (msgspec.json.format(text, indent=-1) if b"\n" in text or b"\r" in text else text).decode()
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(scalar(str(member)) for member in value)}]"
+    return json_scalar(value) if value[:1] in "{[" else scalar(value)

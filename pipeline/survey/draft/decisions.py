@@ -1,0 +1,92 @@
+"""The choices of a draft, and what its sections know of the table while they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.mapper.references import path_of
+from pipeline.survey import roles
+from pipeline.survey.columns import Column, Steps, columns_of
+from pipeline.survey.draft.scalars import comment, scalar
+from pipeline.survey.tables import Table
+
+MOST_OPTIONS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One answer to a choice: its YAML text in the mapping, and its evidence in words."""
+
+    text: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the rows do not show. The first of `options` stands in the draft. `free`: another column, or `=TEXT` for a
+    fixed text, is an answer too."""
+
+    name: str
+    question: str
+    options: tuple[Option, ...]
+    free: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The choice in one line, as it stands under `open`."""
+        others = "; ".join(f"{one.text} ({one.evidence})" for one in self.options[1:3])
+        return f"{self.question} The draft has {self.options[0].text}{f', not {others}' if others else ''}"
+
+
+class Decisions:
+    """A table and its columns by role, the answers that a person gave, and the choices that are open.
+
+    `dropped` are the columns that an event has elsewhere: its name, time, id and key.
+    """
+
+    def __init__(self, table: Table, unique: Mapping[str, int], answers: Mapping[str, str]) -> None:
+        self.table = table
+        self.unique = unique
+        self.answers = answers
+        self.choices: list[Choice] = []
+        self.dropped: list[Steps] = []
+        self.tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
+        self.columns = columns_of(table.records)
+        self.opened = roles.properties_in(self.columns.values())
+        clocks = roles.clocks_in(self.columns.values())
+        # Numbers that only look like times are more often ids.
+        self.clocks = [one for one in clocks if one.known] or clocks
+        timed = {one.column.steps for one in self.clocks}
+        self.untimed = [column for column in self.columns.values() if column.steps not in timed]
+        self.people = roles.people_in(self.untimed)
+        ids = {one.column.steps for one in self.people}
+        self.others = [column for column in self.untimed if column.steps not in ids or not self.people[0].known]
+        """The columns that are neither times nor ids of persons."""
+
+    def ref(self, column: Column) -> str:
+        """The reference to a column, or to a member of the properties by its name."""
+        steps = column.steps
+        if self.opened is not None and len(steps) == 2 and steps[0] == self.opened.steps[0]:
+            name = steps[1]
+            if name and name[0] not in "/@":
+                return scalar(name)
+        return scalar("".join(path_of(step) for step in steps))
+
+    def choose(self, choice: Choice) -> tuple[str, list[str]]:
+        """The text that stands in the draft: an answer, or the first option with comments that mark it as open."""
+        if choice.name in self.answers:
+            return self.answers[choice.name], []
+        if choice not in self.choices:
+            self.choices.append(choice)
+        lines = [
+            f"OPEN {choice.name}: {choice.question}",
+            *(f"  {one.text}    {one.evidence}" for one in choice.options),
+        ]
+        return choice.options[0].text, [comment(line) for line in lines]
+
+
+def rows_without(column: Column) -> set[int]:
+    """The numbers of the rows that have no value in a column."""
+    return set(range(column.of)) - set(column.rows)

@@ -1,0 +1,72 @@
+"""The section of a draft with the event's name."""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.survey import roles
+from pipeline.survey.columns import Column
+from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
+from pipeline.survey.draft.scalars import comment, scalar
+from pipeline.text import pluralize
+
+_PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)
+_PAGE_NAMES = ("pageview", "pageviewed", "viewedpage", "visitedsite", "clyview", "loadedapage")
+_SCREEN_NAMES = ("screen", "screenview", "screenviewed", "viewedscreen")
+MOST_LISTED = 10
+
+
+def event_section(known: Decisions) -> str:
+    """The event's name: a column, a column and what rows without it are, or one name for all rows."""
+    found = roles.events_in(known.others)
+    constant = Option(f"{{const: {scalar(_constant(known))}}}", "one kind of event, named after the file")
+    categories = [Option(known.ref(column), column.evidence()) for column in known.others if roles.is_category(column)]
+    if not found:
+        question = "no column has the names of events. Name the kind of event that a row is, or choose a column."
+        options = [*categories, constant] if known.table.headless else [constant, *categories]
+        text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free=True))
+        known.dropped += [column.steps for column in known.others if known.ref(column) == text]
+        return "\n".join(["", *lines, f"event: {text}"])
+    best = found[0]
+    known.dropped.append(best.steps)
+    text, lines = known.ref(best), []
+    if missing := rows_without(best):
+        covering = (one for one in found[1:] if missing <= set(one.rows) and len(one.steps) == 1)
+        fallback = next(map(known.ref, covering), None)
+        if fallback is None:
+            question = f"{best.blank:.0%} of the rows have no {best.path}. Name what such a row is, or choose a column."
+            others = [one for one in categories if one.text != text]
+            fallback, lines = known.choose(
+                Choice("event_without_name", question, (constant, *others)[:MOST_OPTIONS], free=True)
+            )
+        text = f"{{first: [{text}, {fallback}]}}"
+    return "\n".join(["", *lines, f"event: {text}", *_rules(best)])
+
+
+def _constant(known: Decisions) -> str:
+    """The name of an event that has none: the table's, or the service's own for a table of page views."""
+    addresses = "$current_url" in roles.renames_in(known.others).values()
+    paths = any(column.name in ("path", "url_path") for column in known.columns.values())
+    if _PAGES.fullmatch(known.table.name) or paths or (addresses and "view" in known.table.name):
+        return "$pageview"
+    return known.table.name or "row"
+
+
+def _rules(names: Column) -> list[str]:
+    """Rules for single events, as comments to begin with."""
+    frequent = names.texts.most_common(MOST_LISTED)
+    return [
+        "",
+        "# Rules for single events: a new name, or {skip: code}. The most frequent:",
+        "events: {}",
+        *(
+            comment(f"  {scalar(text)}: {_suggested(text)}      # {pluralize(count, 'row')}")
+            for text, count in frequent
+        ),
+    ]
+
+
+def _suggested(event: str) -> str:
+    """What the service calls an event, else its own name."""
+    name = re.sub(r"[\W_]+", "", event).lower()
+    return "$pageview" if name in _PAGE_NAMES else "$screen" if name in _SCREEN_NAMES else scalar(event)

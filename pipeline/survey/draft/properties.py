@@ -1,0 +1,140 @@
+"""The sections of a draft with a row's own key and its properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pipeline.survey import roles
+from pipeline.survey.columns import Column
+from pipeline.survey.draft.decisions import Choice, Decisions, Option
+from pipeline.survey.draft.scalars import comment, quoted, scalar
+from pipeline.survey.fields import OBJECT_TEXT
+
+ENOUGH_ROWS = 20
+"""In fewer rows, different values of a column show nothing, unless its name is that of a key."""
+
+
+def key_section(known: Decisions) -> str:
+    """What makes a row one event of the tool: a column that no two rows share."""
+    timed = {one.column.steps for one in known.clocks}
+    people = {one.column.steps for one in known.people if one.known}
+    likely = [one for one in roles.keys_in(known.columns.values()) if one.steps not in timed | people]
+    named = roles.keys_in(likely, likely=False)
+    enough = len(known.table.records) >= ENOUGH_ROWS
+    best = next((one for one in likely if _is_unique(known, one) and (enough or one in named)), None)
+    if best is None:
+        return "\n".join(["", *(comment(line) for line in _no_key(known, likely))])
+    known.dropped.append(best.steps)
+    ref, rows = known.ref(best), known.unique.get(best.steps[0], len(best.values))
+    return "\n".join([
+        "",
+        "# What makes a row one event of the tool: rows with one key are one event.",
+        f"# No two of {rows:,} sampled rows share it.",
+        *([f"uuid: {ref}"] if best.share("uuid in text") >= 0.9 else []),
+        f"key: {{of: [{ref}], needs: [{ref}]}}",
+    ])  # fmt: skip
+
+
+def _no_key(known: Decisions, likely: Sequence[Column]) -> list[str]:
+    """Why no column is the key."""
+    shared = [column.path for column in likely if not _is_unique(known, column)][:3]
+    few = [column.path for column in likely if column.path not in shared][:3]
+    lines = [f"{', '.join(shared)}: different rows share a value, so it is no key."] if shared else []
+    lines += [f"{', '.join(few)}: too few rows to show a key."] if few else []
+    return [*(lines or ["No column looks like a row's own id."]), "A row's whole content is its key."]
+
+
+def _is_unique(known: Decisions, column: Column) -> bool:
+    if len(column.steps) == 1:
+        return column.steps[0] in known.unique
+    return len(column.texts) == len(column.values)
+
+
+def property_sections(known: Decisions) -> str:
+    """`define` and `properties`."""
+    flat = known.opened is None
+    define, lines = ("", []) if known.opened is None else _opened(known, known.opened)
+    own = () if known.opened is None else (known.opened.steps[0],)
+    renames = roles.renames_in(one for one in known.columns.values() if one.steps not in known.dropped)
+    renamed = {steps[-1]: new for steps, new in renames.items() if steps[:-1] == own}
+    sets = {} if flat else _beside(known, {steps[0]: new for steps, new in renames.items() if len(steps) == 1})
+    dropped = [steps for steps in dict.fromkeys(known.dropped) if steps[:-1] == own or len(steps) == 1]
+    names = [
+        scalar(steps[-1])
+        if steps[:-1] == own and steps[-1][:1] not in ("", "/", "@")
+        else known.ref(known.columns[steps])
+        for steps in dropped
+    ]
+    amounts, comments = _amounts(known)
+    sets |= amounts
+    texts = _json_texts(known) if flat else []
+    lines.append(f"  drop: [{', '.join(names)}]")
+    if renamed:
+        lines += ["  rename:", *(f"    {scalar(old)}: {scalar(new)}" for old, new in renamed.items())]
+    if texts:
+        lines += ["  types:      # JSON that is written in text", *(f"    {scalar(name)}: json" for name in texts)]
+    lines += [f"  {line}" for line in comments]
+    if sets:
+        lines += ["  set:", *(f"    {scalar(name)}: {text}" for name, text in sets.items())]
+    return "\n".join([*define, "", "properties:", *lines])
+
+
+def _opened(known: Decisions, column: Column) -> tuple[list[str], list[str]]:
+    """The definition of a list of keys and values, and the line that opens the event's own properties."""
+    ref, define = known.ref(column), list[str]()
+    if (entries := roles.entry_keys(column)) is not None:
+        name = re.sub(r"\W", "_", column.steps[0])
+        define = ["", "define:", f"  {name}:", *_entries(ref, *entries)]
+        ref = quoted(f"@{name}")
+    return define, [f"  open: {ref}      # other columns become {known.tool}_NAME"]
+
+
+def _entries(ref: str, key: str, paths: Sequence[str]) -> list[str]:
+    """The verb that makes a list of keys and values an object."""
+    types = {path: "number" for path in paths if re.search(r"int|number|double|float|long", path)}
+    lines = [f"    entries: {ref}", f"    key: {scalar(key)}", f"    value: [{', '.join(map(scalar, paths))}]"]
+    named = ", ".join(f"{scalar(path)}: {type_}" for path, type_ in types.items())
+    return [*lines, f"    types: {{{named}}}"] if named else lines
+
+
+def _beside(known: Decisions, renames: dict[str, str]) -> dict[str, str]:
+    """The columns beside the opened properties that are set by name.
+
+    What any section refers to is left out of the columns that are kept, so each column that is more than an event's
+    name, time, id or key is set again.
+    """
+    sets = {new: known.ref(known.columns[name,]) for name, new in renames.items()}
+    opened = known.opened.steps[0] if known.opened is not None else ""
+    columns = [*(one.column for one in known.people), *(one.column for one in known.clocks)]
+    referred = dict.fromkeys(column.steps[0] for column in columns)
+    whole = {steps[0] for steps in known.dropped if len(steps) == 1}
+    for name in referred:
+        if name not in whole and name != opened and name not in renames:
+            sets[f"{known.tool}_{name}"] = known.ref(known.columns[name,])
+    return sets
+
+
+def _json_texts(known: Decisions) -> list[str]:
+    """The columns with JSON in text."""
+    return [
+        steps[0]
+        for steps, column in known.columns.items()
+        if len(steps) == 1 and steps not in known.dropped and column.share(OBJECT_TEXT, "list in text") >= 0.9
+    ]
+
+
+def _amounts(known: Decisions) -> tuple[dict[str, str], list[str]]:
+    """The properties that are set to amounts in whole units, and comments where that is open."""
+    found = [(one, unit) for one in known.columns.values() if (unit := roles.small_unit(one)) is not None]
+    if not found:
+        return {}, []
+    evidence = "; ".join(f"{one.path} in {unit:,}ths: {one.evidence()}" for one, unit in found[:3])
+    sets = {
+        re.sub(r"_?(?:cents?|micros)$", "", one.steps[-1]) or one.steps[-1]: f"{{divide: {known.ref(one)}, by: {unit}}}"
+        for one, unit in found
+    }
+    options = (Option("keep", "the numbers as they are"), Option("divide", f"whole units, as {', '.join(sets)}"))
+    question = f"these whole numbers may be amounts in a small unit ({evidence})."
+    text, comments = known.choose(Choice("amounts", question, options))
+    return (sets if text == "divide" else {}), comments

@@ -1,0 +1,99 @@
+"""The sections of a draft with the event's time and the time at which the tool received it."""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.survey.clock import Clock
+from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
+from pipeline.survey.draft.scalars import quoted, scalar
+from pipeline.survey.roles import TimeColumn, received_in
+from pipeline.timestamps import format_utc
+
+_SAYS_UTC = re.compile(r"utc|gmt", re.IGNORECASE)
+_NAMED_LIKE_A_TIME = re.compile(r"time|date|(?:^|_)at$")
+
+
+def time_sections(known: Decisions) -> str:
+    """`time` and, where a column shows it, `received`."""
+    text, lines = _column(known)
+    chosen = next((one for one in known.clocks if known.ref(one.column) == text), None)
+    if chosen is None:
+        return "\n".join(["", "# The event's time.", *lines, "time:", f"  - {{from: {text}, space: yes, zone: local}}"])
+    known.dropped.append(chosen.column.steps)
+    missing = rows_without(chosen.column)
+    others = (one for one in known.clocks if one is not chosen and one.known and one.clock.has_hours)
+    clocks = [chosen, *[one for one in others if missing & set(one.column.rows)][:1]]
+    written = []
+    for one in clocks:
+        text, comments = _clock(known, one)
+        lines += comments
+        written.append(f"  - {text}")
+    received = received_in(column for column in known.columns.values() if column.steps != chosen.column.steps)
+    if received is not None and (_has_offset(received) or known.answers.get("zone") == "utc"):
+        written += ["", "# When the tool received the row.", "received:", f"  - {_clock(known, received)[0]}"]
+    return "\n".join(["", "# The event's time.", *lines, "time:", *written])
+
+
+def _column(known: Decisions) -> tuple[str, list[str]]:
+    """The reference to the column with the time, and comments where that is open."""
+    question = ""
+    if known.clocks:
+        options = [
+            Option(known.ref(one.column), f"{one.clock.form or one.clock.unit}; {one.column.evidence()}")
+            for one in known.clocks
+        ]
+        hours = [one for one in known.clocks if one.clock.has_hours]
+        if not hours:
+            question = "the rows have days without hours: every event of a day would be at midnight."
+        elif not hours[0].known and (len(hours) > 1 or hours[0].clock.unit not in ("iso", "format")):
+            question = "no column is named like the time of an event. Choose the column."
+    else:
+        question = "no column has times that can be read. Choose the column with the time of the event."
+        named = [known.ref(one) for one in known.columns.values() if _NAMED_LIKE_A_TIME.search(one.name)]
+        options = [Option(text, "no time that can be read: every row is rejected") for text in (*named, "/time")]
+    if not question and "time" not in known.answers:
+        return options[0].text, []
+    return known.choose(Choice("time", question, tuple(options[:MOST_OPTIONS]), free=True))
+
+
+def _clock(known: Decisions, one: TimeColumn) -> tuple[str, list[str]]:
+    """A clock in YAML, with comments on what is open about it."""
+    clock, column, lines = one.clock, one.column, list[str]()
+    parts = [f"from: {known.ref(column)}", f"unit: {clock.unit}"]
+    if clock.unit == "format":
+        form = quoted(clock.form)
+        if clock.other:
+            options = (
+                Option(form, f"{scalar(next(iter(column.texts)))} is in {_month_in(one, clock.form)}"),
+                Option(quoted(clock.other), f"it is in {_month_in(one, clock.other)}"),
+            )
+            question = f"every value of {column.path} can be read with the day or with the month first."
+            form, lines = known.choose(Choice("day_or_month", question, options))
+        parts.append(f"format: {form}")
+    if clock.unit == "iso":
+        parts.append("space: yes")
+    if not _has_offset(one):
+        options = (
+            Option("local", "the zone that you name with --timezone in every plan"),
+            Option("utc", "the times are UTC"),
+        )
+        question = f"the times of {known.clocks[0].column.path} have no offset. Whose clock do they show?"
+        zone, comments = known.choose(Choice("zone", question, options))
+        parts.append(f"zone: {zone}")
+        lines = [*lines, *comments]
+    return f"{{{', '.join(parts)}}}", lines
+
+
+def _has_offset(one: TimeColumn) -> bool:
+    """Whether the times are instants: numbers, texts with an offset, or texts that are called UTC."""
+    if one.clock.unit not in ("iso", "format") or _SAYS_UTC.search(f"{one.column.name} {one.clock.form}"):
+        return True
+    readings = (one.clock.read(value) for value in one.column.values[:500])
+    return all(reading is None or reading.utc for reading in readings)
+
+
+def _month_in(one: TimeColumn, form: str) -> str:
+    """The month of the first value, as a form reads it."""
+    reading = Clock("", "format", form).read(one.column.values[0])
+    return format_utc(reading.us)[:7] if reading is not None else "no month"

@@ -1,0 +1,136 @@
+"""The tables of an export: files whose rows have the same columns, with some rows of the largest."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors import blocks as read_blocks
+from pipeline.extractors import rows as read_rows
+from pipeline.models import Part, Source
+from pipeline.values import Record, text
+
+MOST_ROWS = 2_000
+"""How many rows of the table are kept to find its fields."""
+MOST_PARTS = 60
+"""Of how many files the columns are compared."""
+HEAD_ROWS = 20
+SIMILAR = 0.6
+"""The share of columns that two files of one table have in common."""
+_BLOCK_BYTES = 256 * 1024
+_ENDINGS = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,8})+$")
+_NUMBERING = re.compile(
+    r"(?:[-_. ]*(?:part|run|page|chunk)?[-_. #=]*\d[\d\-_:T.]*Z?|[-_.][0-9a-f]{8}-[0-9a-f-]{20,})+$"
+)
+_NOT_A_NAME = re.compile(r"|data|exports?|stdin|dump|out|output|file|rows|part(?:[-_]?\d.*)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Some rows of one table. `others` are the names of the export's other tables, with the number of their files."""
+
+    name: str
+    parts: tuple[Part, ...]
+    records: tuple[Record, ...]
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def form(self) -> str:
+        """The format of its rows in the cases of a mapping: csv or json."""
+        return "csv" if self.parts and self.parts[0].dialect.header else "json"
+
+    @property
+    def headless(self) -> bool:
+        """Whether its columns have no names of their own."""
+        return bool(self.parts) and self.parts[0].dialect.headless is True
+
+
+def largest_table(source: Source) -> Table | None:
+    """The table with the most bytes; None where no row can be read. Raises UnreadableExport where no file can."""
+    groups: list[tuple[set[str], list[Part]]] = []
+    problem: UnreadableExport | None = None
+    step = max(1, -(-len(source.parts) // MOST_PARTS))
+    for part in source.parts[::step]:
+        try:
+            records = [record for record, _ in records_of(part, HEAD_ROWS)]
+        except UnreadableExport as error:
+            problem = error
+            continue
+        if not records:
+            continue
+        names = {name for record in records for name in record}
+        for known, parts in groups:
+            if len(known & names) >= SIMILAR * len(known | names):
+                known |= names
+                parts.append(part)
+                break
+        else:
+            groups.append((names, [part]))
+    if not groups:
+        if problem is not None:
+            raise problem
+        return None
+    groups.sort(key=lambda group: -sum(source.sizes[part.index] for part in group[1]))
+    parts = groups[0][1]
+    share = max(HEAD_ROWS, MOST_ROWS // len(parts))
+    kept = [record for part in parts for record in _readable(part, share)][:MOST_ROWS]
+    others = tuple((table_name([part.path for part in group]), len(group)) for _, group in groups[1:])
+    return Table(table_name([part.path for part in parts]), tuple(parts), tuple(kept), others)
+
+
+def _readable(part: Part, most: int) -> list[Record]:
+    records = []
+    try:
+        for record, _ in records_of(part, most):
+            records.append(record)  # one by one: rows before an error count
+    except UnreadableExport:
+        pass
+    return records
+
+
+def table_name(paths: Sequence[str]) -> str:
+    """What files are called, without endings, dates and numbers, or the folder they are in; "" for no such name."""
+    names: Counter[str] = Counter()
+    for path in paths:
+        *folders, file = re.split(r"[/!]", path)
+        steps = (_NUMBERING.sub("", _ENDINGS.sub("", step)) for step in (file, *reversed(folders)))
+        names[next((one for one in steps if not _NOT_A_NAME.fullmatch(one)), "")] += 1
+    return names.most_common(1)[0][0] if names else ""
+
+
+def records_of(part: Part, most: int | None = None) -> Iterator[tuple[Record, int]]:
+    """The records among the first `most` rows of a part, each with a hash of its text; without a number, all."""
+    numbered = (
+        (rows, number, record)
+        for block in read_blocks(part, block_bytes=_BLOCK_BYTES)
+        for rows in [read_rows(part, block, observe=False, blanks=True)]
+        for number, record in enumerate(rows)
+    )
+    for rows, number, record in islice(numbered, most):
+        if isinstance(record, dict):
+            yield record, hash(rows.text(number))
+
+
+def unique_columns(parts: Sequence[Part], names: Sequence[str], most: int) -> dict[str, int]:
+    """The columns of which no value is in two different rows, with how many rows have a value.
+
+    At most `most` rows are read, shared fairly among the parts. Copies of a row are one row.
+    """
+    rows_by_value: dict[str, dict[int, int]] = {name: {} for name in names}
+    unread = most
+    for number, part in enumerate(parts if names else ()):
+        share = max(1, unread // (len(parts) - number))
+        try:
+            for record, row in records_of(part, share):
+                unread -= 1
+                for name in list(rows_by_value):
+                    value = text(record.get(name))
+                    if value and rows_by_value[name].setdefault(hash(value), row) != row:
+                        del rows_by_value[name]
+        except UnreadableExport:
+            continue
+    return {name: len(rows) for name, rows in rows_by_value.items()}

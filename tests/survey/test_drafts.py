@@ -1,0 +1,688 @@
+"""`mapping new` writes a start for any export: with at most three decisions it plans the right events."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.extractors import open_source
+from pipeline.mapper import language
+from pipeline.mapper.cases import describe, run_cases
+from pipeline.mapper.compiler import compile_mapping
+from pipeline.mapper.loader import parse
+from pipeline.models import SealedOptions
+from pipeline.survey.columns import columns_of
+from pipeline.survey.draft import Draft, draft_mapping
+from pipeline.survey.recognition import SAMPLE_ROWS
+from pipeline.survey.roles import keys_in
+from pipeline.survey.tables import largest_table, records_of, table_name, unique_columns
+
+AS_OF = 4_102_444_800_000_000
+T = 1_672_628_645
+"""2023-01-02T03:04:05Z, the time of the first row of every shape; each row is a second later."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An export in the shape of one tool: its file, the decisions that a person takes, and who did what in each row."""
+
+    file: str
+    text: str
+    events: Sequence[str]
+    people: Sequence[str]
+    answers: Mapping[str, str] = field(default_factory=dict)
+    open: Sequence[str] = ()
+
+
+def lines(rows: Iterable[Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def table(header: str, rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
+    def cell(value: Any) -> str:
+        text = str(value)
+        return '"' + text.replace('"', '""') + '"' if delimiter in text or '"' in text else text
+
+    return "\n".join([header.replace(",", delimiter), *(delimiter.join(map(cell, row)) for row in rows)]) + "\n"
+
+
+def iso(row: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(T + row, UTC).strftime(form)
+
+
+R = range(6)
+U = ["u-1", "u-2", "u-1", "u-3", "u-2", "u-1"]
+HALF = ["", "u-1", "", "u-1", "u-2", ""]
+DEVICE = ["d-1", "d-1", "d-2", "d-1", "d-2", "d-3"]
+MIXED = ["d-1", "u-1", "d-2", "u-1", "u-2", "d-3"]
+CLICK = ["page_view", "click", "page_view", "purchase", "click", "page_view"]
+UUIDS = [f"5f2b8f0e-1111-4222-8333-44445555666{row}" for row in R]
+UA = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
+
+SHAPES = {
+    "heap pageviews": Shape(
+        "pageviews.csv",
+        table(
+            "event_id,user_id,session_id,time,library,domain,path,query,title,country",
+            (
+                [
+                    9_007_199_254_740_993 + row,
+                    U[row],
+                    77,
+                    iso(row) + ".000",
+                    "web",
+                    "a.example",
+                    "/p",
+                    "",
+                    "P",
+                    "France",
+                ]
+                for row in R
+            ),
+        ),
+        ["$pageview"] * 6,
+        U,
+        {"event": "{const: $pageview}", "zone": "utc"},
+        ["event", "zone"],
+    ),
+    "pendo": Shape(
+        "allevents.jsonl",
+        lines(
+            {
+                "eventId": f"e{row}",
+                "periodId": "2023-01-02T00:00:00Z",
+                "browserTimestamp": (T + row) * 1000,
+                "eventType": ["load", "click", "load", "track", "click", "load"][row],
+                "visitorId": U[row],
+                "accountId": "acme",
+                "url": "https://a.example/x",
+                "properties": '{"plan":"pro"}',
+                "remoteIp": "203.0.113.7",
+                "userAgent": UA,
+            }
+            for row in R
+        ),
+        ["load", "click", "load", "track", "click", "load"],
+        U,
+    ),
+    "ga4": Shape(
+        "events_20230102.json",
+        lines(
+            {
+                "event_date": "20230102",
+                "event_timestamp": str((T + row) * 1_000_000),
+                "event_name": CLICK[row],
+                "event_params": [
+                    {"key": "page_location", "value": {"string_value": "https://a.example/"}},
+                    {"key": "ga_session_id", "value": {"int_value": "1672628000"}},
+                ],
+                "event_bundle_sequence_id": "7",
+                **({"user_id": HALF[row]} if HALF[row] else {}),
+                "user_pseudo_id": DEVICE[row],
+                "device": {"category": "desktop"},
+                "geo": {"country": "France"},
+                "items": [],
+                "platform": "WEB",
+            }
+            for row in R
+        ),
+        CLICK,
+        MIXED,
+    ),
+    "snowplow": Shape(
+        "atomic.tsv",
+        table(
+            "app_id,platform,collector_tstamp,dvce_created_tstamp,event,event_id,user_id,user_ipaddress,domain_userid,"
+            "network_userid,geo_country,page_url,useragent,dvce_sent_tstamp,derived_tstamp,event_vendor,event_name",
+            (
+                [
+                    "shop",
+                    "web",
+                    iso(row + 9) + ".500",
+                    iso(row) + ".100",
+                    ["page_view", "struct", "unstruct"][row % 3],
+                    UUIDS[row],
+                    HALF[row],
+                    "203.0.113.7",
+                    DEVICE[row],
+                    f"n-{row}",
+                    "FR",
+                    "https://a.example/",
+                    UA,
+                    iso(row) + ".200",
+                    iso(row) + ".000",
+                    "com.snowplow",
+                    CLICK[row],
+                ]
+                for row in R
+            ),
+            "\t",
+        ),
+        CLICK,
+        MIXED,
+        {"zone": "utc"},
+        ["zone"],
+    ),
+    "matomo visits": Shape(
+        "visits.csv",
+        table(
+            "idSite,idVisit,visitIp,visitorId,userId,actions,lastActionTimestamp,firstActionTimestamp,serverTimePretty,"
+            "visitorType,referrerType,countryCode,deviceType,browserName",
+            (
+                [
+                    1,
+                    100 + row,
+                    "203.0.113.0",
+                    f"aabbccdd0011223{DEVICE[row][-1]}",
+                    HALF[row],
+                    3,
+                    T + row + 60,
+                    T + row,
+                    "Jan 2, 2023 03:04:05",
+                    ["new", "returning"][row % 2],
+                    "direct",
+                    "fr",
+                    "Desktop",
+                    "Chrome",
+                ]
+                for row in R
+            ),
+        ),
+        ["visit"] * 6,
+        [HALF[row] or f"aabbccdd0011223{DEVICE[row][-1]}" for row in R],
+        {"event": "{const: visit}"},
+        ["event"],
+    ),
+    "umami": Shape(
+        "website_event.csv",
+        table(
+            "website_id,session_id,visit_id,event_id,hostname,browser,os,country,url_path,url_query,referrer_domain,page_title,"
+            "event_type,event_name,distinct_id,created_at",
+            (
+                [
+                    "w-1",
+                    f"s-{DEVICE[row]}",
+                    f"v-{row}",
+                    UUIDS[row],
+                    "a.example",
+                    "chrome",
+                    "Mac OS",
+                    "FR",
+                    "/p",
+                    "",
+                    "",
+                    "P",
+                    1 + row % 2,
+                    ["", "signup"][row % 2],
+                    HALF[row],
+                    iso(row),
+                ]
+                for row in R
+            ),
+        ),
+        ["$pageview", "signup"] * 3,
+        [HALF[row] or f"s-{DEVICE[row]}" for row in R],
+        {"event_without_name": "{const: $pageview}", "distinct_id": "[/distinct_id, /session_id]", "zone": "utc"},
+        ["event_without_name", "distinct_id", "zone"],
+    ),
+    "braze": Shape(
+        "braze.json",
+        lines(
+            {
+                "event_type": ["users.behaviors.CustomEvent", "users.messages.email.Open"][row % 2],
+                "id": f"b{row}",
+                "properties": {"name": "Added"},
+                "time": T + row,
+                "user": {
+                    "user_id": f"aa{row % 2}",
+                    **({"external_user_id": HALF[row]} if HALF[row] else {}),
+                    "device_id": DEVICE[row],
+                },
+            }
+            for row in R
+        ),
+        ["users.behaviors.CustomEvent", "users.messages.email.Open"] * 3,
+        [HALF[row] or f"aa{row % 2}" for row in R],
+        {"distinct_id": "[/user/external_user_id, /user/user_id]"},
+        ["distinct_id"],
+    ),
+    "kissmetrics": Shape(
+        "1.json",
+        lines(
+            {
+                "_p": U[row],
+                "_t": T + row,
+                **({"_n": "visited site", "url": "https://a.example/"} if row % 3 else {"plan": "pro"}),
+            }
+            for row in R
+        ),
+        ["set", "visited site", "visited site"] * 2,
+        U,
+        {"event_without_name": "{const: set}"},
+        ["event_without_name"],
+    ),
+    "clevertap": Shape(
+        "clevertap.jsonl",
+        lines(
+            {
+                "profile": {
+                    "objectId": f"o-{U[row]}",
+                    "platform": "Web",
+                    "identity": U[row],
+                    "profileData": {"plan": "pro"},
+                },
+                "ts": int(iso(row, "%Y%m%d%H%M%S")),
+                "eventName": ["App Launched", "Charged"][row % 2],
+                "event_props": {"Amount": 5},
+                "session_props": {"utm_source": "x"},
+            }
+            for row in R
+        ),
+        ["App Launched", "Charged"] * 3,
+        U,
+        {"zone": "utc"},
+        ["zone"],
+    ),
+    "statsig": Shape(
+        "EVENTS.csv",
+        table(
+            "user_id,stable_id,custom_ids,timestamp,event_name,event_value,user_object,statsig_metadata",
+            ([HALF[row], DEVICE[row], "{}", iso(row) + " UTC", CLICK[row], "", '{"country":"FR"}', "{}"] for row in R),
+        ),
+        CLICK,
+        MIXED,
+    ),
+    "intercom": Shape(
+        "intercom.json",
+        lines(
+            {
+                "type": "event",
+                "event_name": CLICK[row],
+                "created_at": T + row,
+                "user_id": U[row],
+                "id": f"i{row}",
+                "intercom_user_id": f"x{U[row]}",
+                "email": f"{U[row]}@example.com",
+                "metadata": {"invite_code": "A"},
+            }
+            for row in R
+        ),
+        CLICK,
+        U,
+    ),
+    "countly": Shape(
+        "drill_events.json",
+        lines(
+            {
+                "_id": f"{row:040d}",
+                "uid": U[row],
+                "did": f"d-{U[row]}",
+                "ts": (T + row) * 1000,
+                "cd": iso(row + 60, "%Y-%m-%dT%H:%M:%SZ"),
+                "e": ["[CLY]_view", "[CLY]_session"][row % 2],
+                "n": f"name {row}",
+                "s": 0,
+                "c": 1,
+                "dur": 0,
+                "sg": {"view": "Home"},
+                "up": {"cc": "FR"},
+            }
+            for row in R
+        ),
+        ["[CLY]_view", "[CLY]_session"] * 3,
+        U,
+    ),
+    "vercel": Shape(
+        "vercel.jsonl",
+        lines(
+            {
+                "schema": "vercel.analytics.v1",
+                "eventType": ["pageview", "event"][row % 2],
+                "eventName": [None, "signup"][row % 2],
+                "eventData": [None, '{"plan":"pro"}'][row % 2],
+                "timestamp": (T + row) * 1000,
+                "projectId": "p",
+                "sessionId": 1000 + row,
+                "deviceId": 2_000_000_000_000 + row % 3,
+                "origin": "https://a.example",
+                "path": "/p",
+                "country": "FR",
+                "osName": "iOS",
+            }
+            for row in R
+        ),
+        ["pageview", "signup"] * 3,
+        [str(2_000_000_000_000 + row % 3) for row in R],
+    ),
+    "orders": Shape(
+        "orders.csv",
+        table(
+            "id,customer_id,status,total_cents,currency,created_at,updated_at",
+            (
+                [
+                    row,
+                    U[row],
+                    ["paid", "open"][row % 2],
+                    1250 + row,
+                    "EUR",
+                    iso(row, "%Y-%m-%dT%H:%M:%SZ"),
+                    iso(row + 999, "%Y-%m-%dT%H:%M:%SZ"),
+                ]
+                for row in R
+            ),
+        ),
+        ["Order Placed"] * 6,
+        U,
+        {"event": "{const: Order Placed}", "amounts": "divide"},
+        ["event", "amounts"],
+    ),
+    "log": Shape(
+        "applog.jsonl",
+        lines(
+            {
+                "what": "x",
+                "action": ["login", "logout"][row % 2],
+                "account": {"member_no": U[row], "team": "t"},
+                "at": (T + row) * 1_000_000_000,
+            }
+            for row in R
+        ),
+        ["login", "logout"] * 3,
+        U,
+    ),
+    "spreadsheet": Shape(
+        "Tickets 2023.csv",
+        table(
+            "Ticket/No.;Kunde;Vorgangs~art;Angelegt am;Gebühr",
+            ([f"T-{row}", U[row], ["Neu", "Zu"][row % 2], iso(row, "%d/%m/%Y %H:%M:%S"), "1,50"] for row in R),
+            ";",
+        ).replace(",", ","),
+        ["Ticket"] * 6,
+        U,
+        {"event": "{const: Ticket}", "day_or_month": '"%d/%m/%Y %H:%M:%S"', "zone": "utc"},
+        ["event", "day_or_month", "zone"],
+    ),
+    "no header": Shape(
+        "calls.csv",
+        table(
+            f"{U[0]},signup,{iso(0)},203.0.113.7",
+            ([U[row], ["signup", "call"][row % 2], iso(row), "203.0.113.7"] for row in R[1:]),
+        ),
+        ["signup", "call"] * 3,
+        U,
+        {"event": "/column_2", "distinct_id": "[/column_1]", "zone": "utc", "header": "no"},
+        ["event", "distinct_id", "zone", "header"],
+    ),
+    "sensor": Shape(
+        "readings.jsonl",
+        lines(
+            {"serial": f"s{row % 2}", "measured": iso(row, "%Y-%m-%dT%H:%M:%S+00:00"), "value": 1.5 + row} for row in R
+        ),
+        ["readings"] * 6,
+        ["s0", "s1"] * 3,
+        {"event": "{const: readings}", "distinct_id": "/serial"},
+        ["event", "distinct_id"],
+    ),
+}
+
+
+def written(folder: Path, shape: Shape) -> Path:
+    path = folder / shape.file
+    path.write_text(shape.text, "utf-8")
+    return path
+
+
+def drafted(*paths: Path, answers: Mapping[str, str] | None = None) -> Draft:
+    """The draft of an export, whether or not a shipped mapping recognises it."""
+    found = largest_table(open_source([str(path) for path in paths]))
+    assert found is not None
+    names = [column.steps[0] for column in keys_in(columns_of(found.records).values())]
+    return draft_mapping(found, unique_columns(found.parts, names, SAMPLE_ROWS), answers)
+
+
+def checked(draft: Draft) -> language.Mapping:
+    """The mapping of a draft: it loads, and each of its cases passes."""
+    mapping = parse(draft.text, "draft")
+    assert [outcome.differences for outcome in run_cases(mapping) if not outcome.passed] == []
+    assert mapping.cases
+    return mapping
+
+
+def events_of(draft: Draft, path: Path) -> list[dict[str, Any]]:
+    """What a draft gives for each row."""
+    mapper = compile_mapping(parse(draft.text, "draft"), SealedOptions(as_of=AS_OF))
+    found = []
+    for part in open_source([str(path)]).parts:
+        for record, _ in records_of(part):
+            outcome = mapper.map_row({name: value for name, value in record.items() if value != ""})
+            assert not isinstance(outcome, list)
+            found.append(describe(outcome))
+    return found
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_an_export_of_any_shape_has_a_start(call: Any, tmp_path: Path, name: str) -> None:
+    """The draft lists what it does not know; with these decisions its plan has the right events, people and times."""
+    shape = SHAPES[name]
+    path = written(tmp_path, shape)
+    draft = drafted(path)
+    assert [choice.name for choice in draft.choices] == list(shape.open)
+    assert set(checked(draft).open) >= set(shape.open)
+    edits = [choice for choice in draft.choices if shape.answers[choice.name] != choice.options[0].text]
+    assert len(edits) <= 3
+    decided = drafted(path, answers=shape.answers)
+    assert (decided.choices, checked(decided).open) == ((), {})
+    events = events_of(decided, path)
+    assert [one["event"] for one in events] == list(shape.events)
+    assert [one["distinct_id"] for one in events] == list(shape.people)
+    times = [one["timestamp"].partition(".")[0].rstrip("Z") for one in events]
+    assert times == [iso(row, "%Y-%m-%dT%H:%M:%S") for row in R]
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(decided.text, "utf-8")
+    settings = ["--set", "header=no"] if "header" in shape.answers else []
+    assert call("plan", path, "-m", mine, *settings, "-o", tmp_path / "plan", "--workers", "0").code == 0
+
+
+def test_amounts_in_cents_are_divided_when_a_person_says_so(tmp_path: Path) -> None:
+    """Whole numbers stay what they are until somebody decides; then the unit is exact, beside the old column."""
+    path = written(tmp_path, SHAPES["orders"])
+    properties = [
+        json.loads(events_of(drafted(path, answers=answers), path)[0]["properties"])
+        for answers in ({}, {"amounts": "divide"})
+    ]
+    assert [one.get("total") for one in properties] == [None, 12.5]
+    assert [one["total_cents"] for one in properties] == ["1250", "1250"]
+
+
+def test_nothing_of_a_row_is_lost_beside_opened_properties(tmp_path: Path) -> None:
+    """Columns that a section refers to are set again, under the names of other columns."""
+    row = {
+        "event": "A", "time": "2023-01-02T03:04:05Z", "user": {"user_id": "u-1", "plan": "pro"}, "device_id": "d-1",
+        "page_url": "https://a.example/", "extra": 1, "properties": {"x": 1},
+    }  # fmt: skip
+    path = tmp_path / "log.jsonl"
+    path.write_text(lines([row, {**row, "user": {"plan": "free"}}]))
+    assert json.loads(events_of(drafted(path), path)[0]["properties"]) == {
+        "x": 1, "$current_url": "https://a.example/", "log_device_id": "d-1", "log_user": row["user"], "log_extra": 1,
+    }  # fmt: skip
+
+
+def test_a_list_of_keys_and_values_is_opened(tmp_path: Path) -> None:
+    """The event's own properties are those of the list, numbers as numbers."""
+    path = written(tmp_path, SHAPES["ga4"])
+    properties = json.loads(events_of(drafted(path), path)[0]["properties"])
+    assert (properties["page_location"], properties["ga_session_id"]) == ("https://a.example/", 1_672_628_000)
+
+
+def test_ids_of_two_kinds_are_a_pair_only_where_they_show_one_person(tmp_path: Path) -> None:
+    """A device with one user joins; a device with many is asked for, and joins nothing until a person says so."""
+    path = tmp_path / "log.jsonl"
+    rows = [{"event": "A", "time": T + row, "user_id": f"u-{row}", "device_id": f"d-{row}"} for row in R]
+    path.write_text(lines(rows))
+    assert checked(drafted(path)).pair is not None
+    path.write_text(lines({**row, "device_id": "d-1"} for row in rows))
+    shared = drafted(path)
+    assert (checked(shared).pair, [choice.name for choice in shared.choices]) == (None, ["pair"])
+    rule = shared.choices[0].options[1].text
+    assert checked(drafted(path, answers={"pair": rule})).pair is not None
+
+
+def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
+    """What looks like a placeholder is passed over until a person says that it is an id."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(
+        lines({"event": "A", "time": T + row, "user_id": f"u-{row}" if row % 2 else "-"} for row in range(60))
+    )
+    draft = drafted(path)
+    assert [choice.name for choice in draft.choices] == ["placeholders"]
+    assert checked(draft).distinct_id.junk == ("-",)
+    assert checked(drafted(path, answers={"placeholders": "[]"})).distinct_id.junk == ()
+
+
+def test_cases_are_rows_of_different_events(tmp_path: Path) -> None:
+    """Three rows of the export, each of another event, however rare it is."""
+    path = tmp_path / "log.jsonl"
+    names = ["A"] * 50 + ["B", "C"]
+    path.write_text(lines({"event": name, "time": T, "user_id": "u", "n": n} for n, name in enumerate(names)))
+    assert [case.gives[0]["event"] for case in checked(drafted(path)).cases] == ["A", "B", "C"]
+
+
+def test_a_row_that_is_not_sent_leaves_the_draft_unfinished(call: Any, tmp_path: Path) -> None:
+    """It is a case with its reject, never a draft that passes."""
+    path, mine = tmp_path / "log.jsonl", tmp_path / "mine.yaml"
+    path.write_text(lines([{"event": "A", "time": T, "user_id": "u"}, {"event": "B", "time": T}]))
+    printed = call("mapping", "new", path, "-o", mine)
+    assert printed.code == 0
+    assert f"{mine} is unfinished, 2 open choices:" in printed.err
+    assert "cases: row 2 of the cases is not sent (missing_distinct_id)" in printed.err
+    assert (call("mapping", "check", mine).code, call("mapping", "test", mine).code) == (7, 7)
+
+
+def test_of_several_tables_the_largest_is_drafted_and_the_others_are_named(tmp_path: Path) -> None:
+    """Files with the same columns are one table, called by their folder where the files have numbers."""
+    for table_, columns, rows in (("users", "user_id,joined", 2), ("pageviews", "user_id,time,path,title", 9)):
+        for number in range(2):
+            path = tmp_path / "sync_1" / table_ / f"part-0000{number}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            values = ",".join([f"u-{number}", "2023-01-02T03:04:05Z", "/p", "P"][: columns.count(",") + 1])
+            path.write_text("\n".join([columns, *[values] * rows]) + "\n")
+    draft = drafted(tmp_path)
+    assert checked(draft).tool == "pageviews"
+    assert "users (2 files)" in checked(draft).open["tables"]
+    assert [call.given.get("const") for call in [checked(draft).event]] == ["$pageview"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a/b": "x", "a~b": "u-1", "a.b": 1, " ": 2, "": 3, "日本 😀": 4, "\u0085\u2028": "\u2029\ufeff"}\n',
+        '{"event": "A", "user_id": "u", "time": 1672628645, "@x": 1, "/y": 2, "$set": {"a": 1}, "#": "- x"}\n',
+        '{"properties": {"event": "A", "/x": 1, "@y": 2, "time": 1672628645, "user_id": "u"}}\n',
+        '{"a": null, "b": "", "c": []}\n{"a": null, "b": " ", "c": {}}\n',
+        "{}\n{}\n",
+        "a,b,c\n,,\n,,\n",
+        "a;a;a\n1;2;3\n",
+        lines([{f"column {number}": number for number in range(300)}]),
+        lines([{"event": "x" * 30_000, "time": T, "user_id": "u"}]),
+        '{"event": "it\'s\\n: #", "user_id": "- a", "time": "2023-01-02T03:04:05Z"}\n',
+    ],
+)
+def test_odd_exports_have_a_start_too(tmp_path: Path, text: str) -> None:
+    """Whatever columns are called, and whether or not they have values, the draft loads and its cases pass."""
+    path = tmp_path / ("rows.csv" if text[0] == "a" else "rows.jsonl")
+    path.write_text(text, "utf-8")
+    draft = drafted(path)
+    checked(draft)
+    checked(drafted(path, answers={choice.name: choice.options[-1].text for choice in draft.choices}))
+
+
+SPELLED = ["2023-01-02", "1/2/2023 3:04 PM", "null", "https://a.example/", "203.0.113.7", '{"a":1}', "[1]", "u-1"]
+VALUES = st.one_of(
+    st.none(),
+    st.text(max_size=6),
+    st.integers(-5, 2_000_000_000_000),
+    st.booleans(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(SPELLED),
+    st.lists(st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.integers()}), max_size=2),
+    st.dictionaries(st.text(max_size=4), st.text(max_size=3), max_size=3),
+)
+KNOWN = ["event", "type", "user_id", "device_id", "time", "date", "id", "properties", "params", "price_cents"]
+NAMES = st.one_of(st.text(max_size=5), st.sampled_from(KNOWN))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.dictionaries(NAMES, VALUES, max_size=6), min_size=1, max_size=6))
+def test_any_rows_have_a_start(rows: list[dict[str, Any]]) -> None:
+    """For any rows that can be read, the draft loads and its cases pass, also with the last option of each choice."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+        if largest_table(open_source([str(path)])) is None:
+            return
+        draft = drafted(path)
+        checked(draft)
+        checked(drafted(path, answers={choice.name: choice.options[-1].text for choice in draft.choices}))
+
+
+def asked(path: Path, mine: Path, answers: str) -> str:
+    """What `mapping new --ask` prints on a terminal where a person types these lines."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "pipeline", "mapping", "new", str(path), "-o", str(mine), "--ask"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        os.close(theirs)
+        os.write(ours, answers.encode())
+        _, errors = process.communicate(timeout=60)
+        os.close(ours)
+    assert process.returncode == 0
+    return errors
+
+
+def test_open_choices_are_asked_on_a_terminal(tmp_path: Path) -> None:
+    """A number chooses an option, a column's name the column, and =TEXT a fixed text; what is answered is not open."""
+    path, mine = written(tmp_path, SHAPES["sensor"]), tmp_path / "mine.yaml"
+    printed = asked(path, mine, "7\n=Measured\nserial\n")
+    assert "is no number of the list and no column" in printed
+    assert "Wrote" in printed
+    mapping = parse(mine.read_text("utf-8"), "mine")
+    assert (mapping.open, mapping.event.given["const"]) == ({}, "Measured")
+    assert mapping.distinct_id.first[0].given["ref"] == "/serial"
+
+
+def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:
+    """The error names what to do instead, and no file is written."""
+    printed = call("mapping", "new", written(tmp_path, SHAPES["sensor"]), "-o", tmp_path / "mine.yaml", "--ask")
+    assert printed.code == 2
+    assert "--ask needs a terminal" in printed.two_lines[0]
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("orders.csv", "orders"),
+        ("orders_2023-05-01.csv.gz", "orders"),
+        ("sync_12/users/part-00001-5f2b8f0e.avro", "users"),
+        ("events_20230101.json", "events"),
+        ("all.zip!pages/1.json.gz", "pages"),
+        ("2023-01-02.csv", ""),
+        ("日本.csv", "日本"),
+    ],
+)
+def test_a_table_is_called_by_its_file_or_folder(path: str, name: str) -> None:
+    """Without endings, dates and numbers."""
+    assert table_name([path]) == name
