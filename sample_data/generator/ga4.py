@@ -270,9 +270,14 @@ def client_lines(table: list[Row]) -> list[str]:
     return [_line(_with_nulls(row), ()) for row in table]
 
 
+def filled(table: list[Row]) -> list[Row]:
+    """The rows with every column and member, null where they have none: as in a file with types."""
+    return [_with_nulls(row) for row in table]
+
+
 def typed(table: list[Row]) -> pa.Table:
-    """As the table of a Parquet or an Avro extract."""
-    return pa.Table.from_pylist([_with_nulls(row) for row in table], schema=SCHEMA)
+    """As the table of a Parquet extract."""
+    return pa.Table.from_pylist(filled(table), schema=SCHEMA)
 
 
 def _line(row: Row, as_text: tuple[str, ...]) -> str:

@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -36,16 +38,31 @@ def write_lines(path: Path, lines: list[str]) -> Path:
     return path
 
 
+def avro_type(kind: pa.DataType, name: str) -> Any:
+    """The Avro type that BigQuery writes for a column: a record or a list of them, or a scalar that may be null."""
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": avro_type(kind.value_type, name)}
+    if pa.types.is_struct(kind):
+        fields = [{"name": one.name, "type": avro_type(one.type, f"{name}_{one.name}")} for one in kind]
+        record = {"type": "record", "name": name, "fields": fields}
+        return record if name == "Root" or kind.get_field_index("key") >= 0 or name.endswith("_items") else ["null", record]
+    return ["null", {"string": "string", "int64": "long", "double": "double", "bool": "boolean"}[str(kind)]]
+
+
 def written(folder: Path, form: str, rows: list[ga4.Row]) -> Path:
     """The rows in one of the forms that BigQuery has for them."""
     if form == "parquet":
         pq.write_table(ga4.typed(rows), folder / "rows.parquet")
         return folder / "rows.parquet"
+    if form == "avro":
+        with (folder / "rows.avro").open("wb") as file:
+            fastavro.writer(file, avro_type(pa.struct(list(ga4.SCHEMA)), "Root"), ga4.filled(rows), codec="snappy")
+        return folder / "rows.avro"
     spelled = {"extract": ga4.extract_lines, "console": ga4.console_lines, "client": ga4.client_lines}[form]
     return write_lines(folder / "rows.json", spelled(rows))
 
 
-@pytest.mark.parametrize("form", ["console", "client", "parquet"])
+@pytest.mark.parametrize("form", ["console", "client", "parquet", "avro"])
 def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path, form: str) -> None:
     """Nulls, texts for numbers and types are how a file is written, and change no event and no uuid."""
     rows = [row for row in ga4.rows() if "batch_event_index" in row]
