@@ -13,11 +13,15 @@ from pipeline.json_limits import unsendable
 from pipeline.mapper.runtime import encode, text_of
 from pipeline.values import FALSE, TRUE, BadValue, Value
 
+_WHOLE = re.compile(rb'(?:[1-9][0-9]{0,14}|"([1-9][0-9]{0,14})")')
+"""Most numbers, as numbers or as texts, which need no further test."""
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def as_number(value: Value) -> Value:
     """Text that is a JSON number, as that number, digit for digit."""
+    if type(value) is Raw and (whole := _WHOLE.fullmatch(value)):
+        return value if whole[1] is None else Raw(whole[1])
     text = (values.text(value) or "").strip()
     if not PLAIN_NUMBER.fullmatch(text):
         raise BadValue(f"not a number: {text[:60]!r}")

@@ -45,7 +45,11 @@ def avro_type(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_struct(kind):
         fields = [{"name": one.name, "type": avro_type(one.type, f"{name}_{one.name}")} for one in kind]
         record = {"type": "record", "name": name, "fields": fields}
-        return record if name == "Root" or kind.get_field_index("key") >= 0 or name.endswith("_items") else ["null", record]
+        return (
+            record
+            if name == "Root" or kind.get_field_index("key") >= 0 or name.endswith("_items")
+            else ["null", record]
+        )
     return ["null", {"string": "string", "int64": "long", "double": "double", "bool": "boolean"}[str(kind)]]
 
 

@@ -177,7 +177,9 @@ def _record_reader(key: str, spec: tuple[str, ...]) -> tuple[Reader, Reader, lis
 
     def struct(shape: dict[str, Any]) -> Any:
         members = [
-            (f"f{n}", (struct(of) if isinstance(of, dict) else of) | None, None) for n, of in enumerate(shape.values())
+            # A member of type `Raw | None` would take null alone; Raw takes null, too.
+            (f"f{n}", of if of is Raw else (struct(of) if isinstance(of, dict) else of) | None, None)
+            for n, of in enumerate(shape.values())
         ]
         names = {f"f{n}": name for n, name in enumerate(shape)}
         return msgspec.defstruct("Entry", members, rename=names, gc=False)

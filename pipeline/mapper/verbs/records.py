@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -26,7 +26,6 @@ value = partial(verb, "value")
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _decode_any = msgspec.json.Decoder(strict=True).decode
-_EMPTY = (b"{}", b"[]", b"null")
 
 
 @value(
@@ -57,12 +56,23 @@ def compact_record(value: Any, count: int, *texts: str) -> values.Value:
             return None
     if content[:1] not in (b"{", b"["):
         raise BadValue(f"an object or a list was expected, not {content[:60].decode('utf-8', 'replace')}")
-    numbers, blanks = _texts(count, texts)
     try:
-        compacted = _compact(Raw(content), numbers, blanks)
+        return (_compacted_often if len(content) < LONG else _compacted)(content, count, texts)
     except msgspec.MsgspecError as error:
         raise BadValue(f"an object or a list was expected: {error}") from None
+
+
+LONG = 1_000
+"""Bytes from which a record is not remembered."""
+
+
+def _compacted(content: bytes, count: int, texts: tuple[str, ...]) -> Raw | None:
+    compacted = _compact(Raw(content), *_texts(count, texts))
     return None if compacted is None else Raw(encode(compacted))
+
+
+# Devices and places are the same in many rows.
+_compacted_often = lru_cache(4_096)(_compacted)
 
 
 @cache
