@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from sample_data.generator import (
     amplitude,
+    braze,
     ga4,
     generic,
     mixpanel,
@@ -58,6 +59,7 @@ def files() -> dict[str, bytes]:
         "rejects/too-large.jsonl.gz": _gzipped(rejects.too_large()),
         "ga4/events_20231115/000000000000.json.gz": _gzipped(lines(ga4.extract_lines(ga4.rows()))),
         **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
+        **{f"braze/{braze.path_of(kind)}": braze.avro(kind, table) for kind, table in braze.rows().items()},
         **_segment(),
         **_rudderstack(),
     }

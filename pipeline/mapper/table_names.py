@@ -4,7 +4,8 @@ Warehouses write a table into a folder, or a file, of its name: `prod/identifies
 `segment.identifies_2024-01.csv`, `rudder-datalake/main/identifies/2023/04/20/21/part-0.parquet`. A part of a path names
 a table if it consists of the table's name and of these: a schema before it (`segment.`, `table=`), `_view`
 (docs/know/exports.md#segment-tables), a number or a date after it, and the endings of files. So `pages_viewed.csv` is
-no table of pages.
+no table of pages. A `*` in a known name stands for any letters, digits, underscores and dots; since `step_2` may be
+such a name, only a date, a part or a long number may follow it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ SETTING = "table"
 """The setting that names the table of all files; a table from a path reaches the mapper as this setting."""
 _BEFORE = r"(?:[\w-]+[.=])*"
 _AFTER = r"(?:_view)?(?:[-_.]?\d[-_.:\dtz]*(?:part[-_]?\d+)?|[-_.]part[-_.\d]*)?"
-_ENDINGS = r"(?:\.(?:csv|tsv|txt|json|jsonl|ndjson|parquet|avro|snappy|gz|gzip|zst|bz2|xz|zip|tar|tgz))*"
+_AFTER_ANY = r"(?:[-_.]\d{4}-?\d\d(?:-?\d\d)?|[-_.]\d{6,}|(?:[-_.]\d+)?[-_.]part[-_.\d]*)?"
+_ENDING = "(?:csv|tsv|txt|json|jsonl|ndjson|parquet|avro|snappy|gz|gzip|zst|bz2|xz|zip|tar|tgz)"
+_ENDINGS = rf"(?:\.{_ENDING})*"
+_ANY = rf"(?!(?:part|{_ENDING})(?:[-_.]|$))[a-z_][\w.]*?"
 
 
 def names_in(part: Part) -> tuple[str, ...]:
@@ -38,9 +42,15 @@ def names_in(part: Part) -> tuple[str, ...]:
 
 def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
     """The table that the innermost of these names is of; "" where none is."""
-    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
-    form = re.compile(f"{_BEFORE}({words}){_AFTER}{_ENDINGS}", re.IGNORECASE)
-    match = next(filter(None, map(form.fullmatch, reversed(names))), None)
+    exact = [re.escape(name) for name in sorted(known, key=len, reverse=True) if "*" not in name]
+    open_ended = [re.escape(name).replace(r"\*", _ANY) for name in known if "*" in name]
+    forms = [
+        re.compile(f"{_BEFORE}({'|'.join(words)}){after}{_ENDINGS}", re.IGNORECASE)
+        for words, after in ((exact, _AFTER), (open_ended, _AFTER_ANY))
+        if words
+    ]
+    matches = (form.fullmatch(name) for name in reversed(names) for form in forms)
+    match = next(filter(None, matches), None)
     return match[1].lower() if match else ""
 
 
@@ -49,7 +59,10 @@ def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row
     `--set table=NAME` does, and None where nothing names it."""
     rule = mapping.table_from_path
     assert rule is not None
-    if options.settings.get(SETTING) or any(find(call, row) is not None for call in rule.unless):
+    setting = options.settings.get(SETTING)
+    if setting and table_in_path((setting,), [name for name in rule.known if "*" in name]):
+        return ""
+    if setting or any(find(call, row) is not None for call in rule.unless):
         return "" if _names_its_table(mapping, rule, options, row) else None
     table = table_in_path(names, rule.known)
     if table or _names_its_table(mapping, rule, options, row):

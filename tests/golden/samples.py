@@ -39,6 +39,7 @@ GOLDEN = {
     "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "timezone": "America/New_York"}),
     "mixpanel-people": Sample(("mixpanel", "mixpanel-people"), {"mapping": "mixpanel", "timezone": "America/New_York"}),
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
+    "braze": Sample(("braze",), {"mapping": "braze"}),
     "ga4": Sample(("ga4",), {"mapping": "ga4"}),
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
     "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),

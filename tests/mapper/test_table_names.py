@@ -49,6 +49,24 @@ def test_a_path_tells_a_table_where_a_name_in_it_is_that_tables(path: str, table
     assert table_in_path(path.split("/"), KNOWN) == table
 
 
+@pytest.mark.parametrize(
+    ("path", "known", "table"),
+    [
+        ("event_type=users.messages.email.Open/date=2023-04-20/version=3/a", "users.*", "users.messages.email.open"),
+        ("users.behaviors.Purchase.avro", "users.*", "users.behaviors.purchase"),
+        ("events/a.avro", "users.*", ""),
+        ("step_2.csv.gz", "*", "step_2"),
+        ("heap.step_2_2024-01.csv", "*", "step_2"),
+        ("sync_4/sign_up/part-00000-1f.avro", "*", "sign_up"),
+        ("sign_up/000000000000.csv.gz", "*", "sign_up"),
+        ("SIGN_UP_0000_part_00.parquet", "*", "sign_up"),
+    ],
+)  # fmt: skip
+def test_a_star_stands_for_any_name(path: str, known: str, table: str) -> None:
+    """A number may be of the name itself: only a date, a part or a long number is none of it."""
+    assert table_in_path(path.split("/"), (known,)) == table
+
+
 @given(st.lists(st.text("abz_.-=/0129", max_size=12), max_size=6), st.sampled_from(KNOWN))
 def test_a_folder_of_a_tables_name_tells_it_whatever_its_files_are_called(below: list[str], table: str) -> None:
     """Names that are no table's pass the word on."""

@@ -1,0 +1,30 @@
+"""A plan of some files whose mapping is recognised, and its events as they would be sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pipeline.api import plan_export
+from pipeline.options import PlanOptions
+from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.transform.block import BlockTransformer
+
+AS_OF = 1_767_225_600_000_000
+"""2026-01-01: the instant of the plans."""
+
+
+def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any, list[dict[str, Any]]]:
+    """The plan, and its events in the order of their times and then of their uuids."""
+    options = PlanOptions(settings=settings, as_of=AS_OF, workers=1)
+    plan = plan_export([str(path) for path in sources], place, options)
+    _, directory = open_plan(place)
+    transformer = BlockTransformer(transform_config_for(plan, directory))
+    found: list[bytes] = []
+    for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
+        found.extend(transformer.sent_events(task))
+    events = [json.loads(event) for event in found]
+    return plan, sorted(events, key=lambda event: (event["timestamp"], event["uuid"]))
