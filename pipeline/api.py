@@ -56,14 +56,15 @@ def survey_export(sources: PathText | Sequence[PathText], options: SurveyOptions
     Raises UsageError, UnreadableExport.
     """
     from pipeline.extractors import open_source
-    from pipeline.extractors.file_rules import HEADER, ROWS, rules_set
+    from pipeline.extractors.file_rules import HEADER, ROWS
+    from pipeline.mapper.registry import file_rules
     from pipeline.survey import survey
 
     settings = dict(options.settings)
     if unknown := sorted(settings.keys() - {HEADER, ROWS}):
         raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {HEADER}, {ROWS}")
     with tempfile.TemporaryDirectory() as spool:
-        source = open_source(_texts(sources), spool=Path(spool), rules=rules_set(settings))
+        source = open_source(_texts(sources), spool=Path(spool), rules=file_rules(None, settings))
         return survey(source, rows=None if options.every else options.rows)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pipeline.extractors.choice import choose_parts
 from pipeline.extractors.discovery import open_source, refuse_unnamed
 from pipeline.extractors.format import RowOptions
 from pipeline.extractors.formats import describe, format_of
@@ -21,8 +22,8 @@ from pipeline.extractors.stream import content_of, digest_of, refuse_changed
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Block, Part
 
 __all__ = [
-    "Rows", "blocks", "describe", "digest_of", "has_fixed_columns", "open_source", "refuse_changed", "refuse_unnamed",
-    "rows",
+    "Rows", "blocks", "choose_parts", "describe", "digest_of", "has_fixed_columns", "open_source", "refuse_changed",
+    "refuse_unnamed", "rows",
 ]  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
     newlines = np.flatnonzero(array == _NEWLINE)
     if dialect.escape and dialect.escape.encode() in data:
         return None
-    if b'"' not in data:
+    if not dialect.quote or b'"' not in data:
         return newlines + 1
     if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
         return None

@@ -54,7 +54,8 @@ def parser(lines: Iterable[str], dialect: Dialect, *, strict: bool = True) -> Re
     return csv.reader(
         lines,
         delimiter=dialect.delimiter,
-        quotechar=dialect.quote,
+        quotechar=dialect.quote or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
         escapechar=dialect.escape or None,
         strict=strict,
     )

@@ -10,14 +10,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import archives
+from pipeline.extractors.beside import beside
 from pipeline.extractors.containers import broken
 from pipeline.extractors.file_rules import HEADER, NO_RULES, FileRules
 from pipeline.extractors.formats import format_of
 from pipeline.extractors.header import NO_HEADER
+from pipeline.extractors.manifests import LEFT_OUT
+from pipeline.extractors.patterns import matches
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.extractors.sniffing import Content, NoRows, sniff
 from pipeline.extractors.stream import digest_of
@@ -41,6 +45,14 @@ class _Search:
     sizes: list[int] = field(default_factory=list)
     notes: list[Notice] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    copies: list[tuple[str, str]] = field(default_factory=list)
+
+    def wants(self, path: str) -> bool:
+        """Whether the rules include a path; a Notice reports a file that they exclude."""
+        if not matches(path, self.rules.skip):
+            return True
+        self.note(LEFT_OUT, path, "the mapping leaves such files out (`files: skip`)")
+        return False
 
     def note(self, code: str, where: str, detail: str) -> None:
         self.notes.append(Notice(code, where, detail))
@@ -81,7 +93,7 @@ def open_source(paths: Sequence[str], *, spool: Path | None = None, rules: FileR
         raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
     distinct = _without_copies(search)
     parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
-    return Source(parts, tuple(search.notes), tuple(size for _, size in distinct))
+    return Source(parts, tuple(search.notes), tuple(size for _, size in distinct), tuple(search.copies))
 
 
 def natural(path: str) -> tuple[tuple[int, int, str], ...]:
@@ -201,6 +213,8 @@ def _add_file(file: str, shown: str, search: _Search, *, named: bool) -> None:
         search.note("same_file", shown, "given twice; read once")
         return
     search.files.add(real)
+    if not search.wants(shown):
+        return
     try:
         status = os.stat(file)
         if not os.path.isfile(file):
@@ -209,7 +223,7 @@ def _add_file(file: str, shown: str, search: _Search, *, named: bool) -> None:
                 return
             raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in, and name it -")
         with open(file, "rb") as stream:
-            content = sniff(stream, shown, rules=search.rules)
+            content = sniff(stream, shown, rules=search.rules, beside=partial(beside, file, shown, ()))
     except OSError as error:
         raise broken(error, shown) from error
     template = Part(0, shown, file, "", (), "", Dialect(), status.st_size, status.st_mtime_ns)
@@ -236,12 +250,20 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
         if any(_is_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
             inside.note("ignored_file", shown, "a hidden file or a marker that writers leave beside an export")
             continue
+        if not inside.wants(shown):
+            continue
         if member.stream is None:
             inside.note("ignored_file", shown, "a link, not a file")
             continue
         if ".." in steps:
             inside.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
-        content = sniff(member.stream, shown, inside=codecs[-1], rules=search.rules)
+        content = sniff(
+            member.stream,
+            shown,
+            inside=codecs[-1],
+            rules=search.rules,
+            beside=partial(beside, template.file, shown, codecs),
+        )
         part = replace(template, path=shown, member=member.name, codecs=codecs)
         _add(content, part, member.size, inside, named=False)
     if empty:
@@ -301,6 +323,7 @@ def _without_copies(search: _Search) -> list[tuple[Part, int]]:
         if parts_of_size[size] > 1:
             part = replace(part, digest=digest_of(part))
             if part.digest in paths:
+                search.copies.append((part.path, paths[part.digest]))
                 search.note("same_file", part.path, f"the same bytes as {paths[part.digest]}; read once")
                 continue
             paths[part.digest] = part.path

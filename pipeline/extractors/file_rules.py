@@ -20,6 +20,7 @@ class FileRules:
     a file beside it that has them; `like` describes values of some columns (`pipeline.extractors.layouts`). `quotes` is
     the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may
     match files. `manifest` names a function of `pipeline.extractors.manifests`.
+    `layouts` are the declarations of all mappings, where none is chosen: of those with columns, one may fit.
     """
 
     header: str = ""
@@ -35,6 +36,7 @@ class FileRules:
     skip: tuple[str, ...] = ()
     apart: tuple[tuple[str, str], ...] = ()
     manifest: str = ""
+    layouts: tuple[FileRules, ...] = ()
 
 
 NO_RULES = FileRules()

@@ -19,7 +19,8 @@ class Sample(NamedTuple):
     """The beginning of a text, uncompressed, for formats to recognise.
 
     `text` is UTF-8 without byte order mark when `encoding` is a UTF-16, else the stored bytes. `whole`: there is no
-    more. `rules` are declarations about the export's files.
+    more. `rules` are declarations about the export's files. `beside` returns the content of the file of a name in the
+    same folder or archive, b"" where there is none.
     """
 
     path: str
@@ -28,6 +29,7 @@ class Sample(NamedTuple):
     encoding: str
     bom: bool
     rules: FileRules
+    beside: Callable[[str], bytes] | None = None
 
 
 class Recognized(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import tarfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import IO, NamedTuple
 
@@ -24,6 +25,8 @@ HEAD_BYTES = 64 * 1024
 TABLE_HEAD_BYTES = 1024 * 1024
 """More of a table is read, because its first letter beyond ASCII decides its encoding."""
 LONG_HEAD_BYTES = 4 * 1024 * 1024
+
+Beside = Callable[[str], bytes] | None
 
 _ROWS_HINT = "convert it to JSON lines, CSV, Parquet or Avro first"
 
@@ -76,7 +79,9 @@ _NO_ROWS = (
 )
 
 
-def sniff(stream: IO[bytes], path: str, *, inside: str = "", rules: FileRules = NO_RULES) -> Content | NoRows:
+def sniff(
+    stream: IO[bytes], path: str, *, inside: str = "", rules: FileRules = NO_RULES, beside: Beside = None
+) -> Content | NoRows:
     """The content of a stored stream, by its start. `inside` names the archive it is a member of.
 
     Raises UnreadableExport for damage, for a file compressed twice, and for what could contain rows but
@@ -114,7 +119,7 @@ def sniff(stream: IO[bytes], path: str, *, inside: str = "", rules: FileRules = 
         if len(head) >= HEAD_BYTES and b"\n" not in head:
             head += checked.read(LONG_HEAD_BYTES)
         whole = not checked.read(1)
-    return _content(head, whole, path, tuple(codecs), rules)
+    return _content(head, whole, path, tuple(codecs), rules, beside)
 
 
 _CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|zip|tar|tgz)$", re.IGNORECASE)
@@ -139,7 +144,9 @@ def _archive_of(head: bytes, path: str) -> str:
     return ""
 
 
-def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], rules: FileRules) -> Content | NoRows:
+def _content(
+    head: bytes, whole: bool, path: str, codecs: tuple[str, ...], rules: FileRules, beside: Beside
+) -> Content | NoRows:
     if binary := binary_format(head):
         return Content(codecs, binary, Recognized(Dialect()))
     for foreign in _FOREIGN:
@@ -169,7 +176,7 @@ def _content(head: bytes, whole: bool, path: str, codecs: tuple[str, ...], rules
             path=path,
             hint="read it, fetch the export again, and move the page out of the folder",
         )
-    recognized = text_format(Sample(path, text, whole, encoding, bool(mark), rules))
+    recognized = text_format(Sample(path, text, whole, encoding, bool(mark), rules, beside))
     if recognized is None:
         why = "a text, neither JSON lines nor a table of at least two columns"
         if _CLAIMS_ROWS.search(path):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping
+from os import fspath
 from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.errors import UsageError
-from pipeline.extractors import digest_of, open_source
-from pipeline.extractors.file_rules import rules_set
+from pipeline.extractors import choose_parts, digest_of, open_source
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
+from pipeline.mapper import load
+from pipeline.mapper.registry import file_rules
 from pipeline.models import Part
 from pipeline.plan.manifest import Plan, as_name
 
@@ -40,9 +42,9 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
     path = job.source.at(window.wall)
     if not glob.glob(pattern, recursive=True):
         return Arrivals(absent=f"nothing matches {path}")
-    rules = rules_set(job.plan.settings)
+    rules = file_rules(load(fspath(job.plan.mapping)) if job.plan.mapping else None, job.plan.settings)
     try:
-        source = open_source([pattern], rules=rules)
+        source = choose_parts(open_source([pattern], rules=rules), rules)
     except UsageError as error:
         return Arrivals(absent=error.message.replace(pattern, path))
     digests = {part.digest for part in recorded.values()}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pipeline.mapper.call import Call as Call
 from pipeline.mapper.call import Place as Place
 from pipeline.mapper.case_section import Case as Case
+from pipeline.mapper.files_section import Files
 from pipeline.mapper.kinds import (
     CANDIDATES,
     CONDITION,
@@ -297,6 +298,7 @@ class Mapping:
     recognise: tuple[Recognise, ...] = entry(
         ListOf(section("recognise", Recognise)), "how to recognise an export of this tool: one of these fits", ()
     )
+    files: Files = entry(section("files", Files), "how files are read, and which of them count", Files)
     open: Map[str, str] = entry(
         TEXTS,
         "choices that are not made yet, each with its evidence: a plan is not ready while there is one. `mapping new`"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
 from pipeline.errors import MappingError, UsageError
+from pipeline.extractors.file_rules import FileRules, rules_set
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import parse
@@ -41,6 +43,29 @@ def load(name_or_path: str) -> Mapping:
             hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
         )
     return _read(path, name_or_path)
+
+
+def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
+    """How files are read: as a mapping declares, and settings over it; without a mapping as any shipped one may.
+
+    Raises UsageError for a setting of a wrong value.
+    """
+    given = rules_set(settings)
+    if mapping is None:
+        rules = [_declared(load(name)) for name in available()]
+        return replace(given, layouts=tuple(rule for rule in rules if rule.columns or rule.columns_from))
+    declared = _declared(mapping)
+    return replace(declared, header=given.header or declared.header, rows=given.rows or declared.rows)
+
+
+def _declared(mapping: Mapping) -> FileRules:
+    files = {field.name: getattr(mapping.files, field.name) for field in fields(mapping.files)}
+    for pair in mapping.files.apart:
+        if len(pair) != 2:
+            raise MappingError(
+                f"`files: apart` has a group of {len(pair)} patterns", file=mapping.file, hint="name two in each pair"
+            )
+    return FileRules(**files)
 
 
 def of_tool(tool: str) -> list[Mapping]:

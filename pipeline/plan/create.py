@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from pipeline.errors import UsageError
-from pipeline.extractors import open_source, refuse_unnamed
-from pipeline.extractors.file_rules import rules_set
+from pipeline.extractors import choose_parts, open_source, refuse_unnamed
 from pipeline.files import private
 from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
-from pipeline.mapper.registry import of_tool
+from pipeline.mapper.registry import file_rules, of_tool
 from pipeline.mapper.required_fields import wanted_references
 from pipeline.models import SealedOptions, Source
 from pipeline.option_types import micros, zones_of
@@ -63,12 +62,20 @@ def create_plan(
     _check_options(options)
     target_directory = Directory(directory)
     with staged_plan(target_directory) as work:
-        source = open_source(sources, spool=work.path, rules=rules_set(options.settings))
+        name = fspath(options.mapping or "")
+        mapping = load_mapping(name) if name else None
+        rules = file_rules(mapping, options.settings)
+        source = open_source(sources, spool=work.path, rules=rules)
         refuse_unnamed(source)
+        if mapping is None:
+            name = guess_mapping(source)
+            mapping = load_mapping(name)
+            rules = file_rules(mapping, options.settings)
+        source = choose_parts(source, rules)
         if started is None or not started.count:
             started = Workers(workers_for(options.workers, source.parts))
         with started as workers:
-            request = _prepare(source, options, target_directory, work, workers, series)
+            request = _prepare(source, (name, mapping), options, target_directory, work, workers, series)
             from pipeline.plan.build import build  # while the workers prepare
 
             return build(request, progress)
@@ -102,20 +109,21 @@ def _check_options(options: PlanOptions) -> None:
 
 def _prepare(
     source: Source,
+    named: tuple[str, Mapping],
     options: PlanOptions,
     directory: Directory,
     work: Directory,
     workers: Workers,
     series: Series | None,
 ) -> Request:
-    """Choose the mapping, seal the options and configure the workers. Returns what `plan.build` needs.
+    """Seal the options and configure the workers. Returns what `plan.build` needs.
 
-    The plan is written in `work`, before it becomes that of `directory`.
+    `named` is the mapping's name or path, and the mapping. The plan is written in `work`, before it becomes that of
+    `directory`.
     """
     from pipeline.transform.tasks import TransformConfig
 
-    name = fspath(options.mapping) if options.mapping else guess_mapping(source)
-    mapping = load_mapping(name)
+    name, mapping = named
     excluded = _excluded_ids(options.exclude_ids, work)
     sealed = _seal(options, mapping, digest_file(work.excluded) if excluded else "")
     notices: list[tuple[str, str, str]] = []

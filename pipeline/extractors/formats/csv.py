@@ -27,8 +27,23 @@ def _recognize(sample: Sample) -> Recognized | None:
         raise UnreadableExport(
             f"{path} ends its lines in carriage returns only", path=path, hint="convert it first: tr '\\r' '\\n'"
         )
+    if (dialect := _layout(sample)) is not None:
+        return Recognized(dialect)
     table = delimited(text, sample.whole, sample.encoding, sample.bom, sample.rules.header)
     return None if table is None else Recognized(table.dialect, table.raw_header, table.values)
+
+
+def _layout(sample: Sample) -> Dialect | None:
+    """The dialect of a text whose columns a mapping names: the one that was chosen, else the only one that fits."""
+    rules = sample.rules
+    if rules.header == "yes":
+        return None
+    from pipeline.extractors.layouts import dialect_of
+
+    if rules.columns or rules.columns_from:
+        return dialect_of(sample, rules, named=True)
+    fitting = [found for layout in rules.layouts if (found := dialect_of(sample, layout, named=False))]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _is_binary(text: bytes) -> bool:
@@ -72,6 +87,8 @@ def _unusual(dialect: Dialect) -> list[str]:
         words.append(f'escape "{dialect.escape}"')
     if dialect.encoding != "utf-8":
         words.append(dialect.encoding)
+    if not dialect.quote:
+        words.append("no quotes")
     if dialect.headless:
         words.append("no header")
     if dialect.bom:
@@ -86,7 +103,7 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     if recognized.values:
         columns = f"the columns are called column_1 to {dialect.header[-1]}"
         yield NO_HEADER, f"{recognized.values}, so that row is read as a row, and {columns}"
-    if not dialect.encoding.startswith("utf"):
+    if not dialect.encoding.startswith("utf") and not part.dialect.headless:
         yield "encoding", f"not UTF-8: read as {dialect.encoding}; check a name with an accent"
     yield from name_notices(recognized.raw_header)
 

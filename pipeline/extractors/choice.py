@@ -1,0 +1,77 @@
+"""Which files of an export count, by the declarations of its mapping (`files: only, skip, apart, manifest`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from pipeline.errors import UnfitExport, UsageError
+from pipeline.extractors.file_rules import FileRules
+from pipeline.extractors.manifests import LEFT_OUT, MANIFESTS, Choice, Listing
+from pipeline.extractors.patterns import matches
+from pipeline.models import Notice, Part, Source
+
+
+def choose_parts(source: Source, rules: FileRules) -> Source:
+    """The source with the parts that count, and a Notice about each other part.
+
+    Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
+    and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
+    """
+    reasons: dict[str, str] = {}
+    notes: list[Notice] = []
+    if rules.manifest:
+        choice = _manifest(rules.manifest)(Listing(source))
+        reasons.update(choice.left_out)
+        notes += [Notice("manifest", where, detail) for where, detail in choice.notes]
+    for part in source.parts:
+        if matches(part.path, rules.skip):
+            reasons.setdefault(part.path, "the mapping leaves such files out (`files: skip`)")
+        elif rules.only and not matches(part.path, rules.only):
+            reasons.setdefault(part.path, "the mapping reads other files only (`files: only`)")
+    counting = [number for number, part in enumerate(source.parts) if part.path not in reasons]
+    _refuse_together([source.parts[number] for number in counting], rules)
+    notes += [Notice(LEFT_OUT, path, reason) for path, reason in reasons.items()]
+    if len(counting) == len(source.parts):
+        return replace(source, notes=(*source.notes, *notes))
+    return Source(
+        tuple(replace(source.parts[number], index=index) for index, number in enumerate(counting)),
+        (*source.notes, *notes),
+        tuple(source.sizes[number] for number in counting),
+    )
+
+
+def _manifest(name: str) -> Callable[[Listing], Choice]:
+    if name not in MANIFESTS:
+        raise UsageError(f"there is no manifest {name!r}", hint=f"`files: manifest` is one of: {', '.join(MANIFESTS)}")
+    return MANIFESTS[name]
+
+
+def _refuse_together(parts: list[Part], rules: FileRules) -> None:
+    """Raises UnfitExport for a pair of patterns that both have files: a file belongs to the first that it fits.
+
+    `*` as the second pattern means every other file. Of patterns with the same text in place of their last `*`, only
+    files in which that text is equal belong together: `events_*` and `events_intraday_*` of one day.
+    """
+    for first, second in rules.apart:
+        mine = {part.path: _variable(part.path, first) for part in parts if matches(part.path, [first])}
+        others = {part.path: _variable(part.path, second) for part in parts if matches(part.path, [second])}
+        if fnmatchcase(second.replace("*", "0"), first):  # every file of the second pattern fits the first
+            mine = {path: text for path, text in mine.items() if path not in others}
+        else:
+            others = {path: text for path, text in others.items() if path not in mine}
+        for path, text in others.items():
+            for other, its in mine.items():
+                if not text or not its or text == its or second == "*":
+                    raise UnfitExport(
+                        f"{other} and {path} have the same events",
+                        hint="name the one or the other, or plan only one kind of file",
+                    )
+
+
+def _variable(path: str, pattern: str) -> str:
+    """The digits that stand for the last `*` of a pattern, such as a day; "" where there are none."""
+    step = next((step for step in reversed(path.replace("!", "/").split("/")) if fnmatchcase(step, pattern)), "")
+    rest = step[len(pattern.rstrip("*")) :] if pattern.endswith("*") else ""
+    return rest[: next((at for at, letter in enumerate(rest) if not letter.isdigit()), len(rest))]

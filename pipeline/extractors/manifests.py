@@ -1,0 +1,256 @@
+"""Manifests: files of an export that say which of its other files count. One function for each kind of manifest.
+
+A function gets the listing of the source and returns which parts do not count, with a reason for each, and notes. It is
+named by a mapping (`files: manifest: heap`). A file that a manifest lists and that is not there stops the plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipeline.errors import UnfitExport, UnreadableExport
+from pipeline.extractors.containers import FETCH_AGAIN
+from pipeline.extractors.patterns import matches
+from pipeline.extractors.stream import opened
+from pipeline.models import Part, Source
+
+LEFT_OUT = "left_out_file"
+"""The code of the notice about a file that does not count."""
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Parts that do not count, by their paths with the reason of each, and notes about files: (where, sentence)."""
+
+    left_out: dict[str, str] = field(default_factory=dict)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Listing:
+    """The parts of a source, and the paths of files that are no parts: copies of others, and files without rows."""
+
+    def __init__(self, source: Source) -> None:
+        self.parts = source.parts
+        by_path = {part.path: [part] for part in source.parts}
+        by_path |= {path: by_path[other] for path, other in source.copies}
+        rowless = ("empty_file", "ignored_file", LEFT_OUT)
+        by_path = {note.where: [] for note in source.notes if note.code in rowless} | by_path
+        root = next((part.file.removesuffix(part.path.partition("!")[0]) for part in source.parts), "")
+        self._by_name: dict[str, list[tuple[tuple[str, ...], list[Part]]]] = {}
+        for path, parts in by_path.items():
+            steps = tuple((root + path).replace("!", "/").split("/"))
+            self._by_name.setdefault(steps[-1], []).append((steps, parts))
+
+    def matching(self, *patterns: str) -> list[Part]:
+        return [part for part in self.parts if matches(part.path, patterns)]
+
+    def files(self, addresses: Iterable[str]) -> dict[str, list[Part] | None]:
+        """The parts that a manifest means by each address: none for a file without rows, None where there is no file.
+
+        An export is mostly copied from a bucket into a folder, so its paths begin otherwise than the addresses. All
+        lack the same number of folders at the beginning: the smallest with which any file is found.
+        """
+        steps = {address: tuple(address.rpartition("://")[2].strip("/").split("/")) for address in addresses}
+        for dropped in range(max(map(len, steps.values()), default=0)):
+            found = {address: self._ending(end[dropped:]) for address, end in steps.items()}
+            if any(parts is not None for parts in found.values()):
+                return found
+        return dict.fromkeys(steps)
+
+    def _ending(self, end: tuple[str, ...]) -> list[Part] | None:
+        files = [parts for steps, parts in self._by_name.get(end[-1], ()) if steps[-len(end) :] == end] if end else []
+        return [part for parts in files for part in parts] if files else None
+
+    def read(self, part: Part) -> bytes:
+        """The content of a manifest. Raises UnreadableExport for one that is too long to be one."""
+        with opened(part) as stream:
+            content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise UnreadableExport(f"{part.path} is too long to be a manifest", path=part.path, hint=FETCH_AGAIN)
+        return content
+
+    def json(self, part: Part) -> Any:
+        """The content of a manifest in JSON. Raises UnreadableExport."""
+        try:
+            return msgspec.json.decode(self.read(part))
+        except msgspec.MsgspecError as error:
+            raise UnreadableExport(
+                f"{part.path} is no manifest that can be read: {error}", path=part.path, hint=FETCH_AGAIN
+            ) from None
+
+
+MANIFESTS: dict[str, Callable[[Listing], Choice]] = {}
+
+
+def manifest(name: str) -> Callable[[Callable[[Listing], Choice]], Callable[[Listing], Choice]]:
+    """Declares the function of a kind of manifest."""
+
+    def declare(function: Callable[[Listing], Choice]) -> Callable[[Listing], Choice]:
+        MANIFESTS[name] = function
+        return function
+
+    return declare
+
+
+def _refuse_missing(manifest_path: str, missing: Iterable[str]) -> None:
+    """Raises UnfitExport where a manifest lists files that are not there."""
+    names = list(missing)
+    if names:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise UnfitExport(
+            f"{manifest_path} lists {', '.join(names[:_MOST_NAMED])}{more}, which the export does not have",
+            hint="fetch the missing files, or the manifest and its files again",
+        )
+
+
+@manifest("heap")
+def heap(listing: Listing) -> Choice:
+    """Heap Connect: one manifest for each sync, in `manifests/`, with the files of each table.
+
+    A table with `incremental: false` is whole in that sync, so its files of earlier syncs do not count
+    (docs/know/exports.md#heap). Syncs are in the order of `dump_id`.
+    """
+    choice = Choice()
+    manifests = listing.matching("manifests/*.json", "manifests/*", "*manifest*.json")
+    syncs = []
+    for part in manifests:
+        choice.left_out[part.path] = "a manifest"
+        content = listing.json(part)
+        if not isinstance(content, dict) or not isinstance(content.get("tables"), list):
+            raise UnreadableExport(
+                f"{part.path} is no manifest of Heap: no list `tables`", path=part.path, hint=FETCH_AGAIN
+            )
+        syncs.append((int(content.get("dump_id", 0)), part, content["tables"]))
+    files = listing.files(str(file) for _, _, entries in syncs for table in entries for file in table.get("files", ()))
+    tables: dict[str, set[str]] = {}
+    for number, part, entries in sorted(syncs, key=lambda sync: sync[0]):
+        for table in entries:
+            paths = tables.setdefault(str(table["name"]), set())
+            if table.get("incremental") is False:
+                for path in paths:
+                    choice.left_out[path] = f"{part.path} has the whole table {table['name']} (sync {number})"
+                paths.clear()
+            addresses = [str(file) for file in table.get("files", ())]
+            _refuse_missing(part.path, [address for address in addresses if files[address] is None])
+            paths.update(one.path for address in addresses for one in files[address] or ())
+    listed = {path for paths in tables.values() for path in paths}
+    for path in listed:
+        choice.left_out.pop(path, None)
+    if syncs:
+        for part in listing.parts:
+            if part.path not in listed:
+                choice.left_out.setdefault(part.path, "no manifest lists it")
+        choice.notes.append((syncs[0][1].path, f"{len(syncs)} manifests list {len(listed)} files that count"))
+    return choice
+
+
+@manifest("pendo")
+def pendo(listing: Listing) -> Choice:
+    """Pendo Data Sync: `exportmanifest.json` lists exports; of each period the files of the last export count.
+
+    Matched events repeat all events, so they do not count (docs/know/exports.md#pendo).
+    """
+    choice = Choice()
+    for part in listing.matching("exportmanifest.json"):
+        choice.left_out[part.path] = "a manifest"
+        content = listing.json(part)
+        exports = content.get("exports") if isinstance(content, dict) else None
+        if not isinstance(exports, list):
+            raise UnreadableExport(
+                f"{part.path} is no manifest of Pendo: no list `exports`", path=part.path, hint=FETCH_AGAIN
+            )
+        files = listing.files(_pendo_files(exports))
+        last: dict[str, list[Part]] = {}
+        for export in sorted(exports, key=lambda export: int(export.get("counter", 0))):
+            root = str(export.get("rootUrl", ""))
+            for period in export.get("timeDependent", ()):
+                name = str(period.get("periodId"))
+                for earlier in last.get(name, ()):
+                    choice.left_out[earlier.path] = f"export {export.get('counter')} has the period {name} again"
+                addresses = [_joined(root, file) for file in period.get("allEvents", {}).get("files", ())]
+                _refuse_missing(part.path, [address for address in addresses if files[address] is None])
+                last[name] = [one for address in addresses for one in files[address] or ()]
+                for file in (file for matched in period.get("matchedEvents", ()) for file in matched.get("files", ())):
+                    for one in files[_joined(root, file)] or ():
+                        choice.left_out[one.path] = "matched events repeat all events"
+        for one in (one for parts in last.values() for one in parts):
+            choice.left_out.pop(one.path, None)
+        choice.notes.append((part.path, f"{len(exports)} exports, {len(last)} periods"))
+    return choice
+
+
+def _pendo_files(exports: Iterable[Any]) -> Iterator[str]:
+    for export in exports:
+        for period in export.get("timeDependent", ()):
+            for files in (period.get("allEvents", {}), *period.get("matchedEvents", ())):
+                yield from (_joined(str(export.get("rootUrl", "")), file) for file in files.get("files", ()))
+
+
+def _joined(root: str, file: str) -> str:
+    return file if "://" in file else f"{root.rstrip('/')}/{file.lstrip('/')}"
+
+
+@manifest("adobe")
+def adobe(listing: Listing) -> Choice:
+    """Adobe data feeds: a text file for each delivery, written last, lists its files with their MD5.
+
+    Its lines are `Data-File: NAME` or `Lookup-File: NAME`, then `MD5-Digest: …` and `Record-Count: …`
+    (docs/know/exports.md#adobe).
+    """
+    choice = Choice()
+    for path, text in _texts_beside(listing):
+        files = _adobe_files(text)
+        found = listing.files(name for name, _ in files)
+        stored = {_stored_name(part): part for part in listing.parts}
+        _refuse_missing(path, (name for name, _ in files if found[name] is None and name not in stored))
+        for name, digest in files:
+            if name in stored:
+                _refuse_changed(stored[name], digest, path)
+        choice.notes.append((path, f"a manifest of {len(files)} files"))
+    return choice
+
+
+def _stored_name(part: Part) -> str:
+    return part.file.replace("\\", "/").rpartition("/")[2]
+
+
+def _texts_beside(listing: Listing) -> Iterator[tuple[str, str]]:
+    """The manifests in the folders of the parts, which are no parts because they have no rows: (path, content)."""
+    for folder in sorted({Path(part.file).parent for part in listing.parts}):
+        for path in sorted(folder.glob("*.txt")):
+            text = path.read_text("utf-8", "replace")[:_MOST_BYTES]
+            if "Data-File" in text or "Datafeed-Manifest-Version" in text:
+                yield path.name, text
+
+
+def _adobe_files(text: str) -> list[tuple[str, str]]:
+    """(name, MD5 or "") of each file in a manifest."""
+    files: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        key, _, value = (piece.strip() for piece in line.partition(":"))
+        if key in ("Data-File", "Lookup-File"):
+            files.append((value, ""))
+        elif key == "MD5-Digest" and files:
+            files[-1] = files[-1][0], value.lower()
+    return files
+
+
+def _refuse_changed(part: Part, digest: str, manifest_path: str) -> None:
+    if not digest:
+        return
+    with open(part.file, "rb") as stream:
+        actual = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if actual != digest:
+        raise UnreadableExport(
+            f"{_stored_name(part)} is not the file that {manifest_path} lists: its MD5 is {actual}, and {digest} there",
+            path=part.path,
+            hint=FETCH_AGAIN,
+        )

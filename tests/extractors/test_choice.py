@@ -1,0 +1,162 @@
+"""Which files of an export count: patterns, files that must not go together, and manifests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import extractors
+from pipeline.errors import UnfitExport, UnreadableExport, UsageError
+from pipeline.extractors.file_rules import FileRules
+from pipeline.models import Source
+
+
+def export(folder: Path, files: dict[str, Any]) -> Source:
+    """An export of these files: JSON values as JSON, numbers as a file with a row of that number."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, int):
+            content = f'{{"n":{content}}}\n'.encode()
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content, indent=1).encode())
+    return extractors.open_source([str(folder)])
+
+
+def counting(source: Source, **rules: Any) -> list[str]:
+    chosen = extractors.choose_parts(source, FileRules(**rules))
+    assert [part.index for part in chosen.parts] == list(range(len(chosen.parts)))
+    assert len(chosen.sizes) == len(chosen.parts)
+    assert {note.where for note in chosen.notes if note.code == "left_out_file"} == {
+        part.path for part in source.parts
+    } - {part.path for part in chosen.parts}
+    return [part.path for part in chosen.parts]
+
+
+def test_patterns_choose_files(tmp_path: Path) -> None:
+    """By name, by folder, and by both."""
+    source = export(tmp_path, {"x/events.jsonl": 1, "x/lookup.jsonl": 2, "y/events.jsonl": 3})
+    assert counting(source) == ["x/events.jsonl", "x/lookup.jsonl", "y/events.jsonl"]
+    assert counting(source, only=("events*",)) == ["x/events.jsonl", "y/events.jsonl"]
+    assert counting(source, skip=("x",)) == ["y/events.jsonl"]
+    assert counting(source, only=("x/*",), skip=("*lookup*",)) == ["x/events.jsonl"]
+
+
+def test_a_day_and_its_intraday_table_do_not_go_together(tmp_path: Path) -> None:
+    """Of one day; an intraday table of another day may be there."""
+    rules = FileRules(apart=(("events_*", "events_intraday_*"),))
+    source = export(tmp_path, {"events_20240101.json": 1, "events_intraday_20240102.json": 2})
+    assert len(extractors.choose_parts(source, rules).parts) == 2
+    source = export(tmp_path, {"events_20240102.json": 3})
+    with pytest.raises(UnfitExport, match=r"events_20240102.json and events_intraday_20240102.json have the"):
+        extractors.choose_parts(source, rules)
+
+
+def test_a_table_of_all_does_not_go_with_the_others(tmp_path: Path) -> None:
+    """`*` is every other file."""
+    rules = FileRules(apart=(("tracks", "*"),))
+    assert (
+        len(extractors.choose_parts(export(tmp_path / "a", {"tracks/1.jsonl": 1, "tracks/2.jsonl": 2}), rules).parts)
+        == 2
+    )
+    with pytest.raises(UnfitExport, match="have the same events"):
+        extractors.choose_parts(export(tmp_path / "b", {"tracks/1.jsonl": 1, "clicked/1.jsonl": 2}), rules)
+
+
+def heap_sync(number: int, **tables: tuple[bool, list[str]]) -> dict[str, Any]:
+    return {
+        "dump_id": number,
+        "tables": [
+            {"name": name, "incremental": incremental, "files": [f"s3://heap-rs3/{file}" for file in files]}
+            for name, (incremental, files) in tables.items()
+        ],
+    }
+
+
+def test_heap_replaces_whole_tables_and_appends_others(tmp_path: Path) -> None:
+    """Syncs count in the order of their numbers; a file that no manifest lists does not count."""
+    source = export(
+        tmp_path,
+        {
+            "manifests/10.json": heap_sync(10, users=(False, ["sync_10/users/a"]), views=(True, ["sync_10/views/a"])),
+            "manifests/9.json": heap_sync(9, users=(False, ["sync_9/users/a"]), views=(True, ["sync_9/views/a"])),
+            "sync_9/users/a": 1, "sync_9/views/a": 2, "sync_10/users/a": 3, "sync_10/views/a": 4, "sync_8/views/a": 5,
+        },
+    )  # fmt: skip
+    assert counting(source, manifest="heap") == ["sync_9/views/a", "sync_10/users/a", "sync_10/views/a"]
+    reasons = {note.where: note.detail for note in extractors.choose_parts(source, FileRules(manifest="heap")).notes}
+    assert reasons["sync_9/users/a"] == "manifests/10.json has the whole table users (sync 10)"
+    assert reasons["sync_8/views/a"] == "no manifest lists it"
+
+
+def test_a_copy_of_a_replaced_file_counts(tmp_path: Path) -> None:
+    """A whole table that did not change has the same bytes again, and is read once."""
+    source = export(
+        tmp_path,
+        {
+            "manifests/1.json": heap_sync(1, users=(False, ["sync_1/users/a"])),
+            "manifests/2.json": heap_sync(2, users=(False, ["sync_2/users/a"])),
+            "sync_1/users/a": 7, "sync_2/users/a": 7,
+        },
+    )  # fmt: skip
+    assert counting(source, manifest="heap") == ["sync_1/users/a"]
+
+
+def test_a_file_that_a_manifest_lists_and_that_is_missing_stops(tmp_path: Path) -> None:
+    """Its name is in the error; an empty file is no missing one."""
+    files = {"manifests/1.json": heap_sync(1, views=(True, ["sync_1/views/a", "sync_1/views/b"])), "sync_1/views/a": 1}
+    with pytest.raises(UnfitExport, match=r"manifests/1.json lists s3://heap-rs3/sync_1/views/b, which"):
+        counting(export(tmp_path, files), manifest="heap")
+    assert counting(export(tmp_path, {"sync_1/views/b": b""}), manifest="heap") == ["sync_1/views/a"]
+
+
+def test_pendo_replaces_a_period_by_a_later_export(tmp_path: Path) -> None:
+    """Matched events repeat all events."""
+
+    def exported(number: int, period: str, *files: str) -> dict[str, Any]:
+        matched = [{"id": "Page/1", "files": [f"{number}/matched"]}]
+        period_files = {"periodId": period, "allEvents": {"files": list(files)}, "matchedEvents": matched}
+        return {"counter": number, "rootUrl": "gs://bucket/datasync/s/a", "timeDependent": [period_files]}
+
+    manifest = {"exports": [exported(2, "2023-06-01", "2/one"), exported(1, "2023-06-01", "1/one", "1/two")]}
+    manifest["exports"].append(exported(3, "2023-06-02", "3/one"))
+    files = {"1/one": 1, "1/two": 2, "2/one": 3, "3/one": 4, "2/matched": 5, "1/matched": 6, "3/matched": 7}
+    source = export(tmp_path, {"exportmanifest.json": manifest, **files})
+    assert counting(source, manifest="pendo") == ["2/one", "3/one"]
+    (tmp_path / "3/one").unlink()
+    with pytest.raises(UnfitExport, match="datasync/s/a/3/one"):
+        counting(extractors.open_source([str(tmp_path)]), manifest="pendo")
+
+
+def test_adobe_lists_files_with_their_digests(tmp_path: Path) -> None:
+    """A file that is missing, or that is another one, stops."""
+    data = b'{"n":1}\n'
+    digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    text = (
+        f"Datafeed-Manifest-Version: 1.0\nData-Files: 1\n\nData-File: a.jsonl\nMD5-Digest: {digest}\nRecord-Count: 1\n"
+    )
+    source = export(tmp_path, {"a.jsonl": data, "rs_2023-01-02.txt": text.encode()})
+    assert counting(source, manifest="adobe") == ["a.jsonl"]
+    source = export(tmp_path, {"a.jsonl": b'{"n":2}\n'})
+    with pytest.raises(UnreadableExport, match=r"is not the file that rs_2023-01-02.txt lists"):
+        counting(source, manifest="adobe")
+    source = export(tmp_path, {"rs_2023-01-02.txt": text.encode() + b"Data-File: b.jsonl\n"})
+    (tmp_path / "a.jsonl").write_bytes(data)
+    with pytest.raises(UnfitExport, match=r"lists b.jsonl"):
+        counting(source, manifest="adobe")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("manifests/1.json", "heap"), ("exportmanifest.json", "pendo")])
+def test_a_manifest_of_another_shape_is_named(tmp_path: Path, name: str, kind: str) -> None:
+    """It decides what counts, so it is not passed over."""
+    with pytest.raises(UnreadableExport, match="is no manifest of"):
+        counting(export(tmp_path, {name: {"other": 1}}), manifest=kind)
+
+
+def test_an_unknown_kind_of_manifest_is_an_error(tmp_path: Path) -> None:
+    """The error lists the kinds."""
+    with pytest.raises(UsageError, match="there is no manifest 'haep'"):
+        counting(export(tmp_path, {"a": 1}), manifest="haep")

@@ -1,0 +1,174 @@
+"""Delimited files without a header: their columns come from a mapping, or from a file beside them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import extractors
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.file_rules import NO_RULES, FileRules
+from pipeline.models import BrokenRow, Part
+
+ENRICHED = ("app_id", "platform", "collector_tstamp", "event_id", *(f"field_{at}" for at in range(5, 132)))
+SNOWPLOW = FileRules(
+    columns=ENRICHED, like={"event_id": "uuid", "collector_tstamp": "time"}, delimiter="\t", quotes="none"
+)
+UUID = "c6ef3124-b53a-4b13-a233-0088f79dcbcb"
+ADOBE = FileRules(
+    columns_from="column_headers.tsv", delimiter="\t", quotes="none", escape="\\", encoding="iso-8859-1",
+    only=("hit_data*.tsv",),
+)  # fmt: skip
+HEADERS = b"hitid_high\thitid_low\tpagename\tdate_time\n"
+HITS = (
+    "18446744073709551615\t1\tZ\xfcrich \"x\"\t2023-01-02 03:04:05\n"
+    "2\t3\ta\\\tb\\\nc\\\\d\t2023-01-02 03:04:06\n"
+).encode("iso-8859-1")  # fmt: skip
+
+
+def enriched(*cells: str) -> bytes:
+    row = ["shop", "web", "2023-01-02 03:04:05.678", UUID, *cells]
+    return "\t".join(row + [""] * (131 - len(row))).encode() + b"\n"
+
+
+def rows_of(part: Part, size: int = 1 << 22) -> list[Any]:
+    return [row for block in extractors.blocks(part, block_bytes=size) for row in extractors.rows(part, block)]
+
+
+def opened(path: Path, rules: FileRules) -> list[Part]:
+    return list(extractors.open_source([str(path)], rules=rules).parts)
+
+
+@pytest.mark.parametrize("rules", [SNOWPLOW, FileRules(layouts=(SNOWPLOW, FileRules(columns=("a", "b"))))])
+@pytest.mark.parametrize("size", [100, 1 << 22])
+def test_a_file_without_header_has_the_columns_of_its_mapping(tmp_path: Path, rules: FileRules, size: int) -> None:
+    """131 fields, no quotes, empty means null; where no mapping is chosen the only layout that fits is taken."""
+    (tmp_path / "a.tsv.gz").write_bytes(
+        gzip.compress(enriched('"not quoted', '{"k":"v"}') + enriched() * 19 + b"short\n")
+    )
+    (part,) = opened(tmp_path / "a.tsv.gz", rules)
+    first, second, *_, third = rows_of(part, size)
+    assert first == {
+        "app_id": "shop", "platform": "web", "collector_tstamp": "2023-01-02 03:04:05.678", "event_id": UUID,
+        "field_5": '"not quoted', "field_6": '{"k":"v"}',
+    }  # fmt: skip
+    assert len(second) == 4
+    assert third == BrokenRow("bad_csv_row", "1 cell; the header has 131")
+    assert extractors.describe(part) == "CSV, 131 columns, delimiter tab, no quotes, no header, in gzip"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [enriched()[:-2] + b"\n", enriched().replace(UUID.encode(), b"c6ef"), enriched().replace(b"2023", b"x")],
+)
+def test_a_file_that_is_not_like_the_layout_has_other_columns(tmp_path: Path, content: bytes) -> None:
+    """One cell less, or a value of another kind."""
+    (tmp_path / "a.tsv").write_bytes(content * 3)
+    (part,) = opened(tmp_path / "a.tsv", FileRules(layouts=(SNOWPLOW,)))
+    assert part.dialect.header[3] != "event_id"
+
+
+def test_two_layouts_that_fit_are_no_guess(tmp_path: Path) -> None:
+    """The file is one without a header, as before."""
+    (tmp_path / "a.csv").write_bytes(b"2023-01-02 03:04:05,b\n2023-01-02 03:04:06,c\n")
+    either = tuple(FileRules(columns=names) for names in (("at", "name"), ("time", "event")))
+    (part,) = opened(tmp_path / "a.csv", FileRules(layouts=either))
+    assert part.dialect.header == ("column_1", "column_2")
+    (part,) = opened(tmp_path / "a.csv", FileRules(layouts=either[:1]))
+    assert part.dialect.header == ("at", "name")
+
+
+def test_a_file_with_its_header_is_read_by_it(tmp_path: Path) -> None:
+    """Also where the mapping names the columns of files without one."""
+    (tmp_path / "a.csv").write_bytes(b"at,name\n2023-01-02 03:04:05,b\n")
+    (part,) = opened(tmp_path / "a.csv", FileRules(columns=("at", "name")))
+    assert rows_of(part) == [{"at": "2023-01-02 03:04:05", "name": "b"}]
+
+
+EXPECTED = [
+    {
+        "hitid_high": "18446744073709551615", "hitid_low": "1", "pagename": 'Zürich "x"',
+        "date_time": "2023-01-02 03:04:05",
+    },
+    {"hitid_high": "2", "hitid_low": "3", "pagename": "a\tb\nc\\d", "date_time": "2023-01-02 03:04:06"},
+]  # fmt: skip
+
+
+def tar(path: Path, **members: bytes) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(f"./{name}.tsv")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("rules", [ADOBE, FileRules(layouts=(ADOBE, SNOWPLOW))])
+@pytest.mark.parametrize("place", ["folder", "archive", "archive of lookups"])
+def test_columns_come_from_a_file_beside(tmp_path: Path, rules: FileRules, place: str) -> None:
+    """In the folder, in the same archive, or in the archive of lookups; encoding and escapes are kept."""
+    if place == "folder":
+        (tmp_path / "column_headers.tsv").write_bytes(HEADERS)
+        (tmp_path / "hit_data.tsv").write_bytes(HITS)
+    elif place == "archive":
+        tar(tmp_path / "rs_2023-01-02.tar.gz", hit_data=HITS, browser=b"1\tChrome\n2\tSafari\n", column_headers=HEADERS)
+    else:
+        (tmp_path / "01-rs_2023-01-02.hit_data.tsv").write_bytes(HITS)
+        rules = FileRules(layouts=(_any_hits(ADOBE),)) if rules.layouts else _any_hits(ADOBE)
+        tar(tmp_path / "rs_2023-01-02-lookup_data.tar.gz", column_headers=HEADERS)
+    parts = [part for part in opened(tmp_path, rules) if "hit_data" in part.path]
+    assert [rows_of(part, size) for part in parts for size in (20, 1 << 22)] == [EXPECTED, EXPECTED]
+
+
+def _any_hits(rules: FileRules) -> FileRules:
+    return FileRules(
+        columns_from=rules.columns_from, delimiter="\t", quotes="none", escape="\\", encoding="iso-8859-1",
+        only=("*hit_data*.tsv",),
+    )  # fmt: skip
+
+
+def test_missing_names_of_columns_stop_a_chosen_mapping(tmp_path: Path) -> None:
+    """The error names the file that is missing."""
+    (tmp_path / "hit_data.tsv").write_bytes(HITS)
+    with pytest.raises(UnreadableExport, match=r"column_headers\.tsv .* is not beside it"):
+        opened(tmp_path / "hit_data.tsv", ADOBE)
+
+
+def test_utf16_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Matomo's CSV: the names and the cells are those of the text."""
+    text = 'idVisit,actionDetails,stadt\n1,"a, b",Zürich\n2,,\n'
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
+    (part,) = opened(tmp_path / "a.csv", NO_RULES)
+    assert rows_of(part, 10) == [{"idVisit": "1", "actionDetails": "a, b", "stadt": "Zürich"}, {"idVisit": "2"}]
+
+
+def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> None:
+    """From the file's columns to events, with the mapping's own section."""
+    from pipeline import plan_export
+    from pipeline.options import PlanOptions
+
+    mapping = {
+        "format": "backcast.mapping/1", "tool": "acme", "title": "Acme", "recognise": {"has": ["/collector_tstamp"]},
+        "files": {
+            "columns": list(ENRICHED), "like": {"event_id": "uuid"}, "delimiter": "\t", "quotes": "none",
+            "skip": ["*bad*"],
+        },
+        "event": {"const": "seen"}, "distinct_id": ["/app_id"], "uuid": "/event_id",
+        "time": [{"from": "/collector_tstamp", "space": "yes"}], "properties": {"drop": []},
+    }  # fmt: skip
+    del mapping["properties"]
+    (tmp_path / "acme.yaml").write_text(json.dumps(mapping))
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "good.tsv").write_bytes(enriched("a"))
+    (tmp_path / "export" / "bad.tsv").write_bytes(enriched("b") * 2)
+    options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0, as_of=1_767_225_600_000_000)
+    plan = plan_export(str(tmp_path / "export"), tmp_path / "plan", options)
+    assert (plan.rows.read, plan.rows.mapped) == (1, 1)
+    assert [(code, where) for code, where, _ in plan.notices if code == "left_out_file"] == [
+        ("left_out_file", "bad.tsv")
+    ]
