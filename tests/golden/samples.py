@@ -50,6 +50,7 @@ GOLDEN = {
     "rudderstack": Sample(("rudderstack/storage",), {"mapping": "rudderstack"}),
     "rudderstack-staging": Sample(("rudderstack/staging",), {"mapping": "rudderstack-warehouse"}),
     "rudderstack-lake": Sample(("rudderstack/lake",), {"mapping": "rudderstack-warehouse"}),
+    "matomo": Sample(("matomo/visits.json",), {"mapping": "matomo"}),
     "umami": Sample(("umami",), {"mapping": "umami"}),
     "rejects": Sample(
         ("rejects/broken.jsonl", "rejects/broken.csv"), {"mapping": "generic", "settings": GENERIC_WITHOUT_UUID}

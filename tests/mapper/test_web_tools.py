@@ -15,7 +15,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.transform.block import BlockTransformer
-from sample_data.generator import umami
+from sample_data.generator import matomo, umami
 
 AS_OF = 1_767_225_600_000_000
 
@@ -57,3 +57,33 @@ def test_tables_of_umami_beside_each_other_are_events_and_people(tmp_path: Path)
     plan, events = events_of(tmp_path / "plan", *sorted(tmp_path.glob("*.csv")))
     assert (plan.rejects, len(events)) == ({}, 21)
     assert {event["properties"]["distinct_id"] for event in events} >= {"user-1", "user-3"}
+
+
+def test_matomo_visits_are_the_same_events_in_both_forms(tmp_path: Path) -> None:
+    """A list of actions in JSON and numbered columns of CSV in UTF-16 are the same actions, uuids included."""
+    rows = matomo.visits()
+    document, table = tmp_path / "visits.json", tmp_path / "visits.csv"
+    document.write_bytes(matomo.document(rows))
+    table.write_bytes(matomo.table_text(rows))
+    (_, expected), (plan, found) = events_of(tmp_path / "one", document), events_of(tmp_path / "two", table)
+    assert (plan.mapping.name, plan.rejects, plan.skips) == ("matomo", {}, {})
+    assert len(found) == sum(len(row["actionDetails"]) for row in rows)
+    assert [event["uuid"] for event in found] == [event["uuid"] for event in expected]
+    assert [_texts(event) for event in found] == [_texts(event) for event in expected]
+
+
+def _texts(event: dict[str, Any]) -> dict[str, Any]:
+    """The event with the numbers in its properties as texts, which all cells of CSV are."""
+    return event | {"properties": {name: str(value) for name, value in event["properties"].items()}}
+
+
+def test_a_visit_of_500_actions_is_a_warning(tmp_path: Path) -> None:
+    """Matomo leaves out what comes after them, and its answer does not always say so."""
+    (visit, *_) = matomo.visits()
+    first = visit["actionDetails"][0]
+    document = tmp_path / "visits.json"
+    for count, warnings in ((499, {}), (500, {"actions_left_out": 1})):
+        visit["actionDetails"] = [first | {"pageId": str(n), "timestamp": first["timestamp"] + n} for n in range(count)]
+        document.write_bytes(matomo.document([visit]))
+        plan, events = events_of(tmp_path / f"plan-{count}", document)
+        assert (len(events), plan.warnings) == (count, warnings)

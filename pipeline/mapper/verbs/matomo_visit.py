@@ -1,0 +1,124 @@
+"""The decoder for visits of Matomo's Live API, as JSON and as CSV (docs/know/exports.md#matomo).
+
+A visit has its actions in a list, in CSV in numbered columns. `timestamp` of an action is the site's local clock, as if
+it were UTC; the times of the visit are UTC. The decoder returns, for each action, one row with
+
+* the columns of the visit;
+* `action`: an object of the action's own members;
+* `utc`: the action's time in seconds since 1970, where the site's offset from UTC can be computed;
+* `local`: otherwise its time on the site's clock, as ISO 8601 without an offset;
+* `first`: yes, for the first action of the visit.
+
+A visit of which Matomo left out actions gives one more row: the visit's columns, and `cut` with the number of actions
+that are there.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from pipeline import values
+from pipeline.mapper.builder import Builder
+from pipeline.mapper.functions import decoding
+from pipeline.mapper.kinds import YES, Field, verb
+from pipeline.mapper.language import Call
+from pipeline.mapper.program import Decode
+from pipeline.timestamps import SECOND, format_utc
+from pipeline.values import BadValue, Record, Value
+
+ACTIONS = "actionDetails"
+MAX_ACTIONS = 500
+"""The actions of a visit that the API returns by default (docs/know/exports.md#matomo-api)."""
+QUARTER, WEST, EAST = 900, -12 * 3600, 14 * 3600
+"""Offsets from UTC are multiples of a quarter of an hour between these, in seconds."""
+CLOCK_CHANGES = (-3600, -1800, 1800, 3600)
+_NUMBERED = re.compile(ACTIONS + r"_([0-9]+)_(.+)")
+_ITEM = re.compile(r"itemDetails_([0-9]+)_(.+)")
+_SECONDS = re.compile(r"[0-9]{1,10}")
+
+decoder = partial(verb, "decoder")
+
+
+@decoder(
+    "matomo_visit",
+    "a visit of Matomo's Live API: a row for each of its actions, with the action in `action` and its time in `utc`",
+    matomo_visit=Field(YES, "yes", True),
+)
+def matomo_visit(_build: Builder, _call: Call) -> Decode:
+    return Decode("visit_actions", ())
+
+
+@decoding
+def visit_actions(row: Record) -> list[Record]:
+    """The rows of a visit, as above. Raises BadValue where its actions are no list of objects."""
+    visit = {name: value for name, value in row.items() if not name.startswith(ACTIONS)}
+    actions = _numbered(row) if ACTIONS not in row else _listed(row[ACTIONS])
+    offset = _offset(actions, visit)
+    earliest = min((time for action in actions if (time := _time(action.get("timestamp"))) is not None), default=None)
+    found: list[Record] = []
+    first = True
+    for action in actions:
+        time = _time(action.get("timestamp"))
+        one: Record = {**visit, "action": action}  # type: ignore[dict-item]
+        if time is not None and offset is not None:
+            one["utc"] = str(time - offset)
+        elif time is not None:
+            one["local"] = format_utc(time * SECOND).removesuffix("Z")
+        if first and time is not None and time == earliest:
+            one["first"] = "yes"
+            first = False
+        found.append(one)
+    if len(actions) >= MAX_ACTIONS or values.text(visit.get("truncatedActionsCount")) not in (None, "", "0"):
+        found.append({**visit, "cut": str(len(actions))})
+    return found
+
+
+def _listed(value: Value) -> list[Record]:
+    listed = values.items(value)
+    opened = None if listed is None else [values.opened(member) for member in listed]
+    if opened is None or None in opened:
+        raise BadValue(f"column {ACTIONS!r}: a list of objects was expected")
+    return [action for action in opened if action is not None]
+
+
+def _numbered(row: Record) -> list[Record]:
+    """The actions in columns such as `actionDetails_0_type`, without blank cells; `itemDetails` becomes a list."""
+    actions: dict[int, Record] = {}
+    items: dict[int, dict[int, Record]] = {}
+    for name, value in row.items():
+        match = _NUMBERED.fullmatch(name)
+        if match is None or values.is_absent(value) or value == "":
+            continue
+        number, member = int(match[1]), match[2]
+        item = _ITEM.fullmatch(member)
+        if item is None:
+            actions.setdefault(number, {})[member] = value
+        else:
+            items.setdefault(number, {}).setdefault(int(item[1]), {})[item[2]] = value
+    for number, numbered in items.items():
+        listed = [one for _, one in sorted(numbered.items())]
+        actions.setdefault(number, {})["itemDetails"] = listed  # type: ignore[assignment]
+    return [action for _, action in sorted(actions.items())]
+
+
+def _time(value: Value) -> int | None:
+    text = values.text(value) or ""
+    return int(text) if _SECONDS.fullmatch(text) else None
+
+
+def _offset(actions: list[Record], visit: Record) -> int | None:
+    """The site's offset from UTC in seconds, or None where the times of the visit do not show it.
+
+    The first action's time less the visit's beginning. It is no offset if the first action was left out, and it
+    is not that of all actions if the site's clock was changed during the visit, which the last action shows.
+    """
+    times = [time for action in actions if (time := _time(action.get("timestamp"))) is not None]
+    begin, end = _time(visit.get("firstActionTimestamp")), _time(visit.get("lastActionTimestamp"))
+    if not times or begin is None:
+        return None
+    offset = min(times) - begin
+    if offset % QUARTER or not WEST <= offset <= EAST:
+        return None
+    changed = end is not None and max(times) - end - offset in CLOCK_CHANGES
+    return None if changed else offset
