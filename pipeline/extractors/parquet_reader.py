@@ -42,7 +42,7 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
             for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
                 if not batch.num_rows:
                     continue
-                yield Block(part.index, index, start, batch.num_rows, _packed(batch))
+                yield Block(part.index, index, start, batch.num_rows, packed(batch))
                 index += 1
                 start += batch.num_rows
             if start != end:
@@ -95,7 +95,8 @@ def _readable(path: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> I
         raise UnreadableExport(f"{path} is not a whole Parquet file: {cause}", path=path, hint=FETCH_AGAIN) from error
 
 
-def _packed(batch: pa.RecordBatch) -> bytes:
+def packed(batch: pa.RecordBatch) -> bytes:
+    """The content of a block with the rows of a batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -28,8 +28,6 @@ LONG_HEAD_BYTES = 4 * 1024 * 1024
 
 Beside = Callable[[str], bytes] | None
 
-_ROWS_HINT = "convert it to JSON lines, CSV, Parquet or Avro first"
-
 
 class Content(NamedTuple):
     """Rows of a format (by its name), and their codecs, outermost first.
@@ -57,7 +55,6 @@ class _Foreign(NamedTuple):
 
 
 _FOREIGN = (
-    _Foreign(b"ORC", "an ORC file", _ROWS_HINT),
     _Foreign(b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
     _Foreign(b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),
     _Foreign(b"\xd0\xcf\x11\xe0", "an old Office document", "save the sheet as CSV first"),
