@@ -416,6 +416,14 @@ SHAPES = {
         {"event": "{const: Ticket}", "day_or_month": '"%d/%m/%Y %H:%M:%S"', "zone": "utc"},
         ["event", "day_or_month", "zone"],
     ),
+    "day and hour": Shape(
+        "visits.csv",
+        table("visitor,date,time,action", ([U[row], "02.01.2023", iso(row, "%H:%M:%S"), CLICK[row]] for row in R)),
+        CLICK,
+        U,
+        {"zone": "utc"},
+        ["zone"],
+    ),
     "no header": Shape(
         "calls.csv",
         table(

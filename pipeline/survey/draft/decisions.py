@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.mapper import available
 from pipeline.mapper.references import path_of
 from pipeline.survey import roles
 from pipeline.survey.columns import Column, Steps, columns_of
@@ -52,7 +53,9 @@ class Decisions:
         self.answers = answers
         self.choices: list[Choice] = []
         self.dropped: list[Steps] = []
-        self.tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
+        tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
+        # A shipped tool of this name has uuids of its own.
+        self.tool = f"{tool}_export" if tool in available() else tool
         self.columns = columns_of(table.records)
         self.opened = roles.properties_in(self.columns.values())
         clocks = roles.clocks_in(self.columns.values())

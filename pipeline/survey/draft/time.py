@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 
-from pipeline.survey.clock import Clock
+from pipeline.survey.clock import ENOUGH, Clock
+from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
 from pipeline.survey.draft.scalars import quoted, scalar
 from pipeline.survey.roles import TimeColumn, received_in
 from pipeline.timestamps import format_utc
 
 _SAYS_UTC = re.compile(r"utc|gmt", re.IGNORECASE)
+_HOURS = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?$", re.ASCII)
 _NAMED_LIKE_A_TIME = re.compile(r"time|date|(?:^|_)at$")
 
 
 def time_sections(known: Decisions) -> str:
     """`time` and, where a column shows it, `received`."""
+    if (hours := _hours_beside_days(known)) is not None:
+        known.dropped += [known.clocks[0].column.steps, hours.steps]
+        text, lines = _clock(known, known.clocks[0], hours)
+        return "\n".join(["", "# The event's time: a day and an hour.", *lines, "time:", f"  - {text}"])
     text, lines = _column(known)
     chosen = next((one for one in known.clocks if known.ref(one.column) == text), None)
     if chosen is None:
@@ -57,16 +63,27 @@ def _column(known: Decisions) -> tuple[str, list[str]]:
     return known.choose(Choice("time", question, tuple(options[:MOST_OPTIONS]), free=True))
 
 
-def _clock(known: Decisions, one: TimeColumn) -> tuple[str, list[str]]:
-    """A clock in YAML, with comments on what is open about it."""
+def _hours_beside_days(known: Decisions) -> Column | None:
+    """The column with the hours of the days in another one, where no column has both."""
+    if "time" in known.answers or not known.clocks or known.clocks[0].clock.has_hours:
+        return None
+    return next((one for one in known.untimed if one.values and one.matching(_HOURS) >= ENOUGH), None)
+
+
+def _clock(known: Decisions, one: TimeColumn, hours: Column | None = None) -> tuple[str, list[str]]:
+    """A clock in YAML, with comments on what is open about it. `hours` is a column beside that of the days."""
     clock, column, lines = one.clock, one.column, list[str]()
-    parts = [f"from: {known.ref(column)}", f"unit: {clock.unit}"]
+    source, ending = known.ref(column), ""
+    if hours is not None:
+        source = f'{{join: [{source}, {known.ref(hours)}], with: " "}}'
+        ending = " %H:%M:%S" if next(iter(hours.texts)).count(":") == 2 else " %H:%M"
+    parts = [f"from: {source}", f"unit: {clock.unit}"]
     if clock.unit == "format":
-        form = quoted(clock.form)
+        form = quoted(clock.form + ending)
         if clock.other:
             options = (
                 Option(form, f"{scalar(next(iter(column.texts)))} is in {_month_in(one, clock.form)}"),
-                Option(quoted(clock.other), f"it is in {_month_in(one, clock.other)}"),
+                Option(quoted(clock.other + ending), f"it is in {_month_in(one, clock.other)}"),
             )
             question = f"every value of {column.path} can be read with the day or with the month first."
             form, lines = known.choose(Choice("day_or_month", question, options))
