@@ -25,6 +25,8 @@ MOST_ROWS = 21
 MOST_NAMED = 4
 """How many parts an error names."""
 RECOGNISED_ROWS = 50
+MOST_KEYS = 5
+"""How many columns are compared over many rows."""
 SAMPLE_ROWS = 200_000
 """How many rows are compared to find a key."""
 
@@ -89,8 +91,10 @@ class Starter:
         tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self.tool = tools[0] if len(tools) == 1 else ""
         """The shipped mapping that recognises the rows, "" for none."""
-        names = [] if self.tool else [column.steps[0] for column in keys_in(columns_of(table.records).values())]
-        self._unique = unique_columns(table.parts, list(dict.fromkeys(names)), SAMPLE_ROWS)
+        keys = [] if self.tool else keys_in(columns_of(table.records).values())
+        keys.sort(key=lambda column: len(column.texts) < len(column.values))
+        names = list(dict.fromkeys(column.steps[0] for column in keys))
+        self._unique = unique_columns(table.parts, names[:MOST_KEYS], SAMPLE_ROWS)
 
     def draft(self, answers: Mapping[str, str] | None = None) -> Draft:
         """The starting mapping, with answers to some of its choices; of a known tool, the shipped mapping."""

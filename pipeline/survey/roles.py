@@ -209,6 +209,7 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
     if ranked:
         return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
     likely = [column for column in found if _LIKELY_KEY.search(column.name)] or found
+    likely = [column for column in likely if column.share("number in text") < MOSTLY]
     repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)]
     chosen = sorted(repeated or likely, key=lambda one: (one.blank, -len(one.texts)))
     return [IdColumn(column, USER, known=False) for column in chosen if _could_be_id(column)]
@@ -225,7 +226,8 @@ def _kind_of_id(name: str) -> str:
 
 
 def _fits_id(column: Column) -> bool:
-    kinds = ("text", *INTEGER, "uuid in text")
+    # A browser's id may be written as 1146540.1921992520 (docs/know/exports.md#ga4-rows).
+    kinds = ("text", *INTEGER, "uuid in text", "number in text")
     return column.share(*kinds) >= 0.9 and all(len(text) <= 400 and not _NOT_AN_ID.match(text) for text in column.texts)
 
 

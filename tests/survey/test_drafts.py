@@ -25,7 +25,7 @@ from pipeline.mapper.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping
-from pipeline.survey.recognition import SAMPLE_ROWS
+from pipeline.survey.recognition import MOST_KEYS, SAMPLE_ROWS
 from pipeline.survey.roles import keys_in
 from pipeline.survey.tables import largest_table, records_of, table_name, unique_columns
 
@@ -132,7 +132,7 @@ SHAPES = {
                 ],
                 "event_bundle_sequence_id": "7",
                 **({"user_id": HALF[row]} if HALF[row] else {}),
-                "user_pseudo_id": DEVICE[row],
+                "user_pseudo_id": f"81705390.170000640{DEVICE[row][-1]}",
                 "device": {"category": "desktop"},
                 "geo": {"country": "France"},
                 "items": [],
@@ -141,7 +141,7 @@ SHAPES = {
             for row in R
         ),
         CLICK,
-        MIXED,
+        [HALF[row] or f"81705390.170000640{DEVICE[row][-1]}" for row in R],
     ),
     "snowplow": Shape(
         "atomic.tsv",
@@ -458,7 +458,7 @@ def drafted(*paths: Path, answers: Mapping[str, str] | None = None) -> Draft:
     """The draft of an export, whether or not a shipped mapping recognises it."""
     found = largest_table(open_source([str(path) for path in paths]))
     assert found is not None
-    names = [column.steps[0] for column in keys_in(columns_of(found.records).values())]
+    names = [column.steps[0] for column in keys_in(columns_of(found.records).values())][:MOST_KEYS]
     return draft_mapping(found, unique_columns(found.parts, names, SAMPLE_ROWS), answers)
 
 
