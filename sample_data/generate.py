@@ -28,6 +28,7 @@ from sample_data.generator import (
     matomo,
     mixpanel,
     mixpanel_people,
+    mparticle,
     rejects,
     rudderstack,
     segment,
@@ -63,6 +64,7 @@ def files() -> dict[str, bytes]:
         "matomo/visits.csv": matomo.table_text(matomo.visits()),
         **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
         **{f"braze/{braze.path_of(kind)}": braze.avro(kind, table) for kind, table in braze.rows().items()},
+        "mparticle/2023/04/20/14/batches.json.gz": _gzipped(lines(mparticle.batches())),
         **_segment(),
         **_rudderstack(),
     }

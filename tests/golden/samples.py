@@ -41,6 +41,7 @@ GOLDEN = {
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
     "braze": Sample(("braze",), {"mapping": "braze"}),
     "ga4": Sample(("ga4",), {"mapping": "ga4"}),
+    "mparticle": Sample(("mparticle",), {"mapping": "mparticle"}),
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
     "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),
     "generic-csv": Sample(("generic/orders.csv",), {"mapping": "generic", "settings": GENERIC}),
