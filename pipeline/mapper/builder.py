@@ -9,6 +9,7 @@ from collections.abc import Mapping as Map
 from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import expressions, language, program
+from pipeline.mapper.blanks import leave_out_blanks
 from pipeline.mapper.expressions import Condition, Missing, NamedValues, Value, Variable
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
@@ -37,6 +38,7 @@ class Builder:
         self._flat = mapping.properties.open is None
         self._opened_column: str | None = None
         self._variables = 0
+        self._blanks = leave_out_blanks(mapping)
         self._defined: dict[str, Value] = {}
         for name, call in mapping.define.items():
             self._defined[name] = self.present(call)
@@ -83,6 +85,10 @@ class Builder:
                 value = expressions.Apply("member_at", (value, expressions.Constant(step)))
             else:
                 value = expressions.Member(value, step)
+        blanks = self._blanks
+        if blanks is not None and blanks.json and steps and (not blanks.names or steps[-1] in blanks.names):
+            blank = expressions.OneOf(expressions.as_text(value), blanks.json)
+            return expressions.Choose(blank, Missing(), expressions.not_null(value))
         return value
 
     def setting(self, call: Call) -> str | None:
@@ -137,7 +143,7 @@ class Builder:
         mapping = self._mapping
         source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
         self._opened_column = source.name if isinstance(source, expressions.Column) else None
-        steps: list[Step] = [program.OpenProperties(source)]
+        steps: list[Step] = [program.OpenProperties(source), *([self._blanks] if self._blanks is not None else [])]
         # Computed first, so that every use of a definition finds its value.
         steps += (Let(f"@{name}", value) for name, value in self._defined.items())
         steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
@@ -327,7 +333,7 @@ class Builder:
             rename=tuple(spread.rename.items()),
             strip=spread.strip,
             prefix=spread.prefix,
-            blank=spread.blank,
+            blank=spread.blank if self._blanks is None or self._blanks.names else (*spread.blank, *self._blanks.json),
         )
 
     def _changes(self, steps: list[Step]) -> list[Step]:

@@ -25,6 +25,7 @@ from pipeline.mapper import expressions, groups, program, runtime
 from pipeline.mapper.builder import HASH_KEY, Builder, is_importer_key
 from pipeline.mapper.functions import decode_row
 from pipeline.mapper.language import Mapping
+from pipeline.mapper.loader import place_of
 from pipeline.mapper.native_rows import NativeEmitter, NotNative
 from pipeline.mapper.program import Program
 from pipeline.mapper.steps import StepEmitter
@@ -71,6 +72,7 @@ def compile_mapping(mapping: Mapping, options: SealedOptions) -> Mapper:
     """Compile for these options. Raises UsageError for settings that are missing or that the mapping does not have, and
     MappingError for errors that the loader cannot detect, such as the name of a table that does not exist."""
     _check_settings(mapping, options)
+    _check_blanks(mapping)
     try:
         return _compile(mapping, options)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -223,6 +225,17 @@ _NAMES: dict[str, Any] = {
     "with_pair": runtime.with_pair,
 }
 """The globals of a mapper's source."""
+
+
+def _check_blanks(mapping: Mapping) -> None:
+    """A text of a row does not show whether its file was a delimited one or Parquet."""
+    if mapping.blanks.csv == "value" and mapping.blanks.parquet == "missing":
+        file, line, column = place_of(mapping, "blanks", "parquet")
+        raise MappingError(
+            "blank texts of Parquet cannot be missing where blank cells are values",
+            file=file, line=line, column=column,
+            hint="name the ones that are missing under `properties: blank`, or use `unless`",
+        )  # fmt: skip
 
 
 def _check_settings(mapping: Mapping, options: SealedOptions) -> None:

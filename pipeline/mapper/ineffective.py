@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipeline.errors import MappingError
+from pipeline.mapper.blanks import leave_out_blanks
 from pipeline.mapper.kinds import MOST_CANDIDATES
 from pipeline.mapper.language import Call, EventRule, Mapping
 from pipeline.mapper.loader import place_of
@@ -243,6 +244,13 @@ def impossible_texts(mapping: Mapping) -> Iterator[Finding]:
             if any_case and len(set(lowered)) < len(lowered):
                 twice = next(text for text in table if lowered.count(text.lower()) > 1)
                 yield Finding(f"lookup: {twice!r} is in its table twice, in another case", "keep one of them", call)
+
+
+@_check
+def blanks_of_nothing(mapping: Mapping) -> Iterator[Finding]:
+    """`in` of `blanks` without `texts`, `json: missing` or `parquet: missing`, to which it belongs"""
+    if mapping.blanks.within and leave_out_blanks(mapping) is None:
+        yield Finding("blanks: `in` names fields, but no texts that are missing there", "add `texts`", ("blanks", "in"))
 
 
 @_check

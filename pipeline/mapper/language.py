@@ -153,13 +153,26 @@ SPREADS = ListOf(section("spread", Spread, short="from"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blanks:
-    """Only delimited text has a choice: its writers have no other way to write a null."""
+    """What counts as missing, as if the row did not have it: to every reference, and as a property."""
 
     csv: str = entry(
         Choice(("missing", "value")),
-        "a blank cell of a delimited file is missing, as if the row had no such column (default), or a value: the"
-        " empty text. Quotes around it make no difference",
+        "a blank cell of a delimited file is missing (default), or a value: the empty text. Quotes around it make no"
+        " difference",
         "missing",
+    )
+    json: str = entry(
+        Choice(("missing", "value")), 'the empty text "" in JSON is missing, or a value (default)', "value"
+    )
+    parquet: str = entry(
+        Choice(("missing", "value")), "the empty text of Parquet and Avro is missing, or a value (default)", "value"
+    )
+    texts: tuple[str, ...] = entry(NAMES, "texts that are missing in every format, such as (not set)", ())
+    within: tuple[str, ...] = entry(
+        NAMES,
+        "`json`, `parquet` and `texts` count for columns, properties and members of these names",
+        (),
+        name="in",
     )
 
     @property
@@ -317,7 +330,7 @@ class Mapping:
     )
     blanks: Blanks = entry(
         section("blanks", Blanks),
-        "by format, what a blank value is to every reference; in JSON and Parquet it is a value",
+        "what counts as missing, by format and by its text; in JSON and Parquet a blank text is a value",
         Blanks,
     )
     decoder: Call | None = entry(Verbs("decoder"), "turns one row of an unusual shape into plain rows", None)

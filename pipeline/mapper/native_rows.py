@@ -93,6 +93,15 @@ class NativeEmitter(StepEmitter):
         self.line(f"{name} = p.as_dict()")
         return name
 
+    def leave_out_blanks(self, step: program.LeaveOutBlanks) -> None:
+        texts = self.const(frozenset(step.json))
+        for owner in ("row",) if self.program.opened is None else ("row", "p"):
+            names = f"{owner}.keys()" if not step.names else self.const(step.names)
+            test = f"{owner}.text(k) in {texts}"
+            opened = f"k != {self.program.opened!r} and " if owner == "row" and self.program.opened is not None else ""
+            with self.block(f"for k in {names}:"):
+                self.line(f"if {opened}{test}: del {owner}[k]")
+
     def keep_properties(self, names: tuple[str, ...]) -> None:
         with self.block("for k in p.keys():"):
             self.line(f"if k not in {self.const(frozenset(names))}: del p[k]")

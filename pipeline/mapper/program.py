@@ -25,6 +25,15 @@ class OpenProperties(Operation, frozen=True):
     source: Value | None
 
 
+class LeaveOutBlanks(Operation, frozen=True):
+    """Leave out the columns and properties whose text counts as missing: `json` are such texts of JSON values, `cells`
+    those of texts of other formats. Only members of these names, or all where there are none."""
+
+    json: tuple[str, ...]
+    cells: tuple[str, ...]
+    names: tuple[str, ...]
+
+
 class Let(Operation, frozen=True):
     """Evaluate a value once, under a name for later steps."""
 
@@ -305,8 +314,9 @@ class GiveEvent(Operation, frozen=True):
 
 
 Step: TypeAlias = (
-    OpenProperties | Let | SkipRow | SetEvent | MatchEvent | ReadTime | SetUuid | SetKey | SetDistinctId | AddLinks
-    | GiveLinks | OverrideProperties | ByRule | ObservePerson | ObserveGroups | GivePersonUpdate | GiveGroupUpdates
+    OpenProperties | LeaveOutBlanks | Let | SkipRow | SetEvent | MatchEvent | ReadTime | SetUuid | SetKey
+    | SetDistinctId | AddLinks | GiveLinks
+    | OverrideProperties | ByRule | ObservePerson | ObserveGroups | GivePersonUpdate | GiveGroupUpdates
     | GiveProfiles | ReadExtraEvent | KeepProperties | RenameProperties | SpreadProperties | FillProperty | SetProperty
     | CopyColumn | ApplyOverrides | ConvertProperty | HashProperty | KeepGroups | SetGroups | KeepColumns | GiveEvent
 )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -205,7 +205,7 @@ class Spreader:
         self._only, self._leave, self._rename = tuple(only), tuple(leave), dict(rename)
         self._strip, self._prefix = strip, prefix
         self._blank = frozenset(blank)
-        self._blank_json = _spellings(self._blank)
+        self._blank_json = literals(self._blank)
         self._names: dict[str, str | None] = {}
 
     def __call__(self, value: Value) -> Record:
@@ -239,7 +239,7 @@ class Spreader:
         return new
 
 
-def _spellings(texts: frozenset[str]) -> frozenset[bytes]:
+def literals(texts: Iterable[str]) -> frozenset[bytes]:
     """The JSON literals without a backslash for which `values.text` returns one of these texts."""
     bare = {text.encode() for text in texts if text != "null" and text[:1] != '"'}
     return frozenset({encode(text) for text in texts} | bare)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pipeline import uuids
 from pipeline.mapper import conversions, expressions, program, runtime
+from pipeline.mapper.blanks import BlankRemover
 from pipeline.mapper.clocks import write_time
 from pipeline.mapper.emitter import Emitter
 from pipeline.mapper.expressions import NamedValues, Value
@@ -41,6 +42,8 @@ class StepEmitter(Emitter):
         match step:
             case program.OpenProperties():
                 self.open_properties(step)
+            case program.LeaveOutBlanks():
+                self.leave_out_blanks(step)
             case program.Let(name, value):
                 self.remember(expressions.Variable(name), self.value(value))
             case program.SkipRow(when, code, warning):
@@ -152,6 +155,11 @@ class StepEmitter(Emitter):
         self.line("pop = p.pop")
         self.line("get = p.get")
         self._set_registers()
+
+    def leave_out_blanks(self, step: program.LeaveOutBlanks) -> None:
+        remove = self.const(BlankRemover(step), step)
+        self.line(f"{remove}(row)")
+        self.line(f"if p is not row: {remove}(p)")
 
     def keep_properties(self, names: tuple[str, ...]) -> None:
         self.line(f"p = {{k: v for k, v in p.items() if k in {self.const(frozenset(names))}}}")

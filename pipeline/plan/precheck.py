@@ -15,6 +15,7 @@ from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import has_fixed_columns
 from pipeline.extractors import rows as read_rows
 from pipeline.mapper import Mapping
+from pipeline.mapper.blanks import blank_remover
 from pipeline.mapper.references import find
 from pipeline.mapper.setting_columns import NamedColumns, has_column, named_columns
 from pipeline.mapper.table_names import SETTING, names_in, table_of
@@ -51,7 +52,7 @@ def detect_settings(
     undecided = {name: one for name, one in mapping.settings.items() if one.found and not options.settings.get(name)}
     notices: list[tuple[str, str, str]] = []
     for part in parts:
-        record = next(_records(part, mapping), None) if undecided else None
+        record = _first_record(part, mapping) if undecided else None
         if record is None:
             continue
         for name, setting in list(undecided.items()):
@@ -65,6 +66,15 @@ def detect_settings(
     return options, notices
 
 
+def _first_record(part: Part, mapping: Mapping) -> Record | None:
+    """The first row of a part as the mapper reads it; None without one."""
+    record = next(_records(part, mapping), None)
+    remove_blanks = blank_remover(mapping)
+    if record is not None and remove_blanks is not None:
+        remove_blanks(record)
+    return record
+
+
 def _records(part: Part, mapping: Mapping) -> Iterator[Record]:
     for block in read_blocks(part, block_bytes=BLOCK_BYTES, block_rows=BLOCK_ROWS):
         for record in read_rows(part, block, observe=False, blanks=mapping.blanks.in_cells):
@@ -73,7 +83,7 @@ def _records(part: Part, mapping: Mapping) -> Iterator[Record]:
 
 
 def _with_table(part: Part, mapping: Mapping, options: SealedOptions) -> Part:
-    record = next(_records(part, mapping), None)
+    record = _first_record(part, mapping)
     if record is None:
         return part
     table = table_of(mapping, options, names_in(part), record)

@@ -17,6 +17,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.transform.block import BlockTransformer
+from tests.support.small_mappings import mapper, properties, told
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -80,6 +81,79 @@ def test_a_case_may_be_a_row_of_cells() -> None:
     (missing,) = run_cases(parse(MAPPING + row + gives % ('{"note":"none"}', ""), "mine.yaml"))
     (value,) = run_cases(parse(MAPPING + VALUES + row + gives % ('{"note":"","amount":""}', "bad_value"), "mine.yaml"))
     assert (missing.differences, value.differences) == ((), ())
+
+
+FIRST = "properties: {drop: [/name, /user, /at], set: {out: {first: [/a/b, /a/0, a, {const: none}]}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("blanks", "row", "expected"),
+    [
+        ("{texts: [(not set), -1]}", '"a":"(not set)"', {"out": '"none"'}),
+        ("{texts: [(not set), -1]}", '"a":-1,"b":"-1","c":"(not set) "', {"out": '"none"', "c": '"(not set) "'}),
+        ("{texts: [(not set)]}", '"a":{"b":"(not set)","c":"(not set)"}', {"out": '{"b":"(not set)","c":"(not set)"}'}),
+        ("{texts: [(not set)]}", '"a":["(not set)"]', {"out": '["(not set)"]'}),
+        ("{texts: [(not set)]}", '"a":"\\u0028not set)"', {"out": '"none"'}),
+        ("{texts: [(not set)]}", '"a":"","b":""', {"out": '""', "b": '""'}),
+        ("{texts: [x], in: [b]}", '"a":"x","b":"x","c":"x"', {"out": '"x"', "c": '"x"'}),
+        ("{texts: [x], in: [a]}", '"a":{"b":"x"}', {"out": '"x"'}),
+        ("{texts: [x], in: [b]}", '"a":{"b":"x"}', {"out": '{"b":"x"}'}),
+        ("{json: missing}", '"a":"","b":"","c":" "', {"out": '"none"', "c": '" "'}),
+        ("{json: missing, in: [a]}", '"a":"","b":""', {"out": '"none"', "b": '""'}),
+        ("{parquet: missing}", '"a":"","b":""', {"out": '""', "b": '""'}),
+        ("{csv: value}", '"a":"","b":""', {"out": '""', "b": '""'}),
+    ],
+)
+def test_a_declared_text_is_missing_to_every_reference(blanks: str, row: str, expected: dict[str, str]) -> None:
+    """To a column, to a member and to an item; and it is no property. An object that is sent whole stays as it is."""
+    made = properties(f"{FIRST}blanks: {blanks}\n", row)
+    made.pop("a", None)
+    assert made == expected
+
+
+@pytest.mark.parametrize(
+    ("blanks", "expected"),
+    [
+        ("{parquet: missing}", {"c": "7"}),
+        ("{json: missing}", {"a": '""', "b": '""', "c": "7"}),
+        ("{csv: value}", {"a": '""', "b": '""', "c": "7"}),
+        ("{parquet: missing, in: [a]}", {"b": '""', "c": "7"}),
+        ("{texts: ['', '7']}", {}),
+    ],
+)
+def test_a_blank_of_parquet_is_its_own_choice(blanks: str, expected: dict[str, str]) -> None:
+    """Its texts are no JSON; its numbers have a text too."""
+    made = mapper(f"properties: {{drop: [/name, /user, /at]}}\nblanks: {blanks}\n")
+    draft: Any = made.map_row({"name": "Seen", "user": "u-1", "at": 1672628645, "a": "", "b": "", "c": 7})
+    assert {name: told(value) for name, value in draft.properties.items()} == expected
+
+
+def test_members_of_a_spread_and_of_the_opened_object_can_be_blank() -> None:
+    """They become properties as columns do."""
+    sections = "properties: {open: /p, rest: keep, drop: [/name, /user, /at], spread: {from: /o}}\n"
+    members = '"p":{"a":"NA","b":1},"o":{"c":"NA","d":2},"e":"NA","f":3'
+    assert properties(f"{sections}blanks: {{texts: [NA]}}\n", members) == {"b": "1", "d": "2", "f": "3"}
+
+
+def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
+    """The first row of a file has what the mapping reads in it, and nothing else."""
+    setting = "settings: {kind: {says: a kind, one_of: [merges], found: /merged}}\n"
+    row = {"name": "Seen", "device": "d-1", "at": "2023-01-02T03:04:05Z", "merged": "none"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    found = []
+    for blanks in ("", "blanks: {texts: [none]}\n"):
+        (tmp_path / "mine.yaml").write_text(MAPPING + setting + blanks, "utf-8")
+        asked: Any = {"mapping": str(tmp_path / "mine.yaml"), "as_of": 1_767_225_600_000_000, "workers": 0}
+        plan = plan_export([str(tmp_path / "rows.jsonl")], tmp_path / f"plan{len(found)}", PlanOptions(**asked))
+        found.append(plan.options.settings)
+    assert found == [{"kind": "merges"}, {}]
+
+
+def test_blank_cells_cannot_be_values_where_those_of_parquet_are_missing() -> None:
+    """A row does not show which of the two its texts are from."""
+    with pytest.raises(MappingError, match="blank texts of Parquet cannot be missing") as caught:
+        mapper("blanks: {csv: value, parquet: missing}\n")
+    assert (caught.value.line, caught.value.column) == (7, 22)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ INEFFECTIVE = [
     ("skip: {when: {is: x, of: {lookup: a, in: {b: y}}}, code: c}\n", "the value is never 'x'", (7, 14)),
     ("uuid: {lookup: {upper: a}, in: {de: x}}\n", "the text is never 'de'", (7, 7)),
     ("uuid: {lookup: a, in: {de: x, DE: y}, case: any}\n", "is in its table twice", (7, 7)),
+    ("blanks: {in: [a]}\n", "no texts that are missing there", (7, 10)),
     ("received: {from: /r, unit: ms, format: {const: '%Y%m%d'}}\n", "no other unit", (7, 22)),
     ("skip: {when: {is: Bought, of: /name}, code: c}\nevents: {Bought: Sold}\n", "`skip` leaves out every", (8, 10)),
     (

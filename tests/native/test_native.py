@@ -178,13 +178,15 @@ def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> N
 def mapper_of(name: str) -> Any:
     """A shipped mapping, or one of those above, compiled."""
     named = FLAT.replace("properties: {", "properties: {rest: drop, ")
-    texts = {"everything": EVERYTHING, "flat": FLAT, "named": named}
+    some = f"{FLAT}blanks: {{json: missing, texts: [Web, '-1'], in: [user, odd]}}\n"
+    all_ = 'blanks: {texts: [NA, null, q"uote]}\n'
+    texts = {"everything": EVERYTHING, "flat": FLAT, "named": named, "some": some, "blanks": EVERYTHING + all_}
     text = texts.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
     options = SealedOptions(as_of=AS_OF, zones=(("Europe/Berlin", ""),), settings=SETTINGS.get(name, {}))
     return language.compile(parse(text, name), options), options
 
 
-SETTINGS = {"mixpanel": {"groups": "company"}, "everything": {"groups": "team"}}
+SETTINGS = {"mixpanel": {"groups": "company"}, "everything": {"groups": "team"}, "blanks": {"groups": "team"}}
 COLUMNS = {
     "mixpanel": ("event", "properties", "extra"),
     "amplitude": (
@@ -194,8 +196,8 @@ COLUMNS = {
     ).split(),
     "everything": ("name", "user", "properties", "when", "title", "lang", "odd", "city"),
     "flat": ("name", "user", "at", "id", "city", "noise", "$ip", "$geoip_city_name", "odd", "$set"),
-    "named": ("name", "user", "at", "id", "city", "noise", "$ip", "$geoip_city_name", "odd", "$set"),
 }
+COLUMNS |= {"named": COLUMNS["flat"], "some": COLUMNS["flat"], "blanks": COLUMNS["everything"]}
 PROPERTIES = {
     "mixpanel": (
         "time distinct_id $insert_id $user_id $device_id $city $geoip_city_name $region mp_lib $lib utm_source $ip "
@@ -212,6 +214,7 @@ PROPERTIES = {
         *(f"[Amplitude] {one}" for one in ("Page Location", "Page URL", "Page Title", "Screen Name", "Link URL")),
     ],
 }
+PROPERTIES["blanks"] = PROPERTIES["everything"]
 EVENT_NAMES = [
     "Seen",
     "Left",
@@ -246,6 +249,7 @@ def rows_of(draw: st.DrawFn, name: str) -> bytes:
     for column, members in (
         ("properties", "mixpanel"),
         ("properties", "everything"),
+        ("properties", "blanks"),
         ("event_properties", "amplitude"),
     ):
         if members == name and draw(st.integers(0, 9)):
@@ -258,7 +262,7 @@ def rows_of(draw: st.DrawFn, name: str) -> bytes:
         }
         row |= {one: "u-1" for one in ("user", "device_id") if one in COLUMNS[name]}
         row |= {"event_time": "2023-01-02 03:04:05.678901"} if name == "amplitude" else {}
-        row |= {"at": 1672531358, "id": "i"} if name in ("flat", "named") else {}
+        row |= {"at": 1672531358, "id": "i"} if name in ("flat", "named", "some") else {}
     return json.dumps(row, ensure_ascii=draw(st.booleans())).encode()
 
 
@@ -279,7 +283,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
 
 
 @needs_native
-@pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat", "named"])
+@pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat", "named", "some", "blanks"])
 @settings(max_examples=70, deadline=None)
 @given(data=st.data(), observe=st.booleans())
 def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:

@@ -1,0 +1,58 @@
+"""What counts as missing in a row (`blanks` of a mapping), beside the blank cells that a reader leaves out itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Raw
+
+from pipeline.mapper.language import Mapping
+from pipeline.mapper.program import LeaveOutBlanks
+from pipeline.mapper.runtime import literals, text_of
+from pipeline.values import BadValue, Record, Value
+
+
+class BlankRemover:
+    """Removes the members of a row that count as missing. `names` are the only ones looked at, all if there are none.
+
+    `json` are such texts of JSON values, `cells` those of texts of CSV, Parquet and Avro.
+    """
+
+    def __init__(self, step: LeaveOutBlanks) -> None:
+        self._json, self._cells = frozenset(step.json), frozenset(step.cells)
+        self._names = step.names
+        self._literals = literals(self._json)
+
+    def __call__(self, row: Record) -> None:
+        for name in self._names or list(row):
+            if name in row and self._is_blank(row[name]):
+                del row[name]
+
+    def _is_blank(self, value: Value) -> bool:
+        if isinstance(value, dict):  # the reader has opened it
+            return False
+        if type(value) is not Raw:
+            return _text(value) in self._cells
+        json = bytes(value)
+        return json in self._literals if b"\\" not in json else _text(value) in self._json
+
+
+def _text(value: Value) -> str | None:
+    try:
+        return text_of(value)
+    except BadValue:
+        return None
+
+
+def leave_out_blanks(mapping: Mapping) -> LeaveOutBlanks | None:
+    """The step for the blanks of a mapping; None where a row needs none."""
+    blanks = mapping.blanks
+    json = (*blanks.texts, *([""] if blanks.json == "missing" else []))
+    cells = (*blanks.texts, *([""] if blanks.parquet == "missing" else []))
+    return LeaveOutBlanks(json, cells, blanks.within) if json or cells else None
+
+
+def blank_remover(mapping: Mapping) -> Callable[[Record], None] | None:
+    """What removes the blanks of a row as the mapper does; None where it removes none."""
+    step = leave_out_blanks(mapping)
+    return None if step is None else BlankRemover(step)
