@@ -404,3 +404,44 @@ def test_any_rows_are_read_as_they_were_written(tmp_path_factory: pytest.TempPat
     part = part_of(tmp_path_factory.mktemp("avro") / "a.avro", content)
     found = [rows.text(number) for rows in all_rows(part, block_rows=2) for number, _ in enumerate(rows)]
     assert [json.loads(text) for text in found] == records
+
+
+def test_the_same_rows_in_any_format_are_the_same_events(tmp_path: Path) -> None:
+    """Avro, Parquet, ORC, a JSON document and JSON lines have one digest of events, uuids of keyless rows included."""
+    from pyarrow import orc
+
+    from pipeline import plan_export
+    from pipeline.options import PlanOptions
+
+    names = ("name", "user", "at", "p")
+    rows = [(f"e{at % 3}", f"u{at % 5}", f"2023-01-02T03:04:{at:02}Z", {"k": at, "v": [at, None]}) for at in range(50)]
+    listed = {"type": "array", "items": nullable("long")}
+    inner = {
+        "type": "record",
+        "name": "inner",
+        "fields": [{"name": "k", "type": "long"}, {"name": "v", "type": listed}],
+    }
+    kinds_of = ("string", "string", "string", inner)
+    schema = {
+        "type": "record",
+        "name": "row",
+        "fields": [{"name": name, "type": kind} for name, kind in zip(names, kinds_of, strict=True)],
+    }
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    table = pa.Table.from_pylist(records)
+    for folder in ("avro", "parquet", "orc", "json", "jsonl"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "avro" / "x").write_bytes(written(schema, records, "snappy", sync_interval=100))
+    pq.write_table(table, tmp_path / "parquet" / "x")
+    orc.write_table(table, tmp_path / "orc" / "x")
+    (tmp_path / "json" / "x").write_text(json.dumps({"total": 50, "events": records}, indent=2))
+    (tmp_path / "jsonl" / "x").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in records))
+    digests = set()
+    for folder in ("avro", "parquet", "orc", "json", "jsonl"):
+        columns = {"event": "name", "distinct_id": "user", "timestamp": "at"}
+        options = PlanOptions(mapping="generic", settings=columns, workers=0, as_of=1_767_225_600_000_000)
+        plan_export(str(tmp_path / folder), tmp_path / f"plan-{folder}", options)
+        (block,) = (tmp_path / f"plan-{folder}" / "blocks.jsonl").read_text().splitlines()
+        digests.add((json.loads(block)["events"], json.loads(block)["digest"]))
+    assert len(digests) == 1
+    assert digests.pop()[0] == 50
