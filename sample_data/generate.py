@@ -34,6 +34,7 @@ from sample_data.generator import (
     segment,
     service,
     umami,
+    universal_analytics,
 )
 from sample_data.generator.spelling import lines, row
 
@@ -62,6 +63,9 @@ def files() -> dict[str, bytes]:
         "ga4/events_20231115/000000000000.json.gz": _gzipped(lines(ga4.extract_lines(ga4.rows()))),
         "matomo/visits.json": matomo.document(matomo.visits()),
         "matomo/visits.csv": matomo.table_text(matomo.visits()),
+        "universal-analytics/ga_sessions_20170801/000000000000.json.gz": _gzipped(
+            lines(universal_analytics.sessions())
+        ),
         **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
         **{f"braze/{braze.path_of(kind)}": braze.avro(kind, table) for kind, table in braze.rows().items()},
         "mparticle/2023/04/20/14/batches.json.gz": _gzipped(lines(mparticle.batches())),

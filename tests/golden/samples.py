@@ -53,6 +53,7 @@ GOLDEN = {
     "rudderstack-lake": Sample(("rudderstack/lake",), {"mapping": "rudderstack-warehouse"}),
     "matomo": Sample(("matomo/visits.json",), {"mapping": "matomo"}),
     "umami": Sample(("umami",), {"mapping": "umami"}),
+    "universal-analytics": Sample(("universal-analytics",), {"mapping": "universal-analytics"}),
     "rejects": Sample(
         ("rejects/broken.jsonl", "rejects/broken.csv"), {"mapping": "generic", "settings": GENERIC_WITHOUT_UUID}
     ),

@@ -67,6 +67,11 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{record: a}", '"a":{"b":[{"c":null}]}', None),
         ("{record: a}", '"a":"{\\"b\\":-0.0,\\"c\\":null}"', '{"b":-0.0}'),
         ("{record: a}", '"a":""', None),
+        (
+            "{record: a, millionths: [m]}",
+            '"a":{"m":"49100000","n":[{"m":0},{"m":-1},{"m":"x"}]}',
+            '{"m":49.1,"n":[{"m":0},{"m":-0.000001},{"m":"x"}]}',
+        ),
         ("{canonical: a}", '"a":{"z":[2.50,"x",null],"b":"10.0"}', r'"{\"b\":\"10\",\"z\":[\"2.5\",\"x\",null]}"'),
         ("{canonical: a}", '"a":true', '"true"'),
         ("{item: 2, of: a}", '"a":["x","y"]', None),

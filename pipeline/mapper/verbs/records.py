@@ -4,7 +4,9 @@ writes them, a third writes numbers as text (docs/know/exports.md#ga4-forms)."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -34,17 +36,19 @@ _decode_any = msgspec.json.Decoder(strict=True).decode
     " where nothing is left",
     record=Field(VALUE, "the object or the list; a text of either is opened", True),
     numbers=Field(NAMES, "members, at any depth, whose text becomes the number it is"),
+    millionths=Field(NAMES, "members, at any depth, that count millionths: they become numbers of units"),
     blank=Field(NAMES, "texts that mean no value: members with one are left out"),
 )
 def record(build: Builder, call: Call) -> Value:
-    names, blank = call.given.get("numbers", ()), call.given.get("blank", ())
-    fixed = (Constant(len(names)), *map(Constant, (*names, *blank)))
+    groups = [call.given.get(name, ()) for name in ("numbers", "millionths", "blank")]
+    fixed = [Constant(value) for group in groups for value in (len(group), *group)]
     return Apply("compact_record", (build.present(call.given["record"]), *fixed))
 
 
 @function(needs=1)
-def compact_record(value: Any, count: int, *texts: str) -> values.Value:
-    """The record without nulls, blanks and empty members; `texts` are `count` names of numbers, then the blanks.
+def compact_record(value: Any, *groups: int | str) -> values.Value:
+    """The record without nulls, blanks and empty members; `groups` are the names of numbers and of millionths, and the
+    blanks, each group after its length.
 
     Raises BadValue for what is neither an object nor a list.
     """
@@ -57,7 +61,7 @@ def compact_record(value: Any, count: int, *texts: str) -> values.Value:
     if content[:1] not in (b"{", b"["):
         raise BadValue(f"an object or a list was expected, not {content[:60].decode('utf-8', 'replace')}")
     try:
-        return (_compacted_often if len(content) < LONG else _compacted)(content, count, texts)
+        return (_compacted_often if len(content) < LONG else _compacted)(content, groups)
     except msgspec.MsgspecError as error:
         raise BadValue(f"an object or a list was expected: {error}") from None
 
@@ -66,8 +70,8 @@ LONG = 1_000
 """Bytes from which a record is not remembered."""
 
 
-def _compacted(content: bytes, count: int, texts: tuple[str, ...]) -> Raw | None:
-    compacted = _compact(Raw(content), *_texts(count, texts))
+def _compacted(content: bytes, groups: tuple[int | str, ...]) -> Raw | None:
+    compacted = _compact(Raw(content), *_changes(groups))
     return None if compacted is None else Raw(encode(compacted))
 
 
@@ -76,26 +80,36 @@ _compacted_often = lru_cache(4_096)(_compacted)
 
 
 @cache
-def _texts(count: int, texts: tuple[str, ...]) -> tuple[frozenset[str], frozenset[bytes]]:
-    return frozenset(texts[:count]), frozenset(map(encode, texts[count:]))
+def _changes(groups: tuple[int | str, ...]) -> tuple[dict[str, Callable[[Any], Any]], frozenset[bytes]]:
+    """What changes members, by their names, and the blanks as JSON texts."""
+    rest: list[Any] = list(groups)
+    numbers, millionths, blanks = ([rest.pop(0) for _ in range(rest.pop(0))] for _ in range(3))
+    changes = dict.fromkeys(numbers, as_number) | dict.fromkeys(millionths, _units)
+    return changes, frozenset(map(encode, blanks))
 
 
-def _compact(value: Raw, numbers: frozenset[str], blanks: frozenset[bytes]) -> Any:
+def _units(value: Any) -> Raw:
+    """A number of millionths as units, exactly."""
+    number = Decimal(values.text(as_number(value)) or "").scaleb(-6)
+    return Raw(f"{number.normalize():f}".encode())
+
+
+def _compact(value: Raw, changes: dict[str, Callable[[Any], Any]], blanks: frozenset[bytes]) -> Any:
     """The value without what says nothing; None where nothing is left."""
     content = bytes(value)
     if content[:1] == b"{":
         members: dict[str, Any] = {}
         for name, member in _decode_object(value).items():
-            kept = _compact(member, numbers, blanks)
+            kept = _compact(member, changes, blanks)
             if kept is None:
                 continue
-            if name in numbers:
+            if name in changes:
                 with suppress(BadValue):
-                    kept = as_number(kept)
+                    kept = changes[name](kept)
             members[name] = kept
         return members or None
     if content[:1] == b"[":
-        kept_items = [_compact(item, numbers, blanks) for item in _decode_list(value)]
+        kept_items = [_compact(item, changes, blanks) for item in _decode_list(value)]
         return [item for item in kept_items if item is not None] or None
     return None if value == NULL or content in blanks else value
 
