@@ -390,14 +390,14 @@ SETTINGS = {"event": "event", "distinct_id": "user_id", "timestamp": "time", "an
 @cache
 def _names(name: str) -> list[str]:
     """Every property and column that a shipped mapping names."""
-    from pipeline.mapper.builder import references
     from pipeline.mapper.language import Call
+    from pipeline.mapper.references import references_in
 
     found: set[str] = set(SETTINGS.values())
 
     def walk(given: object) -> None:
         if isinstance(given, Call):
-            found.update(references(given))
+            found.update(references_in(given))
         elif is_dataclass(given) and not isinstance(given, type):
             for field in fields(given):
                 walk(getattr(given, field.name))
@@ -427,7 +427,9 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
     if opened is not None and given_to.draw(st.booleans()):
         column = opened.given.get("ref", "/columns")[1:]
         row[column] = {key: value for key, value in members.items() if not key.startswith("/")}
-    row[{"amplitude": "event_type", "ga4": "event_name"}.get(name, "event")] = given_to.draw(events)
+    row[{"amplitude": "event_type", "braze": "event_type", "ga4": "event_name"}.get(name, "event")] = given_to.draw(
+        events
+    )
     made = compiled(name).map_row(record(json.dumps(row)))
     watched = compiled(name).map_row(record(json.dumps(row)), True)
     assert without_notes(watched) == without_notes(made)
