@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.api import plan_export
+from pipeline.errors import UnfitExport
 from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.freshness import open_plan, transform_config_for
@@ -102,3 +103,16 @@ def test_people_of_the_sample(tmp_path: Path) -> None:
     nobody = [event for event in events if event["properties"].get("$process_person_profile") is False]
     assert Counter(event["event"] for event in nobody) == {"$pageview": 3}
     assert len({event["properties"]["distinct_id"] for event in nobody}) == 3
+
+
+@pytest.mark.parametrize("running", ["events_intraday_20231115", "events_fresh_20231115"])
+def test_a_day_with_its_running_table_stops(tmp_path: Path, running: str) -> None:
+    """The table of the running day has the day's rows once more; that of another day has others."""
+    lines = ga4.extract_lines(ga4.rows())
+    for number, name in enumerate(("events_20231115", running, running.replace("15", "16"))):
+        (tmp_path / name).mkdir()
+        write_lines(tmp_path / name / "000000000000.json", lines[: number + 1])
+    with pytest.raises(UnfitExport, match=f"{running}.* have the same events"):
+        events_of(tmp_path / "plan", tmp_path / "events_20231115", tmp_path / running)
+    plan, _ = events_of(tmp_path / "other", tmp_path / "events_20231115", tmp_path / running.replace("15", "16"))
+    assert len(plan.parts) == 2
