@@ -141,6 +141,7 @@ def _native(built: Program, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
 def _loaded(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) -> MapRow:
     names: dict[str, Any] = {**_NAMES, **emitter.constants, **more}
     names["collided"] = partial(runtime.collided, emitter.program.tool)
+    names["keep_taken"] = partial(runtime.keep_taken, emitter.program.tool)
     names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
     exec(_code_of(source, emitter.program.tool), names)
     map_row: MapRow = names["map_row"]

@@ -142,4 +142,5 @@ class NativeEmitter(StepEmitter):
         self.line(f"if not p.copy({name!r}, row, {column!r}): w = collided({name!r}, row.get({column!r}), p, w)")
 
     def keep_columns(self, step: program.KeepColumns) -> None:
-        self.line(f"{self.const(native.Columns(frozenset(step.named), step.prefix))}(row, p)")
+        call = f"{self.const(native.Columns(frozenset(step.named), step.prefix))}(row, p)"
+        self.line(f"if taken := {call}: w = keep_taken({step.prefix!r}, taken, p, w)")

@@ -181,11 +181,36 @@ def rename_present(
     return warnings
 
 
-def keep_columns(named: frozenset[str], prefix: str, row: Record, properties: Record) -> None:
-    """Add the columns of a row that a mapping does not name, with a prefix."""
+def keep_columns(named: frozenset[str], prefix: str, row: Record, properties: Record) -> list[tuple[str, Value]] | None:
+    """Add the columns of a row that a mapping does not name, with a prefix; returns those whose new name is taken."""
+    taken: list[tuple[str, Value]] | None = None
     for name, value in row.items():
-        if name not in named and value is not None and value != NULL:
-            properties.setdefault(prefix + name, value)
+        if (
+            name not in named
+            and value is not None
+            and value != NULL
+            and (properties.setdefault(prefix + name, value) is not value)
+        ):
+            taken = [*(taken or ()), (name, value)]
+    return taken
+
+
+def keep_taken(
+    tool: str, prefix: str, taken: list[tuple[str, Value]], properties: Record, warnings: Warnings
+) -> Warnings:
+    """Add columns whose name is taken by another value under TOOL_name, TOOL_name_2, …, each with a warning."""
+    for name, value in taken:
+        if properties[prefix + name] == value:
+            continue
+        new, number = f"{tool}_{name}", 2
+        while new in properties:
+            new, number = f"{tool}_{name}_{number}", number + 1
+        properties[new] = value
+        warnings = (
+            *warnings,
+            ("name_collision", f"the row has a property {prefix + name!r} too: its column became {new!r}"),
+        )
+    return warnings
 
 
 # --- objects ----------------------------------------------------------------------------------------------

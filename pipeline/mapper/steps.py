@@ -192,7 +192,8 @@ class StepEmitter(Emitter):
         self.set_property(name, self.value(expressions.NotNull(expressions.Column(column))), False)
 
     def keep_columns(self, step: program.KeepColumns) -> None:
-        self.line(f"if row: keep_columns({self.const(frozenset(step.named))}, {step.prefix!r}, row, p)")
+        call = f"keep_columns({self.const(frozenset(step.named))}, {step.prefix!r}, row, p)"
+        self.line(f"if row and (taken := {call}): w = keep_taken({step.prefix!r}, taken, p, w)")
 
     # --- steps that are the same for both
 

@@ -72,11 +72,12 @@ class Renames:
     def __call__(self, properties: Members, warnings: Any, /) -> Any: ...
 
 class Columns:
-    """Adds every column of a row that is not in `named` and not null to its properties, with `prefix` before its name;
-    a name that exists stays. ValueError for properties of another row."""
+    """Adds every column of a row that is not in `named` and not null to its properties, with `prefix` before its name.
+    Returns the columns whose new name exists already, with their values, or None.
+    ValueError for the row's own Members."""
 
     def __init__(self, named: frozenset[str], prefix: str) -> None: ...
-    def __call__(self, row: Members, properties: Members, /) -> None: ...
+    def __call__(self, row: Members, properties: Members, /) -> list[tuple[str, Any]] | None: ...
 
 class Writer:
     """Appends an event to `text`. False, with nothing appended, where `pipeline.encoder.event.Encoder.write` is needed:

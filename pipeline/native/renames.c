@@ -316,21 +316,36 @@ copy_columns(PyObject *callable, PyObject *const *arguments, size_t flags, PyObj
     Members *row = (Members *)arguments[0], *properties = (Members *)arguments[1];
     if (row == properties)
         return PyErr_Format(PyExc_ValueError, "the row's and the event's Members are the same");
+    PyObject *taken = NULL; /* columns whose new name is taken, with their values; owned */
     for (Py_ssize_t i = 0; i < row->used; i++) {
         if (row->members[i].name == NULL || member_is_null(&row->members[i]))
             continue;
         Name *name = property_of(self, row->members[i].name);
         if (name == NULL) {
             if (PyErr_Occurred())
-                return NULL;
+                goto failed;
             continue;
         }
-        if (members_find_name(properties, name) != NULL)
+        if (members_find_name(properties, name) == NULL) {
+            if (members_share(properties, row, &row->members[i], name) < 0)
+                goto failed;
             continue;
-        if (members_share(properties, row, &row->members[i], name) < 0)
+        }
+        if (taken == NULL && (taken = PyList_New(0)) == NULL)
             return NULL;
+        PyObject *value = member_value(&row->members[i]);
+        PyObject *pair = value == NULL ? NULL : PyTuple_Pack(2, row->members[i].name->text, value);
+        Py_XDECREF(value);
+        if (pair == NULL || PyList_Append(taken, pair) < 0) {
+            Py_XDECREF(pair);
+            goto failed;
+        }
+        Py_DECREF(pair);
     }
-    Py_RETURN_NONE;
+    return taken == NULL ? Py_NewRef(Py_None) : taken;
+failed:
+    Py_XDECREF(taken);
+    return NULL;
 }
 
 static PyObject *

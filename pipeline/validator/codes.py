@@ -32,6 +32,13 @@ _OTHERS = (
     Code("unmapped_event", REJECT, "an event name that the mapping does not list"),
     Code("empty_row", SKIP, "the mapping produces no event from the row"),
     Code("session_event", SKIP, "the tool's own session start or end; the service derives sessions from events"),
+    Code("automatic_event", SKIP, "an event that the tool adds by itself, left out by a setting or by the mapping"),
+    Code(
+        "actions_left_out",
+        SKIP,
+        "the tool cut this visit at its limit of actions; those beyond it are not in the export",
+    ),
+    Code("separate_event_data", SKIP, "event data in a table of its own, which cannot be joined to its events"),
     Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),
     Code("attribution_event", SKIP, "the tool's own attribution record; the events carry the same properties"),
     Code("unsupported_event", SKIP, "an internal event of the service, which cannot be imported"),

@@ -21,7 +21,7 @@ from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, SealedOptions, Skip, UnvalidatedEvent
-from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record
+from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record, told
 
 DROP = "properties:\n  drop: [name, user, at]\n"
 
@@ -88,7 +88,13 @@ def test_columns_beside_the_properties_are_kept() -> None:
     sections = "properties:\n  open: /properties\n  drop: [/secret]\n"
     members = '"properties":{"a":1},"region":"eu","secret":1,"none":null,"a":2'
     assert properties(sections, members) == {"a": "1", "shop_region": '"eu"', "shop_a": "2"}
-    assert properties(f"{sections}  rest: keep\n", members) == {"a": "1", "region": '"eu"'}
+    draft = drafted(f"{sections}  rest: keep\n", members)
+    assert {name: told(value) for name, value in draft.properties.items()} == {
+        "a": "1",
+        "region": '"eu"',
+        "shop_a": "2",
+    }
+    assert [code for code, _ in draft.warnings] == ["name_collision"]
     assert properties(f"{sections}  rest: drop\n", members) == {"a": "1"}
 
 

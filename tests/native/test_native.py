@@ -179,8 +179,10 @@ def mapper_of(name: str) -> Any:
     """A shipped mapping, or one of those above, compiled."""
     named = FLAT.replace("properties: {", "properties: {rest: drop, ")
     some = f"{FLAT}blanks: {{json: missing, texts: [Web, '-1'], in: [user, odd]}}\n"
-    all_ = 'blanks: {texts: [NA, null, q"uote]}\n'
-    texts = {"everything": EVERYTHING, "flat": FLAT, "named": named, "some": some, "blanks": EVERYTHING + all_}
+    # Columns under their own names beside properties of these names.
+    blanks = EVERYTHING.replace("  open: /properties\n", "  open: /properties\n  rest: keep\n")
+    blanks += 'blanks: {texts: [NA, null, q"uote]}\n'
+    texts = {"everything": EVERYTHING, "flat": FLAT, "named": named, "some": some, "blanks": blanks}
     text = texts.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
     options = SealedOptions(as_of=AS_OF, zones=(("Europe/Berlin", ""),), settings=SETTINGS.get(name, {}))
     return language.compile(parse(text, name), options), options
