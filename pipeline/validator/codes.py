@@ -38,6 +38,7 @@ _OTHERS = (
         SKIP,
         "the tool cut this visit at its limit of actions; those beyond it are not in the export",
     ),
+    Code("item_of_purchase", SKIP, "an item that its purchase carries"),
     Code("separate_event_data", SKIP, "event data in a table of its own, which cannot be joined to its events"),
     Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),
     Code("attribution_event", SKIP, "the tool's own attribution record; the events carry the same properties"),
