@@ -204,8 +204,20 @@ MapperResult: TypeAlias = UnvalidatedEvent | PersonUpdate | GroupUpdate | Link |
 """The mapper's result for one row; a list of them where one row has several."""
 
 
-class Reject(msgspec.Struct, frozen=True, gc=False):
-    """A row that cannot be sent, located. `row` counts records from 1; `offset` is in the decompressed part."""
+class ItemOutcomes(list[Any]):
+    """What the items of one row become, one after the other; `ends` has the number of outcomes up to each item's last.
+
+    An item that cannot be sent is rejected by itself, and the others are sent.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[int] = []
+
+
+class Reject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A row that cannot be sent, located, or one `item` of a row, counted from 1. `row` counts records from 1; `offset`
+    is in the decompressed part, and `record` is the whole row."""
 
     part: str
     row: int
@@ -214,6 +226,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
     code: str
     detail: str
     record: str
+    item: int = 0
 
 
 class Finding(msgspec.Struct, frozen=True):

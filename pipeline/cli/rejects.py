@@ -39,8 +39,10 @@ def rejects(directory: Path, options: RejectsOptions, form: str, as_json: bool) 
                 sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
             sys.stdout.buffer.flush()
         elif form == "csv":
-            names = RefusedEvent.__struct_fields__
-            write_csv(sys.stdout, names, ([getattr(row, name, "") for name in names] for row in rows))
+            names = [*(name for name in RefusedEvent.__struct_fields__ if name != "item"), "item"]
+            write_csv(
+                sys.stdout, names, ([*(getattr(row, name, "") for name in names[:-1]), row.item or ""] for row in rows)
+            )
         else:
             terminal.show_rejects(console(), rows)
     return 0

@@ -175,11 +175,15 @@ def _decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             rows = decode_row(decode, row)
         except (values.BadValue, msgspec.MsgspecError) as error:
             return models.RejectReason("bad_value", str(error))
-        outcomes: list[MapperResult] = []
+        outcomes = models.ItemOutcomes()
         for plain in rows:
-            outcome = map_row(plain, observe)
+            outcome = plain if isinstance(plain, models.RejectReason) else map_row(plain, observe)
             outcomes += outcome if isinstance(outcome, list) else [outcome]
-        return outcomes or models.Skip("empty_row")
+            outcomes.ends.append(len(outcomes))
+        if len(rows) > 1:
+            return outcomes
+        only = outcomes[0] if outcomes else models.Skip("empty_row")
+        return list(outcomes) if len(outcomes) > 1 or not isinstance(only, models.RejectReason | models.Skip) else only
 
     return map_decoded
 

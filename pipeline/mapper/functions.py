@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pipeline.mapper import program
+from pipeline.models import RejectReason
 from pipeline.values import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,7 +27,7 @@ class Function:
 
 FUNCTIONS: dict[str, Function] = {}
 """By name: what `expressions.Apply` may call."""
-DECODERS: dict[str, Callable[..., list[Record]]] = {}
+DECODERS: dict[str, Callable[..., list[Record | RejectReason]]] = {}
 """By name: what `program.Decode` may call, with a row and the decoder's arguments. It may change the row."""
 
 
@@ -40,8 +41,8 @@ def function(needs: int = 0, prepared: bool = False, warns: bool = False) -> Cal
     return declare
 
 
-def decode_row(decode: program.Decode, row: Record) -> list[Record]:
-    """The plain rows of a row that is decoded, and may be changed. Raises BadValue."""
+def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReason]:
+    """The plain rows of a row, which may be changed, and a reject for each item that is none. Raises BadValue."""
     return DECODERS[decode.decoder](row, *decode.arguments)
 
 

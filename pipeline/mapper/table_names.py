@@ -72,8 +72,6 @@ def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row
 
 def _names_its_table(mapping: Mapping, rule: TableFromPath, options: SealedOptions, row: Record) -> bool:
     """Whether a row, after decoding, names its table."""
-    rows = [dict(row)]
     decode = Builder(mapping, options).decode()
-    if decode is not None:
-        rows = decode_row(decode, rows[0])
+    rows = [dict(row)] if decode is None else [one for one in decode_row(decode, dict(row)) if isinstance(one, dict)]
     return any(find(rule.told, decoded) is not None for decoded in rows)

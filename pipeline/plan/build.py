@@ -216,6 +216,7 @@ class _PlanBuilder:
                 options=options,
                 reject_limit=request.reject_limit,
                 remedies=source.remedies,
+                rejects=source.rejects.total(),
                 skips=source.skips,
                 keyless=source.keyless,
                 key_conflicts=KeyConflicts(

@@ -70,6 +70,7 @@ class PlanFacts:
     rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None where
     the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
     `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
+    `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
     """
 
     rows: RowCounts
@@ -86,6 +87,7 @@ class PlanFacts:
     in_series: bool = False
     max_merges: int | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
+    rejects: int = 0
 
 
 class Check(NamedTuple):
@@ -142,21 +144,29 @@ def remedy_of(code: str, detail: str) -> str:
 @check("rejects", "warning")
 def rejects_within_the_limit(facts: PlanFacts) -> str | None:
     """Some rows were rejected, and no more than may be."""
-    return _rejects(facts) if facts.reject_limit.permits(facts.rows.rejected, facts.rows.read) else None
+    return _rejects(facts) if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else None
 
 
 @check("max_rejects", "stop")
 def too_many_rejects(facts: PlanFacts) -> str | None:
     """More rows were rejected than --max-rejects allows."""
-    return None if facts.reject_limit.permits(facts.rows.rejected, facts.rows.read) else _rejects(facts)
+    return None if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else _rejects(facts)
+
+
+def _rejected(facts: PlanFacts) -> int:
+    """The rows and the items of rows that the limit is for."""
+    return max(facts.rejects, facts.rows.rejected)
 
 
 def _rejects(facts: PlanFacts) -> str | None:
     """How many rows were rejected, and the remedy that helps a third of them or more."""
-    rejected, read = facts.rows.rejected, facts.rows.read
+    rejected, read = _rejected(facts), facts.rows.read
     if not rejected:
         return None
     detail = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) rejected (limit {facts.reject_limit})"
+    if rejected > facts.rows.rejected:
+        items = f"{pluralize(rejected, 'row')} or items of rows rejected, of {pluralize(read, 'row')}"
+        detail = f"{items} (limit {facts.reject_limit}); of {facts.rows.rejected:,} of these rows, nothing is sent"
     remedy, rows = max(facts.remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     return f"{detail}. {rows:,} of them can be sent: {remedy}" if rows * 3 >= rejected else detail
 

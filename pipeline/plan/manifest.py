@@ -258,7 +258,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
         sent = pluralize(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
         read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'file')}"
-        return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected."
+        rejects = sum(self.rejects.values())
+        items = f" ({pluralize(rejects, 'reject')} of rows and of items of rows)" if rejects > rows.rejected else ""
+        return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected{items}."
 
 
 class _Format(msgspec.Struct):

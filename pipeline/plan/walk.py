@@ -146,7 +146,7 @@ class Walk:
         counts.rows += stats.rows
         counts.mapped += stats.mapped
         counts.skipped += stats.skips.total()
-        counts.rejected += len(stats.rejects)
+        counts.rejected += stats.rejected
         self.skips.update(stats.skips)
         self.warnings.update(stats.warnings)
         self.zone.update(stats.zone)

@@ -33,7 +33,7 @@ Located = tuple[int, int, str]
 """A row's number in its part, from 1 (0: unknown), its byte offset, and its text."""
 
 
-class RefusedEvent(Reject, frozen=True, gc=False):
+class RefusedEvent(Reject, frozen=True, gc=False, kw_only=True):
     """An event that the service refused, with its row.
 
     `stage` is `send`, or `rehearse` where the local service refused it and the plan was not applied yet. Of a merge, a
@@ -101,7 +101,9 @@ def _refusing(directory: Directory) -> tuple[Directory, str]:
 
 
 def _event(refusal: RefusalRecord, stage: str, part: str, row: int, offset: int, record: str) -> RefusedEvent:
-    return RefusedEvent(part, row, offset, stage, REFUSED, f"{refusal.status} {refusal.detail}", record, refusal.uuid)
+    return RefusedEvent(
+        part, row, offset, stage, REFUSED, f"{refusal.status} {refusal.detail}", record, uuid=refusal.uuid
+    )
 
 
 def _of_lines(file: Path, refusals: Iterator[RefusalRecord], stage: str) -> Iterator[RefusedEvent]:

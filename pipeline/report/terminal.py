@@ -249,8 +249,10 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
     iterator = iter(rejects)
     for reject in islice(iterator, most):
         count += 1
+        item = f", item {reject.item:,}" if reject.item else ""
         location = text(
-            f"{reject.part}, row {reject.row:,}, byte {reject.offset:,}" if reject.row else reject.part, 240
+            f"{reject.part}, row {reject.row:,}{item}, byte {reject.offset:,}" if reject.row else reject.part,
+            240,
         )
         shown.add_row(text(reject.code, 80), location, text(reject.detail, 240), text(reject.record, 200))
     if count:

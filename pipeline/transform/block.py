@@ -137,6 +137,7 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         events.digest,
         events.skips,
         events.rejects,
+        events.rejected,
         events.warnings,
         events.examples,
         events.cells,

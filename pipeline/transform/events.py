@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import split_events
 from pipeline.models import Reject
+from pipeline.timestamps import DAY
 from pipeline.transform.field_names import Names
 from pipeline.uuids import Hasher
 from pipeline.values import Record
@@ -58,10 +59,11 @@ class Events:
     (µs UTC, 0 for none). `keyless` are the indices of events without a source key. `canonical(row)` is the canonical
     content of a row.
 
-    `rejects` are complete; `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset,
-    detail) for each warning. `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the
-    code of a skip or reject. `walls` are local clock readings and `walls_received` their receive times (µs), for the
-    check of the time zone. `good_rows` could be read, and `field_names` counts the names of their fields.
+    `rejects` are complete, of rows and of items of rows, and `rejected` counts the rows of which nothing is sent;
+    `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
+    `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the code of a skip or
+    reject. `walls` are local clock readings and `walls_received` their receive times (µs), for the check of the
+    time zone. `good_rows` could be read, and `field_names` counts the names of their fields.
     """
 
     rows: int = 0
@@ -69,6 +71,7 @@ class Events:
     mapped: int = 0
     skips: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
+    rejected: int = 0
     digest: str = ""
     count: int = 0
 
@@ -97,3 +100,17 @@ class Events:
     def events(self) -> list[bytes]:
         """Each event by itself, as it would be sent."""
         return split_events(self.runs, self.sizes)
+
+    def take_columns(self, columns: tuple[bytes, bytes, bytes, bytes]) -> None:
+        """Take the columns of an observer, and count the events of each name and day in `cells`."""
+        names = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
+        self.distinct_names = list(names)
+        self.name_of = np.fromiter(map(names.__getitem__, self.names), np.uint32, self.count)
+        self.times, self.received, self.walls, self.walls_received = (
+            np.frombuffer(column, np.int64) for column in columns
+        )
+        days = self.times // DAY
+        cells, counts = np.unique(days * len(names) + self.name_of, return_counts=True)
+        for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
+            day, name = divmod(cell, len(names))
+            self.cells[self.distinct_names[name], day, "mapped"] += count

@@ -22,6 +22,7 @@ from pipeline.mapper.functions import decode_row
 from pipeline.mapper.references import find
 from pipeline.mapper.required_fields import Level, Wanted
 from pipeline.mapper.runtime import members_of
+from pipeline.models import RejectReason
 from pipeline.native import AVAILABLE, native
 from pipeline.values import NULL, BadValue
 
@@ -185,7 +186,8 @@ class FieldNameScan:
         except BadValue:
             return
         for record in records:
-            self._scan(record)
+            if not isinstance(record, RejectReason):
+                self._scan(record)
 
     def end(self, rows: int) -> Names:
         """End a block of so many good rows. Returns the names of the objects that have required names."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
-
-import numpy as np
 
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.rows import Rows
-from pipeline.models import BrokenRow, GroupUpdate, Link, PersonUpdate, Reject, RejectReason, Skip, UnvalidatedEvent
+from pipeline.models import (
+    BrokenRow,
+    GroupUpdate,
+    ItemOutcomes,
+    Link,
+    PersonUpdate,
+    Reject,
+    RejectReason,
+    Skip,
+    UnvalidatedEvent,
+)
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.events import Events, Mapper
@@ -148,6 +157,11 @@ class RowTransformer:
                     self.aggregate(row, result)
             elif result.__class__ is Skip:
                 code = self.skip(row, result)
+            elif result.__class__ is ItemOutcomes:
+                code_of_items = self.transform_items(row, result)
+                if code_of_items is None:
+                    return
+                code = code_of_items
             else:
                 code = self.transform_several(row, result if isinstance(result, list) else [result])
         except RowRejected as rejected:
@@ -218,6 +232,41 @@ class RowTransformer:
 
         Returns the first skip's code where nothing of the row is sent or aggregated, else "". Raises RowRejected.
         """
+        accepted, first_skip = self.accept(row, 0, outcomes)
+        for outcome in accepted:
+            self.aggregate(row, outcome)
+        return "" if accepted else first_skip or "empty_row"
+
+    def transform_items(self, row: int, outcomes: ItemOutcomes) -> str | None:
+        """Transform a row of items, each of them all or nothing. Returns what `transform_several` does, or None where
+        an item is rejected and nothing of the row is sent or aggregated: then the row is rejected."""
+        accepted: list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate] = []
+        first_skip, rejected, start = "", 0, 0
+        for item, end in enumerate(outcomes.ends, 1):
+            try:
+                of_item, skip = self.accept(row, start, outcomes[start:end])
+            except RowRejected as reason:
+                self.reject_event(row, reason, item)
+                rejected += 1
+            else:
+                accepted += of_item
+                first_skip = first_skip or skip
+            start = end
+        for outcome in accepted:
+            self.aggregate(row, outcome)
+        if accepted or not rejected:
+            return "" if accepted else first_skip or "empty_row"
+        self.events.rejected += 1
+        return None
+
+    def accept(
+        self, row: int, start: int, outcomes: Sequence[Any]
+    ) -> tuple[list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate], str]:
+        """Check all of these outcomes, of which the first is at this position in its row, and add their events.
+
+        Returns what is sent or aggregated, and the code of the first skip or "". Raises RowRejected; then nothing is
+        added.
+        """
         events, buffer = self.events, self.buffer
         first = len(events.row_of)
         walls = self.observer.walls
@@ -227,7 +276,7 @@ class RowTransformer:
         self.journal = journal
         first_skip = ""
         try:
-            for position, outcome in enumerate(outcomes):
+            for position, outcome in enumerate(outcomes, start):
                 if type(outcome) is UnvalidatedEvent:
                     code = self.add(row, position, outcome)
                 elif type(outcome) is Link:
@@ -254,9 +303,7 @@ class RowTransformer:
             raise
         finally:
             self.journal = None
-        for outcome in accepted:
-            self.aggregate(row, outcome)
-        return "" if accepted else first_skip or "empty_row"
+        return accepted, first_skip
 
     def check_update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
         """Check the update of a person or a group. Returns the code of a skip, else "". Raises RowRejected."""
@@ -306,16 +353,18 @@ class RowTransformer:
         if unobserved & NOTE:
             self.aggregator.add_note(row, event.distinct_id, time, event.received, event.note)  # type: ignore[arg-type]
 
-    def reject_event(self, row: int, rejected: RowRejected) -> None:
+    def reject_event(self, row: int, rejected: RowRejected, item: int = 0) -> None:
         event = rejected.event
         if event is not None and event.event and type(event.time) is int:
             self.events.cells[event.event, event.time // DAY, rejected.reason.code] += 1
         stage = "map" if event is None else "validate"
-        self.reject(row, stage, rejected.reason.code, rejected.reason.detail)
+        self.reject(row, stage, rejected.reason.code, rejected.reason.detail, item)
 
-    def reject(self, row: int, stage: str, code: str, detail: str) -> None:
-        rows = self.rows
-        self.events.rejects.append(Reject(self.part, row + 1, rows.offset(row), stage, code, detail, rows.text(row)))
+    def reject(self, row: int, stage: str, code: str, detail: str, item: int = 0) -> None:
+        """Add a reject of a row, which counts the row, or of one item of it, which does not."""
+        rows, events = self.rows, self.events
+        events.rejected += not item
+        events.rejects.append(Reject(self.part, row + 1, rows.offset(row), stage, code, detail, rows.text(row), item))
 
     def count(self, counter: Counter[Any], key: Any) -> None:
         """Count one; inside a row of several events, so that it can be taken back if the row is rejected."""
@@ -348,17 +397,7 @@ class RowTransformer:
         for row, code, detail in self.rows.warnings:
             if row < events.rows:
                 self.warn(row, code, detail)
-        names = {name: number for number, name in enumerate(dict.fromkeys(events.names))}
-        events.distinct_names = list(names)
-        events.name_of = np.fromiter(map(names.__getitem__, events.names), np.uint32, events.count)
-        events.times, events.received, events.walls, events.walls_received = (
-            np.frombuffer(column, np.int64) for column in self.observer.columns()
-        )
-        days = events.times // DAY
-        cells, counts = np.unique(days * len(names) + events.name_of, return_counts=True)
-        for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
-            day, name = divmod(cell, len(names))
-            events.cells[events.distinct_names[name], day, "mapped"] += count
+        events.take_columns(self.observer.columns())
 
 
 def make_events(

@@ -82,6 +82,7 @@ class BlockStats(NamedTuple):
     digest: str
     skips: Counter[str]
     rejects: list[Reject]
+    rejected: int
     warnings: Counter[str]
     examples: dict[str, tuple[int, int, str]]
     cells: Counter[tuple[str, int, str]]

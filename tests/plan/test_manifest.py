@@ -195,7 +195,7 @@ def test_a_plan_says_in_one_counted_line_what_it_would_do(
 ) -> None:
     """Also when it would do nothing."""
     made = planned(tmp_path)
-    assert msgspec.structs.replace(made.plan, events=events, rows=rows).sentence == expected
+    assert msgspec.structs.replace(made.plan, events=events, rows=rows, rejects={}).sentence == expected
 
 
 # -- the tables -----------------------------------------------------------------------------------------------------

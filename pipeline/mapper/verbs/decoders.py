@@ -13,6 +13,7 @@ from pipeline.mapper.functions import decoding
 from pipeline.mapper.kinds import TEXT, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.program import Decode
+from pipeline.models import RejectReason
 from pipeline.values import BadValue, Record
 
 decoder = partial(verb, "decoder")
@@ -20,7 +21,8 @@ decoder = partial(verb, "decoder")
 
 @decoder(
     "explode",
-    "one row for each object in a list, with the other columns of the row in each",
+    "one row for each object in a list, with the other columns of the row in each; an item that cannot be sent is"
+    " rejected by itself",
     explode=Field(TEXT, "the column with the list", True),
     prefix=Field(TEXT, "a prefix for the names of the other columns"),
 )
@@ -29,14 +31,19 @@ def explode(_build: Builder, call: Call) -> Decode:
 
 
 @decoding
-def exploded(row: Record, column: str, prefix: str) -> list[Record]:
-    """A row for each object in the list of a column, with the other columns. Raises BadValue for other members."""
+def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReason]:
+    """A row for each object in the list of a column, with the other columns; any other item is a reject of its own."""
     members = values.items(row.pop(column, None))
     shared: Record = {prefix + name: value for name, value in row.items()}
-    records: list[Record] = []
+    records: list[Record | RejectReason] = []
     for member in members or []:
-        inside = values.opened(member)
+        try:
+            inside = values.opened(member)
+        except BadValue as error:
+            records.append(RejectReason("bad_value", f"column {column!r}: {error}"))
+            continue
         if inside is None:
-            raise BadValue(f"column {column!r}: a list of objects was expected")
-        records.append({**shared, **inside})
+            records.append(RejectReason("bad_value", f"column {column!r}: a list of objects was expected"))
+        else:
+            records.append({**shared, **inside})
     return records

@@ -1,0 +1,104 @@
+"""One bad item of an exploded row is rejected by itself; the others are sent, and every count balances."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.api import plan_export, read_rejects
+from pipeline.options import PlanOptions, RejectsOptions
+from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.manifest import Plan
+from pipeline.transform.block import BlockTransformer
+
+MAPPING = """format: backcast.mapping/1
+tool: shop
+title: Shop
+decoder: {explode: items}
+event: /name
+distinct_id: /user
+time: {from: /at}
+"""
+GOOD = {"name": "Seen", "at": "2023-01-02T03:04:05Z"}
+KEYED = MAPPING + "key: {of: /order}\n"
+
+
+def plan_of(place: Path, *rows: list[Any], mapping: str = MAPPING, **options: Any) -> Plan:
+    """The plan of rows with these items."""
+    place.mkdir(exist_ok=True)
+    (place / "mine.yaml").write_text(mapping, "utf-8")
+    lines = (json.dumps({"user": "u-1", "order": f"o-{n}", "items": items}) for n, items in enumerate(rows))
+    (place / "rows.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    asked: Any = {"mapping": str(place / "mine.yaml"), "as_of": 1_767_225_600_000_000, "workers": 0, **options}
+    return plan_export([str(place / "rows.jsonl")], place / "plan", PlanOptions(**asked))
+
+
+def sent(place: Path) -> list[Any]:
+    """The events that an apply of that plan sends."""
+    plan, directory = open_plan(place / "plan")
+    config = transform_config_for(plan, directory)
+    transformer = BlockTransformer(config)
+    made = [
+        transformer.sent_events(task) for task in tasks(plan, directory, config.parts, lambda one: task_of(plan, one))
+    ]
+    return [json.loads(one) for events in made for one in events]
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (7, "bad_value"),
+        (None, "bad_value"),
+        ({"name": "Seen"}, "missing_timestamp"),
+        ({"name": "Seen", "at": "soon"}, "bad_timestamp"),
+        ({"at": GOOD["at"]}, "missing_event"),
+    ],
+)
+def test_a_bad_item_does_not_take_its_siblings_along(tmp_path: Path, bad: Any, code: str) -> None:
+    """The reject names the row and the item, and has the whole row."""
+    plan = plan_of(tmp_path, [GOOD], [{**GOOD, "n": 1}, bad, {**GOOD, "n": 3}], max_rejects="1")
+    assert (plan.rows.read, plan.rows.mapped, plan.rows.rejected, plan.rows.balanced) == (2, 2, 0, True)
+    assert dict(plan.rejects) == {code: 1}
+    (reject,) = read_rejects(tmp_path / "plan", RejectsOptions())
+    assert (reject.row, reject.item, reject.code) == (2, 2, code)
+    assert json.loads(reject.record)["items"][1] == bad
+    assert [event["properties"].get("n") for event in sent(tmp_path)] == [None, 1, 3]
+    assert "0 rejected (1 reject of rows and of items of rows)" in plan.sentence
+
+
+def test_the_siblings_have_the_ids_that_they_have_without_the_bad_one(tmp_path: Path) -> None:
+    """The row can be planned again once its item is repaired: what was sent gets the same uuids."""
+    good = [{**GOOD, "n": n} for n in range(3)]
+    plan_of(tmp_path / "bad", [good[0], {**good[1], "at": ""}, good[2]], mapping=KEYED, max_rejects="1")
+    plan_of(tmp_path / "repaired", good, mapping=KEYED)
+    with_bad, repaired = sent(tmp_path / "bad"), sent(tmp_path / "repaired")
+    assert [event["uuid"] for event in with_bad] == [repaired[0]["uuid"], repaired[2]["uuid"]]
+
+
+def test_a_row_without_a_good_item_is_a_rejected_row(tmp_path: Path) -> None:
+    """Each of its items has a reject, and the row counts once."""
+    plan = plan_of(tmp_path, [7, 8], [GOOD, GOOD], max_rejects="2")
+    assert (plan.rows.mapped, plan.rows.rejected, plan.rows.balanced) == (1, 1, True)
+    assert [(reject.row, reject.item) for reject in read_rejects(tmp_path / "plan", RejectsOptions())] == [
+        (1, 1),
+        (1, 2),
+    ]
+
+
+def test_the_limit_of_rejects_counts_items(tmp_path: Path) -> None:
+    """One item more than allowed stops the plan, though no whole row was rejected."""
+    plan = plan_of(tmp_path, [GOOD, 7, 8], max_rejects="1")
+    (stop,) = [found for found in plan.gates if found.name == "max_rejects"]
+    assert stop.detail.startswith("2 rows or items of rows rejected, of 1 row (limit 1)")
+
+
+def test_a_row_of_one_bad_item_is_rejected_as_a_row(tmp_path: Path) -> None:
+    """There is no item to name beside it."""
+    plan = plan_of(tmp_path, [7], max_rejects="1")
+    (reject,) = read_rejects(tmp_path / "plan", RejectsOptions())
+    assert (plan.rows.rejected, reject.row, reject.item) == (1, 1, 0)
+    assert "item" not in json.loads((tmp_path / "plan" / "rejects.jsonl").read_text("utf-8"))
