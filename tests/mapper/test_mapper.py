@@ -443,7 +443,8 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
         assert isinstance(outcome, (UnvalidatedEvent, Link, Skip, RejectReason, PersonUpdate, GroupUpdate))
         if isinstance(outcome, UnvalidatedEvent):
             msgspec.json.encode(outcome.properties)
-            assert isinstance(outcome.event, str)
+            # A decoder may take the name from inside the row; an event without a name is rejected later.
+            assert isinstance(outcome.event, str) or load(name).decoder is not None
             assert outcome.received is None or outcome.received < 2**63
 
 
