@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pipeline.plan.manifest import Plan
     from pipeline.report.state import PlanStatus
     from pipeline.survey import Survey
-    from pipeline.transform.workers import Workers
     from pipeline.verify import Verification
 
 
@@ -74,19 +73,18 @@ def plan_export(
     options: PlanOptions = PlanOptions(),
     *,
     progress: Callable[[int, int], None] = lambda rows, length: None,
-    started: Workers | None = None,
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan and its report into `directory`.
 
     The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
-    bytes that were read; `started` are worker processes that run already. Raises UsageError, MappingError,
+    bytes that were read. Raises UsageError, MappingError,
     UnreadableExport, and Busy where the directory has the ledger of a plan that was applied.
     """
     from pipeline.plan.create import create_plan
     from pipeline.plan.directory import Directory
     from pipeline.report.machine import write_report
 
-    plan = create_plan(_texts(sources), Path(directory), options, progress=progress, started=started)
+    plan = create_plan(_texts(sources), Path(directory), options, progress=progress)
     write_report(Directory(Path(directory)), plan)
     return plan
 

@@ -45,10 +45,6 @@ def apply(
     """
     import msgspec
 
-    from pipeline.plan.prestart import start_apply_workers
-
-    # First, so that they start while this process imports what follows.
-    started = click.get_current_context().with_resource(start_apply_workers(directory, options.phases, options.workers))
     from pipeline import config
     from pipeline.delivery.phases import choose_phases
     from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
@@ -80,7 +76,7 @@ def apply(
             _confirm(events, address + project, plan.sentence)
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
         hooks = Hooks(progress, common.warn, interrupted)
-        outcome = send_plan(plan, folder, to, key, options, hooks, started=started)
+        outcome = send_plan(plan, folder, to, key, options, hooks)
     result = apply_result(outcome, msgspec.UNSET if preflight is None else key_status(preflight), to=address)
     status = read_status(plan, folder)
 

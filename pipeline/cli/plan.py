@@ -26,15 +26,11 @@ def plan(sources: tuple[str, ...], directory: Path, options: PlanOptions, as_jso
 
     SOURCE: files, folders, globs, archives, or - for stdin. Exit 4 when the plan is not ready.
     """
-    from pipeline.plan.prestart import start_plan_workers
-
-    # First, so that they start while this process imports what follows.
-    started = click.get_current_context().with_resource(start_plan_workers(sources, options.workers))
     from pipeline import api
     from pipeline.report import machine, terminal
 
     with Reading(None, quiet=quiet) as progress:
-        plan = api.plan_export(sources, directory, options, progress=progress, started=started)
+        plan = api.plan_export(sources, directory, options, progress=progress)
     common.show(
         machine.plan_object(plan, directory),
         lambda console: terminal.show_plan(console, plan, directory=str(directory)),

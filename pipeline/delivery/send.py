@@ -22,7 +22,6 @@ from pipeline.targets import address_of, is_loopback, region_of
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, RunCounts
-    from pipeline.transform.workers import Workers
 
 DRY_RUN_KEY = Secret("phc_dry_run")
 
@@ -83,17 +82,16 @@ def send_plan(
     hooks: Hooks | None = None,
     *,
     target_known: bool = False,
-    started: Workers | None = None,
 ) -> Outcome:
     """Send exactly the plan, or resume doing so.
 
     `target_known`: the target took other plans before, so an outage there is waited for from the first request on.
-    `started` are worker processes for this plan that run already. What stops a run that has begun is its outcome's
+    What stops a run that has begun is its outcome's
     `problem`, beside the counts. Raises what keeps it from beginning: UnsafePlan, StalePlan, UnreadableExport, Busy,
     BrokenLedger, UsageError.
     """
     check_send(plan, directory, to, key, options)
-    return send_unchecked(plan, directory, to, key, options, hooks, target_known=target_known, started=started)
+    return send_unchecked(plan, directory, to, key, options, hooks, target_known=target_known)
 
 
 def send_unchecked(
@@ -105,7 +103,6 @@ def send_unchecked(
     hooks: Hooks | None = None,
     *,
     target_known: bool = False,
-    started: Workers | None = None,
 ) -> Outcome:
     """The same for a rehearsal, which a plan that is not ready may go through."""
     from pipeline.delivery.apply import Apply, Delivery, SendLimits
@@ -142,7 +139,9 @@ def send_unchecked(
             plan.digest, importlib.metadata.version("backcast"), address_of(to),
             None if options.dry_run else key, rotated=options.rotated_key,
         )  # fmt: skip
-        workers = started or Workers(workers_for(options.workers, config.parts))
+        rows = plan.events.phases.get("events", 0)
+        rows_left = "events" in phases and not read_totals(directory.ledger).of("events").is_all(rows)
+        workers = Workers(workers_for(options.workers, config.parts) if rows_left else 0)
         run = Apply(delivery, destination, ledger, workers, interrupted=hooks.interrupted, progress=hooks.progress)
         try:
             return run.run()

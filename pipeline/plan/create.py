@@ -48,12 +48,10 @@ def create_plan(
     options: PlanOptions,
     *,
     progress: Progress = lambda rows, length: None,
-    started: Workers | None = None,
     series: Series | None = None,
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan. Returns the plan, which may not be ready: see its gates.
 
-    `started` are worker processes that run already (`pipeline.plan.prestart`), as many as `options.workers` asks for;
     `series` are the earlier windows of a job. Raises UsageError, MappingError, UnreadableExport, and Busy where the
     directory has the ledger of a plan that was applied.
     """
@@ -72,9 +70,7 @@ def create_plan(
             mapping = load_mapping(name)
             rules = file_rules(mapping, options.settings)
         source = choose_parts(source, rules)
-        if started is None or not started.count:
-            started = Workers(workers_for(options.workers, source.parts))
-        with started as workers:
+        with Workers(workers_for(options.workers, source.parts)) as workers:
             request = _prepare(source, (name, mapping), options, target_directory, work, workers, series)
             from pipeline.plan.build import build  # while the workers prepare
 

@@ -19,11 +19,10 @@ from pipeline.ledger import Ledger
 from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.plan.prestart import start_apply_workers, start_plan_workers
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import BatchedBlock
-from pipeline.transform.workers import SMALL, Workers, default_workers
-from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, run, scripted, serving
+from pipeline.transform.workers import Workers
+from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, scripted, serving
 
 
 def applying(directory: Path, url: str, *words: str) -> subprocess.Popen[str]:
@@ -95,31 +94,6 @@ def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with pytest.raises(Unfinished, match=r"a worker process ended by itself \(exit -9\)"):
             workers.configure(config, KEY)
-
-
-def test_only_rows_that_are_left_get_workers(tmp_path: Path) -> None:
-    """None for a small export, other phases, a finished plan, or a directory without a plan."""
-    directory = planned(tmp_path, 20)
-    assert start_apply_workers(directory, None, 2).count == 2
-    assert start_apply_workers(directory, None, None).count == 0
-    assert start_apply_workers(directory, ["identities"], 2).count == 0
-    assert start_apply_workers(tmp_path, None, 2).count == 0
-    with serving(scripted(Reply())) as server:
-        run(directory, server.url)
-    assert start_apply_workers(directory, None, 2).count == 0
-
-
-def test_readers_are_started_for_what_is_plainly_large(tmp_path: Path) -> None:
-    """Files and folders by their size, unless somebody asked for a number; nothing for what cannot be looked at."""
-    folder = tmp_path / "exports" / "2021"
-    folder.mkdir(parents=True)
-    (folder / "large").touch()
-    os.truncate(folder / "large", SMALL - 1)
-    assert start_plan_workers([str(folder / "large")], None).count == 0
-    assert start_plan_workers([str(folder / "large")], 2).count == 2
-    (tmp_path / "exports" / "small").write_bytes(b"x")
-    assert start_plan_workers([str(tmp_path / "exports")], None).count == default_workers()
-    assert start_plan_workers(["-", str(tmp_path / "missing"), str(tmp_path / "*")], 2).count == 0
 
 
 def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Path) -> None:
