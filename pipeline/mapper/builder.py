@@ -93,9 +93,9 @@ class Builder:
 
     def setting(self, call: Call) -> str | None:
         """The value of a `setting`; None when it is optional and was left out."""
-        name = call.given["setting"]
-        value: str | None = self.options.settings.get(name) or call.given.get("default")
-        if value is None and call.given.get("optional") != "yes":
+        name = call.arguments["setting"]
+        value: str | None = self.options.settings.get(name) or call.arguments.get("default")
+        if value is None and call.arguments.get("optional") != "yes":
             raise UsageError(
                 f"this mapping needs the setting {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT"
             )
@@ -103,12 +103,12 @@ class Builder:
 
     def table(self, call: Call, any_case: bool) -> str:
         """The name in the program of a lookup's table; with `any_case`, of one whose names are in lower case."""
-        name, table = str(call.given.get("table")), call.given.get("in")
+        name, table = str(call.arguments.get("table")), call.arguments.get("in")
         if table is None:
             table = self._mapping.tables.get(name)
             if table is None:
                 known = ", ".join(self._mapping.tables) or "none"
-                raise wrong_call(call, f"there is no table {call.given.get('table')!r}", f"tables: {known}")
+                raise wrong_call(call, f"there is no table {call.arguments.get('table')!r}", f"tables: {known}")
         else:
             name = f"line {call.place.line}, column {call.place.column}"
         if any_case:
@@ -195,7 +195,7 @@ class Builder:
         )
 
     def _dropped_references(self, drop: Sequence[Call]) -> Iterator[str]:
-        names = (self.setting(call) if call.verb == "setting" else call.given.get("ref") for call in drop)
+        names = (self.setting(call) if call.verb == "setting" else call.arguments.get("ref") for call in drop)
         return (name for name in names if name is not None)
 
     def _columns(self, steps: Sequence[Step]) -> Iterator[Step]:
@@ -241,7 +241,7 @@ class Builder:
             return call
         if call.verb == "setting":
             return self.setting(call)
-        word: str = call.given[call.verb]
+        word: str = call.arguments[call.verb]
         return word
 
     def _keys(self) -> Iterator[Step]:
@@ -375,7 +375,7 @@ class Builder:
         for name in filter(None, self.options.settings.get(groups.setting, "").split(",")):
             types.append((name, self._let(steps, "group", expressions.not_null(self.reference(name)))))
         chosen = self.options.group_types
-        if groups.open is not None and groups.open.given.get("ref") == "$groups":
+        if groups.open is not None and groups.open.arguments.get("ref") == "$groups":
             return [program.KeepGroups(chosen)]
         opened = self._let(steps, "groups", self.present(groups.open)) if groups.open is not None else None
         return [program.SetGroups(opened, tuple(dict(types).items()), chosen)] if types or opened else []

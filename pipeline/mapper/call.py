@@ -20,5 +20,5 @@ class Call:
     """One verb and its arguments: nested calls, texts, lists and tables as its declaration says."""
 
     verb: str
-    given: Map[str, Any]
+    arguments: Map[str, Any]
     place: Place

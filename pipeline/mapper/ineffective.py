@@ -59,7 +59,7 @@ def unused_settings(mapping: Mapping) -> Iterator[Finding]:
     used |= {"table"} if mapping.table_from_path is not None else set()
     used |= {mapping.groups.setting} if mapping.groups is not None else set()
     for call in _calls(mapping):
-        name = call.given.get(call.verb) if call.verb in ("setting", "word") else call.given.get("setting")
+        name = call.arguments.get(call.verb) if call.verb in ("setting", "word") else call.arguments.get("setting")
         if isinstance(name, str):
             used.add(name)
             if name not in mapping.settings and name != "source":
@@ -78,9 +78,9 @@ def unused_tables(mapping: Mapping) -> Iterator[Finding]:
     """a table under `tables` that no `lookup` uses, and a `lookup` with both a `table` and its own `in`"""
     used = set()
     for call in _calls(mapping):
-        if call.verb == "lookup" and "table" in call.given:
-            used.add(call.given["table"])
-            if "in" in call.given:
+        if call.verb == "lookup" and "table" in call.arguments:
+            used.add(call.arguments["table"])
+            if "in" in call.arguments:
                 yield Finding("a lookup with `in` does not use its `table`", "give one of the two", call)
     for name in mapping.tables:
         if name not in used:
@@ -121,7 +121,7 @@ def dropped_in_vain(mapping: Mapping) -> Iterator[Finding]:
         for call in changes.drop:
             if call.verb == "setting":
                 continue
-            name = call.given.get("ref")
+            name = call.arguments.get("ref")
             if name is None or name[:1] == "@":
                 yield Finding("`drop` takes names of properties and columns", "name a property, or /column", call)
                 continue
@@ -144,9 +144,9 @@ def changes_of_no_property(mapping: Mapping) -> Iterator[Finding]:
     rules = [properties, *mapping.events.values()]
     made = {name for rule in rules for name in (*rule.set, *rule.fill, *rule.rename.values())}
     dropped = {
-        call.given["ref"].removeprefix("/")
+        call.arguments["ref"].removeprefix("/")
         for call in properties.drop
-        if call.verb == "ref" and (flat or call.given["ref"][:1] != "/")
+        if call.verb == "ref" and (flat or call.arguments["ref"][:1] != "/")
     }
     gone = (dropped | set(properties.rename)) - made
     closed = flat and properties.rest == "drop"
@@ -208,7 +208,7 @@ def unreachable_choices(mapping: Mapping) -> Iterator[Finding]:
     """a value of `first`, or a candidate for an id or a time, after one that is never missing, such as a constant"""
     for call in _calls(mapping):
         if call.verb == "first":
-            yield from _unreachable(call.given["first"], is_never_missing)
+            yield from _unreachable(call.arguments["first"], is_never_missing)
     yield from _unreachable([clock.source for clock in mapping.time], is_never_missing)
     yield from _unreachable([clock.source for clock in mapping.received], is_never_missing)
     yield from _unreachable(mapping.distinct_id.first[:MOST_CANDIDATES], is_never_placeholder)
@@ -229,16 +229,16 @@ def impossible_texts(mapping: Mapping) -> Iterator[Finding]:
     never find: capitals after `lower`, small letters after `upper`, what the `lookup` inside does not give"""
     for call in _calls(mapping):
         if call.verb in ("unless", "is", "one_of"):
-            given = call.given[call.verb]
+            given = call.arguments[call.verb]
             texts = (given,) if isinstance(given, str) else given
-            if texts and not any(can_be(call.given["of"], text, mapping) for text in texts):
+            if texts and not any(can_be(call.arguments["of"], text, mapping) for text in texts):
                 named = " or ".join(map(repr, texts))
                 yield Finding(f"{call.verb}: the value is never {named}", "check the spelling, or delete it", call)
         elif call.verb == "lookup":
-            table = call.given.get("in", mapping.tables.get(call.given.get("table", ""), {}))
-            any_case = call.given.get("case") == "any"
-            for text in table if "in" in call.given else ():
-                if not any_case and not can_be(call.given["lookup"], text, mapping):
+            table = call.arguments.get("in", mapping.tables.get(call.arguments.get("table", ""), {}))
+            any_case = call.arguments.get("case") == "any"
+            for text in table if "in" in call.arguments else ():
+                if not any_case and not can_be(call.arguments["lookup"], text, mapping):
                     yield Finding(f"lookup: the text is never {text!r}", "check the spelling, or delete it", call)
             lowered = [text.lower() for text in table]
             if any_case and len(set(lowered)) < len(lowered):
@@ -331,7 +331,7 @@ def _calls(part: object) -> Iterator[Call]:
     """Every verb anywhere in a part of a mapping, outermost first."""
     if isinstance(part, Call):
         yield part
-        part = part.given
+        part = part.arguments
     if isinstance(part, Map):
         part = tuple(part.values())
     elif is_dataclass(part):
@@ -345,13 +345,13 @@ def _references(mapping: Mapping) -> Iterator[str]:
     for call in _calls(mapping):
         yield from references_in(call) if call.verb == "ref" else ()
         if call.verb == "template":
-            yield from (hole.group(1) for hole in HOLE.finditer(call.given["template"]) if hole.group(1))
+            yield from (hole.group(1) for hole in HOLE.finditer(call.arguments["template"]) if hole.group(1))
 
 
 def _alternatives(condition: Call) -> Iterator[Call]:
     """The conditions of which one is enough."""
     if condition.verb == "any":
-        for one in condition.given["any"]:
+        for one in condition.arguments["any"]:
             yield from _alternatives(one)
     else:
         yield condition
@@ -359,9 +359,9 @@ def _alternatives(condition: Call) -> Iterator[Call]:
 
 def _is_name(condition: Call, event: Call, name: str) -> bool:
     """Whether a condition is true of every row with this name of an event."""
-    if condition.verb not in ("is", "one_of") or _without_places(condition.given["of"]) != _without_places(event):
+    if condition.verb not in ("is", "one_of") or _without_places(condition.arguments["of"]) != _without_places(event):
         return False
-    texts = condition.given[condition.verb]
+    texts = condition.arguments[condition.verb]
     return name == texts if isinstance(texts, str) else name in texts
 
 
@@ -369,7 +369,7 @@ def _without_places(part: object) -> object:
     """A part of a mapping in a form that is equal for what is written twice."""
     match part:
         case Call():
-            return (part.verb, _without_places(part.given))
+            return (part.verb, _without_places(part.arguments))
         case Map():
             return tuple((name, _without_places(one)) for name, one in sorted(part.items()))
         case tuple():

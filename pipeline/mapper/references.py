@@ -36,9 +36,9 @@ def find(call: Call, record: Record, properties: Record | None = None) -> Value:
     """The value of a reference, or of the first of several that has one; without `properties`, the row itself is the
     properties."""
     if call.verb == "first":
-        values = (find(candidate, record, properties) for candidate in call.given["first"])
+        values = (find(candidate, record, properties) for candidate in call.arguments["first"])
         return next((value for value in values if value is not None), None)
-    reference = str(call.given.get("ref", ""))
+    reference = str(call.arguments.get("ref", ""))
     if not reference.startswith("/"):
         return (record if properties is None else properties).get(reference)
     column, *steps = path_steps(reference)
@@ -58,7 +58,7 @@ def references_in(given: Any) -> set[str]:
     """The references anywhere in a value of the mapping file."""
     if isinstance(given, Call):
         if given.verb == "ref":
-            return {given.given["ref"]}
-        return references_in(given.given)
+            return {given.arguments["ref"]}
+        return references_in(given.arguments)
     inner = given.values() if isinstance(given, Map) else given if isinstance(given, tuple) else ()
     return set().union(*map(references_in, inner))

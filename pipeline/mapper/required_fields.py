@@ -85,8 +85,8 @@ class _Finder:
         self._options = options
         opened = mapping.properties.open
         self._column = (
-            path_steps(opened.given["ref"])
-            if opened is not None and opened.verb == "ref" and definition_of(opened.given["ref"], mapping) is None
+            path_steps(opened.arguments["ref"])
+            if opened is not None and opened.verb == "ref" and definition_of(opened.arguments["ref"], mapping) is None
             else None
         )
         self.references: list[Reference] = []
@@ -121,16 +121,16 @@ class _Finder:
     def _alternatives(self, call: Call, slot: str) -> bool:
         """Add the references of a value; returns whether it can have a value without any of them."""
         if call.verb in CONSTANTS:
-            self._values(tuple(call.given.values()))
+            self._values(tuple(call.arguments.values()))
             return True
-        name = definition_of(call.given["ref"], self._mapping) if call.verb == "ref" else None
+        name = definition_of(call.arguments["ref"], self._mapping) if call.verb == "ref" else None
         if name is not None:
             return self._alternatives(self._mapping.define[name], slot)
         if call.verb in ("ref", "setting", "template"):
             # A setting that was left out is no alternative; a fixed text is.
             return not self._take(call, slot) and (call.verb != "setting" or self._given(call) is not None)
         without: list[bool] = []
-        for name, given in call.given.items():
+        for name, given in call.arguments.items():
             inner = given.values() if isinstance(given, Map) else given if isinstance(given, tuple) else (given,)
             for argument in inner:
                 if name == "when":
@@ -167,7 +167,7 @@ class _Finder:
         match given:
             case Call():
                 if not self._take(given, ""):
-                    for one in given.given.values():
+                    for one in given.arguments.values():
                         self._values(one)
             case Spread():
                 self._values(given.source)
@@ -192,17 +192,17 @@ class _Finder:
 
     def _members(self, spread: Spread) -> None:
         """The members that a spread names of its object."""
-        if spread.source.verb != "ref" or definition_of(spread.source.given["ref"], self._mapping) is not None:
+        if spread.source.verb != "ref" or definition_of(spread.source.arguments["ref"], self._mapping) is not None:
             return
-        level = self._level(spread.source.given["ref"])
+        level = self._level(spread.source.arguments["ref"])
         for name in (*spread.only, *spread.leave, *spread.rename):
             if not name.endswith("*"):
-                self._add(level, name, f"{spread.source.given['ref']}/{name}", spread.source.place, "")
+                self._add(level, name, f"{spread.source.arguments['ref']}/{name}", spread.source.place, "")
 
     def _take(self, call: Call, slot: str) -> bool:
         """Add the references of a `ref`, `setting` or `template`; returns whether it has any."""
         if call.verb == "ref":
-            self._reference(call.given["ref"], call.place, slot)
+            self._reference(call.arguments["ref"], call.place, slot)
             return True
         if call.verb == "setting":
             given = self._given(call)
@@ -211,14 +211,14 @@ class _Finder:
             self._reference(given, None, slot)
             return True
         if call.verb == "template":
-            holes = [hole.group(1) for hole in HOLE.finditer(call.given["template"]) if hole.group(1)]
+            holes = [hole.group(1) for hole in HOLE.finditer(call.arguments["template"]) if hole.group(1)]
             for hole in holes:
                 self._reference(hole, call.place, slot)
             return bool(holes)
         return False
 
     def _given(self, call: Call) -> str | None:
-        return self._options.settings.get(call.given["setting"]) or call.given.get("default")
+        return self._options.settings.get(call.arguments["setting"]) or call.arguments.get("default")
 
     def _reference(self, text: str, place: Place | None, slot: str) -> None:
         if definition_of(text, self._mapping) is not None:

@@ -32,7 +32,7 @@ def named_columns(mapping: Mapping, options: SealedOptions) -> NamedColumns:
     for call in _settings(mapping):
         text = _given(call, options)
         if text and not text.startswith("="):
-            named[call.given["setting"]] = text
+            named[call.arguments["setting"]] = text
     return NamedColumns(named, tuple(filter(None, needed)))
 
 
@@ -44,7 +44,7 @@ def has_column(mapping: Mapping, record: Record, column: str) -> bool:
 
 
 def _given(call: Call, options: SealedOptions) -> str:
-    return str(options.settings.get(call.given.get("setting", "")) or call.given.get("default") or "")
+    return str(options.settings.get(call.arguments.get("setting", "")) or call.arguments.get("default") or "")
 
 
 def _settings(mapping: Mapping) -> Iterator[Call]:

@@ -9,7 +9,7 @@ from pipeline.validator.placeholder_ids import is_placeholder
 
 def is_never_missing(call: Call) -> bool:
     """Whether a value has a text in every row."""
-    given = call.given
+    given = call.arguments
     match call.verb:
         case "const":
             return True
@@ -37,12 +37,12 @@ def is_never_missing(call: Call) -> bool:
 
 def is_never_placeholder(call: Call) -> bool:
     """Whether a value is an id of a person in every row."""
-    return call.verb == "const" and not is_placeholder(call.given["const"])
+    return call.verb == "const" and not is_placeholder(call.arguments["const"])
 
 
 def can_be(call: Call, text: str, mapping: Mapping) -> bool:
     """Whether a value can be a text; True where that is unknown."""
-    given = call.given
+    given = call.arguments
     match call.verb:
         case "const":
             return bool(given["const"] == text)

@@ -100,7 +100,7 @@ class FieldNameScan:
 
     def __init__(self, wanted: Wanted) -> None:
         self._open = wanted.open
-        self._column = wanted.open.given["ref"][1:] if wanted.open is not None and _is_column(wanted.open) else None
+        self._column = wanted.open.arguments["ref"][1:] if wanted.open is not None and _is_column(wanted.open) else None
         self._decode = wanted.decode
         self._names: dict[Level, set[str]] = {}
         for reference in wanted.references:
@@ -161,7 +161,7 @@ class FieldNameScan:
         if self._within is not None:
             self._scan_opened(row.get(self._within))
         elif self._apart and self._open is not None:
-            for call in self._open.given["first"] if self._open.verb == "first" else (self._open,):
+            for call in self._open.arguments["first"] if self._open.verb == "first" else (self._open,):
                 value = find(call, row)
                 if value is not None and value != NULL:
                     self._scan_opened(value)
@@ -216,7 +216,7 @@ def path_of(level: Level, name: str) -> Iterator[tuple[Level, str]]:
 
 
 def _is_column(call: Any) -> bool:
-    return bool(call.verb == "ref" and call.given["ref"].count("/") == 1 and call.given["ref"][0] == "/")
+    return bool(call.verb == "ref" and call.arguments["ref"].count("/") == 1 and call.arguments["ref"][0] == "/")
 
 
 def _bounded(count: Mapping[str, int], wanted: frozenset[str]) -> dict[str, int]:

@@ -158,7 +158,7 @@ def test_every_scalar_is_the_text_that_stands_there(text: str) -> None:
     """YAML's guesses at types never reach a mapping."""
     mapping = parse(f"{HEAD}uuid: {{const: {text}}}\n", "shop.yaml")
     assert isinstance(mapping.uuid, Call)
-    assert mapping.uuid.given == {"const": text}
+    assert mapping.uuid.arguments == {"const": text}
 
 
 def test_an_unknown_mapping_names_the_nearest() -> None:

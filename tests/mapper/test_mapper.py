@@ -431,7 +431,7 @@ def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
     row = {key.removeprefix("/").partition("/")[0]: value for key, value in members.items()}
     opened = load(name).properties.open
     if opened is not None and given_to.draw(st.booleans()):
-        column = opened.given.get("ref", "/columns")[1:]
+        column = opened.arguments.get("ref", "/columns")[1:]
         row[column] = {key: value for key, value in members.items() if not key.startswith("/")}
     row[{"amplitude": "event_type", "braze": "event_type", "ga4": "event_name"}.get(name, "event")] = given_to.draw(
         events

@@ -56,7 +56,7 @@ def test_a_verb_is_one_function_and_what_it_calls() -> None:
 
     @verb("value", "reverse", "the text backwards", reverse=Field(VALUE, "the text", True))
     def reverse(build: Builder, call: Call) -> Apply:
-        return Apply("reversed_text", (build.text(call.given["reverse"]),))
+        return Apply("reversed_text", (build.text(call.arguments["reverse"]),))
 
     try:
         made = drafted("properties: {set: {b: {reverse: a}}}\n", '"a":"xyz"')

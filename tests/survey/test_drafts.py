@@ -591,7 +591,7 @@ def test_of_several_tables_the_largest_is_drafted_and_the_others_are_named(tmp_p
     draft = drafted(tmp_path)
     assert checked(draft).tool == "pageviews"
     assert "users (2 files)" in checked(draft).open["tables"]
-    assert [call.given.get("const") for call in [checked(draft).event]] == ["$pageview"]
+    assert [call.arguments.get("const") for call in [checked(draft).event]] == ["$pageview"]
 
 
 @pytest.mark.parametrize(
@@ -667,8 +667,8 @@ def test_open_choices_are_asked_on_a_terminal(tmp_path: Path) -> None:
     assert "is no number of the list and no column" in printed
     assert "Wrote" in printed
     mapping = parse(mine.read_text("utf-8"), "mine")
-    assert (mapping.open, mapping.event.given["const"]) == ({}, "Measured")
-    assert mapping.distinct_id.first[0].given["ref"] == "/serial"
+    assert (mapping.open, mapping.event.arguments["const"]) == ({}, "Measured")
+    assert mapping.distinct_id.first[0].arguments["ref"] == "/serial"
 
 
 def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 A verb of a value or a condition is declared with `pipeline.mapper.kinds.verb` and returns an operation of
 `pipeline.mapper.expressions`. Its parameters are `build` (`build.text(call)`, `build.present(call)` and
-`build.condition(call)` return the operations of its arguments) and `call` (`call.given["argument"]` is an argument as
+`build.condition(call)` return the operations of its arguments) and `call` (`call.arguments["name"]` is an argument as
 the mapping file has it).
 """
 

@@ -37,7 +37,7 @@ def _several(name: str, help: str, argument: str, exactly: int = 0) -> None:
 
     @value(name, help, **{name: Field(NUMBERS, argument, True)})
     def build_arithmetic(build: Builder, call: Call) -> Value:
-        given = call.given[name]
+        given = call.arguments[name]
         if len(given) < 2 or (exactly and len(given) != exactly):
             raise wrong_call(
                 call, f"{name} takes {'two' if exactly else 'two or more'} numbers, not {len(given)}",
@@ -59,10 +59,10 @@ _several("multiply", "the product of numbers; missing when one of them is", "two
     by=Field(NUMBER, "what it is divided by; by 0 it is missing, with the warning bad_value", True),
 )
 def divide(build: Builder, call: Call) -> Value:
-    by = call.given["by"]
-    if by.verb == "json" and not _decimal(by.given["json"]):
+    by = call.arguments["by"]
+    if by.verb == "json" and not _decimal(by.arguments["json"]):
         raise wrong_call(call, "a division by 0 has no result", "write another number")
-    numbers = (build.present(call.given["divide"]), build.present(by))
+    numbers = (build.present(call.arguments["divide"]), build.present(by))
     return Apply("calculated", (Constant("divide"), *numbers))
 
 
@@ -73,10 +73,10 @@ def divide(build: Builder, call: Call) -> Value:
     digits=Field(TEXT, f"the places, 0 to {PLACES}; 0 when left out"),
 )
 def round_(build: Builder, call: Call) -> Value:
-    digits = call.given.get("digits", "0")
+    digits = call.arguments.get("digits", "0")
     if not (digits.isascii() and digits.isdecimal() and int(digits) <= PLACES):
         raise wrong_call(call, f"digits: {digits!r} is no number from 0 to {PLACES}", "write digits: 2")
-    return Apply("rounded", (build.present(call.given["round"]), Constant(int(digits))))
+    return Apply("rounded", (build.present(call.arguments["round"]), Constant(int(digits))))
 
 
 @function(warns=True)

@@ -60,8 +60,8 @@ decoder = partial(verb, "decoder")
     setting=Field(TEXT, "the --set name for the table of rows that do not name it themselves"),
 )
 def call_table(build: Builder, call: Call) -> Decode:
-    table = build.options.settings.get(call.given.get("setting", ""), "").lower()
-    return Decode("table_row", (call.given.get("staged") == "yes", table))
+    table = build.options.settings.get(call.arguments.get("setting", ""), "").lower()
+    return Decode("table_row", (call.arguments.get("staged") == "yes", table))
 
 
 @decoding

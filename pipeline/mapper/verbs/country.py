@@ -89,7 +89,7 @@ _SMALL_WORDS = frozenset(("the", "and", "of"))
     country=Field(VALUE, "the name or the code", True),
 )
 def country(build: Builder, call: Call) -> Value:
-    return Apply("country_code", (build.text(call.given["country"]),))
+    return Apply("country_code", (build.text(call.arguments["country"]),))
 
 
 @function(needs=1)

@@ -27,7 +27,7 @@ decoder = partial(verb, "decoder")
     prefix=Field(TEXT, "a prefix for the names of the other columns"),
 )
 def explode(_build: Builder, call: Call) -> Decode:
-    return Decode("exploded", (call.given["explode"], call.given.get("prefix", "")))
+    return Decode("exploded", (call.arguments["explode"], call.arguments.get("prefix", "")))
 
 
 @decoding

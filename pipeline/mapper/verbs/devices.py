@@ -86,7 +86,9 @@ _WORDS = re.compile(r"[a-z]+")
     part=PART,
 )
 def browser_name(build: Builder, call: Call) -> Value:
-    return Apply("browser_part", (build.text(call.given["browser_name"]), Constant(call.given.get("part", "name"))))
+    return Apply(
+        "browser_part", (build.text(call.arguments["browser_name"]), Constant(call.arguments.get("part", "name")))
+    )
 
 
 @value(
@@ -96,7 +98,7 @@ def browser_name(build: Builder, call: Call) -> Value:
     part=PART,
 )
 def os_name(build: Builder, call: Call) -> Value:
-    return Apply("system_part", (build.text(call.given["os_name"]), Constant(call.given.get("part", "name"))))
+    return Apply("system_part", (build.text(call.arguments["os_name"]), Constant(call.arguments.get("part", "name"))))
 
 
 @value(
@@ -105,7 +107,7 @@ def os_name(build: Builder, call: Call) -> Value:
     device_type=Field(VALUE, "the type as a tool writes it, such as smartphone", True),
 )
 def device_type(build: Builder, call: Call) -> Value:
-    return Apply("type_of_device", (build.text(call.given["device_type"]),))
+    return Apply("type_of_device", (build.text(call.arguments["device_type"]),))
 
 
 @function(needs=1)

@@ -22,7 +22,7 @@ decoder = partial(verb, "decoder")
     where=Field(TEXT, "only rows with this column"),
 )
 def lift(_build: Builder, call: Call) -> Decode:
-    return Decode("lifted", (call.given.get("where", ""), *call.given["lift"]))
+    return Decode("lifted", (call.arguments.get("where", ""), *call.arguments["lift"]))
 
 
 @decoding

@@ -32,7 +32,7 @@ value = partial(verb, "value")
     of=Field(VALUE, "the object or the list", True),
 )
 def member(build: Builder, call: Call) -> Value:
-    return build.member(build.present(call.given["of"]), path_steps(call.given["member"]))
+    return build.member(build.present(call.arguments["of"]), path_steps(call.arguments["member"]))
 
 
 @value(
@@ -43,20 +43,20 @@ def member(build: Builder, call: Call) -> Value:
     where=Field(TEXTS, "count only items whose members, given by their paths, have these texts; a text may end in *"),
 )
 def item(build: Builder, call: Call) -> Value:
-    of, index = build.present(call.given["of"]), _index(call)
-    if "where" not in call.given:
+    of, index = build.present(call.arguments["of"]), _index(call)
+    if "where" not in call.arguments:
         return Apply("item_of", (of, index))
     return Apply(
-        "matching_item", (of, index, *(Constant(text) for pair in call.given["where"].items() for text in pair))
+        "matching_item", (of, index, *(Constant(text) for pair in call.arguments["where"].items() for text in pair))
     )
 
 
 def _index(call: Call) -> Value:
-    if not re.fullmatch(r"-?[0-9]{1,9}", call.given["item"]):
+    if not re.fullmatch(r"-?[0-9]{1,9}", call.arguments["item"]):
         raise wrong_call(
             call, "the index of an item is not a number of at most nine digits", "write item: 0 for the first"
         )
-    return Constant(int(call.given["item"]))
+    return Constant(int(call.arguments["item"]))
 
 
 @value(
@@ -67,9 +67,9 @@ def _index(call: Call) -> Value:
     item=Field(TEXT, "the piece, from 0; -1 is the last", True),
 )
 def split(build: Builder, call: Call) -> Value:
-    if not call.given["by"]:
+    if not call.arguments["by"]:
         raise wrong_call(call, "a text cannot be split by an empty text", "write by: x")
-    return Apply("piece_of", (build.text(call.given["split"]), Constant(call.given["by"]), _index(call)))
+    return Apply("piece_of", (build.text(call.arguments["split"]), Constant(call.arguments["by"]), _index(call)))
 
 
 @function(needs=1)
@@ -111,7 +111,7 @@ KEEP = "keep"
     ),
 )
 def entries(build: Builder, call: Call) -> Value:
-    paths, types = call.given.get("value", ("value",)), call.given.get("types", {})
+    paths, types = call.arguments.get("value", ("value",)), call.arguments.get("types", {})
     for path, type_ in types.items():
         if path not in paths:
             raise wrong_call(
@@ -119,8 +119,8 @@ def entries(build: Builder, call: Call) -> Value:
             )
         if type_ not in CONVERT:
             raise wrong_call(call, f"types: there is no type {type_!r}", f"there are: {', '.join(CONVERT)}")
-    spec = [call.given.get("key", "key"), *(text for path in paths for text in (path, types.get(path, KEEP)))]
-    return Apply("object_of_entries", (build.present(call.given["entries"]), *map(Constant, spec)))
+    spec = [call.arguments.get("key", "key"), *(text for path in paths for text in (path, types.get(path, KEEP)))]
+    return Apply("object_of_entries", (build.present(call.arguments["entries"]), *map(Constant, spec)))
 
 
 @function(needs=1)

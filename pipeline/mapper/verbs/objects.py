@@ -27,7 +27,7 @@ RANK_DIGITS = 10
     default=Field(TEXT, "the text when the setting is left out; missing without it"),
 )
 def word(build: Builder, call: Call) -> Value:
-    text = build.options.settings.get(call.given["word"]) or call.given.get("default")
+    text = build.options.settings.get(call.arguments["word"]) or call.arguments.get("default")
     return Missing() if text is None else Constant(text)
 
 
@@ -37,7 +37,7 @@ def word(build: Builder, call: Call) -> Value:
     number=Field(VALUE, "the number", True),
 )
 def number(build: Builder, call: Call) -> Value:
-    return Apply("number_of_person", (build.text(call.given["number"]), Constant(build.tool)))
+    return Apply("number_of_person", (build.text(call.arguments["number"]), Constant(build.tool)))
 
 
 @function(needs=1)
@@ -53,7 +53,7 @@ def number_of_person(number: str, tool: str) -> str | None:
     by=Field(VALUE, "the member's name", True),
 )
 def keyed(build: Builder, call: Call) -> Value:
-    return Apply("one_member", (build.text(call.given["by"]), build.present(call.given["keyed"])))
+    return Apply("one_member", (build.text(call.arguments["by"]), build.present(call.arguments["keyed"])))
 
 
 @function(needs=2)
@@ -77,7 +77,7 @@ def opened(build: Builder, call: Call) -> Value:
     rank=Field(VALUES, "the numbers, the most significant first, each below 10,000,000,000", True),
 )
 def rank(build: Builder, call: Call) -> Value:
-    return Apply("ranked", tuple(map(build.text, call.given["rank"])))
+    return Apply("ranked", tuple(map(build.text, call.arguments["rank"])))
 
 
 @function()
@@ -95,4 +95,6 @@ def ranked(*numbers: str | None) -> Raw | None:
     of=Field(VALUE, "a value that shows why, printed after the sentence"),
 )
 def refuse(build: Builder, call: Call) -> Value:
-    return expressions.Refuse(call.given["refuse"], build.text(call.given["of"]) if "of" in call.given else Missing())
+    return expressions.Refuse(
+        call.arguments["refuse"], build.text(call.arguments["of"]) if "of" in call.arguments else Missing()
+    )

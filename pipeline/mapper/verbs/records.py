@@ -40,9 +40,9 @@ _decode_any = msgspec.json.Decoder(strict=True).decode
     blank=Field(NAMES, "texts that mean no value: members with one are left out"),
 )
 def record(build: Builder, call: Call) -> Value:
-    groups = [call.given.get(name, ()) for name in ("numbers", "millionths", "blank")]
+    groups = [call.arguments.get(name, ()) for name in ("numbers", "millionths", "blank")]
     fixed = [Constant(value) for group in groups for value in (len(group), *group)]
-    return Apply("compact_record", (build.present(call.given["record"]), *fixed))
+    return Apply("compact_record", (build.present(call.arguments["record"]), *fixed))
 
 
 @function(needs=1)
@@ -120,7 +120,7 @@ def _compact(value: Raw, changes: dict[str, Callable[[Any], Any]], blanks: froze
     canonical=Field(VALUE, "the value", True),
 )
 def canonical(build: Builder, call: Call) -> Value:
-    return Apply("canonical_text", (build.present(call.given["canonical"]),))
+    return Apply("canonical_text", (build.present(call.arguments["canonical"]),))
 
 
 _FRACTION = re.compile(r"(-?[0-9]+)\.([0-9]*?)0*")

@@ -39,4 +39,4 @@ def session_start(build: Builder, call: Call) -> Value:
     if not build.time_is_set:
         hint = "use it under `properties`, `person`, `groups` or in an event's own rule"
         raise wrong_call(call, "session_start needs the row's time, which is not set here", hint)
-    return Apply("start_of", (build.text(call.given["session_start"]), RowTime()))
+    return Apply("start_of", (build.text(call.arguments["session_start"]), RowTime()))

@@ -49,8 +49,10 @@ BETWEEN = Section(
     ),
 )
 def date(build: Builder, call: Call) -> Value:
-    form = call.given.get("as", FORMS[0])
-    return Apply("written_time", (build.present(call.given["date"]), *_written(call, call.given), Constant(form)))
+    form = call.arguments.get("as", FORMS[0])
+    return Apply(
+        "written_time", (build.present(call.arguments["date"]), *_written(call, call.arguments), Constant(form))
+    )
 
 
 @value(
@@ -60,7 +62,7 @@ def date(build: Builder, call: Call) -> Value:
     seconds=Field(BETWEEN, "the two times, and how both are written", True),
 )
 def seconds(build: Builder, call: Call) -> Value:
-    given = call.given["seconds"]
+    given = call.arguments["seconds"]
     times = (build.present(given["from"]), build.present(given["to"]))
     return Apply("seconds_between", (*times, *_written(call, given)))
 

@@ -30,7 +30,7 @@ DIRECT = "$direct"
     of=Field(VALUE, "the URL", True),
 )
 def url(build: Builder, call: Call) -> Value:
-    part, of = call.given["url"], build.text(call.given["of"])
+    part, of = call.arguments["url"], build.text(call.arguments["of"])
     if part in PARTS:
         return Apply("url_part", (of, Constant(part)))
     if not part.startswith(PARAMETER) or part == PARAMETER:
@@ -77,7 +77,7 @@ def _decoded(text: str) -> str:
     referring_domain=Field(VALUE, "the referrer; missing stays missing", True),
 )
 def referring_domain(build: Builder, call: Call) -> Value:
-    return Apply("domain_of", (build.text(call.given["referring_domain"]),))
+    return Apply("domain_of", (build.text(call.arguments["referring_domain"]),))
 
 
 @function(needs=1)

@@ -129,4 +129,4 @@ def agents() -> Agents:
     part=Field(Choice(PARTS), "which part, in the service's own words", True),
 )
 def user_agent(build: Builder, call: Call) -> Value:
-    return Part(Apply("agents", (build.text(call.given["user_agent"]),)), call.given["part"])
+    return Part(Apply("agents", (build.text(call.arguments["user_agent"]),)), call.arguments["part"])

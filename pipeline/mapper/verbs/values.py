@@ -22,19 +22,19 @@ value = partial(verb, "value")
     ref=Field(TEXT, "the reference"),
 )
 def ref(build: Builder, call: Call) -> Value:
-    return build.reference(call.given["ref"])
+    return build.reference(call.arguments["ref"])
 
 
 @value("const", "a fixed text", const=Field(TEXT, "the text", True))
 def const(build: Builder, call: Call) -> Value:
-    return Constant(call.given["const"])
+    return Constant(call.arguments["const"])
 
 
 @value("json", "a fixed JSON value", json=Field(Json(), "JSON text, such as '12.50' or 'true'", True))
 def json(build: Builder, call: Call) -> Value:
-    if problem := unsendable(call.given["json"].encode()):
+    if problem := unsendable(call.arguments["json"].encode()):
         raise wrong_call(call, f"json: {problem}", "the service would refuse every event with it")
-    return expressions.Json(call.given["json"])
+    return expressions.Json(call.arguments["json"])
 
 
 @value(
@@ -53,7 +53,7 @@ def setting(build: Builder, call: Call) -> Value:
 
 @value("first", "the first of these that is not missing", first=Field(VALUES, "values, best first", True))
 def first(build: Builder, call: Call) -> Value:
-    return expressions.First(tuple(map(build.present, call.given["first"])))
+    return expressions.First(tuple(map(build.present, call.arguments["first"])))
 
 
 HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
@@ -67,7 +67,7 @@ HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 def template(build: Builder, call: Call) -> Value:
     parts: list[str | Value] = []
     end = 0
-    text = call.given["template"]
+    text = call.arguments["template"]
     for hole in HOLE.finditer(text):
         parts.append(text[end : hole.start()])
         end = hole.end()
@@ -88,7 +88,7 @@ def template(build: Builder, call: Call) -> Value:
     with_=Field(TEXT, "the text between them"),
 )
 def join(build: Builder, call: Call) -> Value:
-    return expressions.Join(tuple(map(build.text, call.given["join"])), call.given.get("with", ""))
+    return expressions.Join(tuple(map(build.text, call.arguments["join"])), call.arguments.get("with", ""))
 
 
 @value(
@@ -103,9 +103,9 @@ def join(build: Builder, call: Call) -> Value:
     ),
 )
 def lookup(build: Builder, call: Call) -> Value:
-    any_case = call.given.get("case") == "any"
-    text = build.text(call.given["lookup"])
-    otherwise = call.given.get("else", "missing")
+    any_case = call.arguments.get("case") == "any"
+    text = build.text(call.arguments["lookup"])
+    otherwise = call.arguments.get("else", "missing")
     return expressions.Lookup(
         text,
         build.table(call, any_case),
@@ -121,7 +121,7 @@ def lookup(build: Builder, call: Call) -> Value:
     key=Field(TEXT, "the purpose: hashes of one text for two purposes differ", True),
 )
 def hash(build: Builder, call: Call) -> Value:
-    return expressions.Hash(build.text(call.given["hash"]), build.purpose(call.given["key"]))
+    return expressions.Hash(build.text(call.arguments["hash"]), build.purpose(call.arguments["key"]))
 
 
 @value(
@@ -132,7 +132,9 @@ def hash(build: Builder, call: Call) -> Value:
     else_=Field(Choice(("warn", "keep")), "whether a value that stays is a warning; warn when left out"),
 )
 def type_(build: Builder, call: Call) -> Value:
-    return expressions.Convert(build.present(call.given["of"]), call.given["type"], call.given.get("else") != "keep")
+    return expressions.Convert(
+        build.present(call.arguments["of"]), call.arguments["type"], call.arguments.get("else") != "keep"
+    )
 
 
 @value(
@@ -142,18 +144,18 @@ def type_(build: Builder, call: Call) -> Value:
     of=Field(VALUE, "the value", True),
 )
 def unless(build: Builder, call: Call) -> Value:
-    blank = expressions.OneOf(build.text(call.given["of"]), call.given["unless"])
-    return Choose(blank, Missing(), build.present(call.given["of"]))
+    blank = expressions.OneOf(build.text(call.arguments["of"]), call.arguments["unless"])
+    return Choose(blank, Missing(), build.present(call.arguments["of"]))
 
 
 @value("lower", "the text in lower case", lower=Field(VALUE, "the text", True))
 def lower(build: Builder, call: Call) -> Value:
-    return Apply("lower_case", (build.text(call.given["lower"]),))
+    return Apply("lower_case", (build.text(call.arguments["lower"]),))
 
 
 @value("upper", "the text in upper case", upper=Field(VALUE, "the text", True))
 def upper(build: Builder, call: Call) -> Value:
-    return Apply("upper_case", (build.text(call.given["upper"]),))
+    return Apply("upper_case", (build.text(call.arguments["upper"]),))
 
 
 @value(
@@ -163,7 +165,7 @@ def upper(build: Builder, call: Call) -> Value:
     of=Field(VALUE, "the text", True),
 )
 def strip(build: Builder, call: Call) -> Value:
-    return Apply("without_prefix", (build.text(call.given["of"]), Constant(call.given["strip"])))
+    return Apply("without_prefix", (build.text(call.arguments["of"]), Constant(call.arguments["strip"])))
 
 
 @value(
@@ -173,8 +175,8 @@ def strip(build: Builder, call: Call) -> Value:
     with_=Field(VALUES, "such values, for example the device id"),
 )
 def session(build: Builder, call: Call) -> Value:
-    parts = map(build.text, call.given.get("with", ()))
-    return Apply("session_of", (build.text(call.given["session"]), Constant(build.tool), *parts))
+    parts = map(build.text, call.arguments.get("with", ()))
+    return Apply("session_of", (build.text(call.arguments["session"]), Constant(build.tool), *parts))
 
 
 @value(
@@ -185,10 +187,10 @@ def session(build: Builder, call: Call) -> Value:
     else_=Field(VALUE, "the value where it is false; missing when left out"),
 )
 def when(build: Builder, call: Call) -> Value:
-    otherwise = call.given.get("else")
+    otherwise = call.arguments.get("else")
     return Choose(
-        build.condition(call.given["when"]),
-        build.present(call.given["then"]),
+        build.condition(call.arguments["when"]),
+        build.present(call.arguments["then"]),
         build.present(otherwise) if otherwise else Missing(),
     )
 
