@@ -36,6 +36,11 @@ def are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
+def were(count: int) -> str:
+    """The verb in the past that goes with a count."""
+    return "was" if count == 1 else "were"
+
+
 def printable(text: str, limit: int = 40) -> str:
     """At most `limit` characters of `text`, driving characters as `\\x1b` or `\\u202e`; cut text ends in `…`."""
     cut = text[:limit]

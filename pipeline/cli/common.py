@@ -26,11 +26,6 @@ target = click.option(
 )
 
 
-def is_terminal() -> bool:
-    """Whether stderr is a terminal."""
-    return sys.stderr.isatty()
-
-
 def warn(line: str) -> None:
     """One warning, on stderr."""
     click.echo(f"Warning: {line}", err=True)

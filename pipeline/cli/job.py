@@ -45,7 +45,7 @@ def run(
             ended=lambda ended: click.echo(job_view.window_line(ended), err=as_json),
             proved=lambda proof: click.echo(job_view.proof_line(proof), err=as_json),
             warn=common.warn,
-            reading=lambda window: Reading(None, quiet=quiet),
+            reading=lambda window: Reading(quiet=quiet),
             sending=lambda window, events: Sending(events, quiet=quiet, title=f"Sending {window}"),
             interrupted=interrupted,
         )

@@ -29,7 +29,7 @@ def plan(sources: tuple[str, ...], directory: Path, options: PlanOptions, as_jso
     from pipeline import api
     from pipeline.report import machine, terminal
 
-    with Reading(None, quiet=quiet) as progress:
+    with Reading(quiet=quiet) as progress:
         plan = api.plan_export(sources, directory, options, progress=progress)
     common.show(
         machine.plan_object(plan, directory),

@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from pipeline.cli.common import is_terminal
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ class _Line:
         self._task: TaskID | None = None
         self._started = self._last = clock()
 
-    def __enter__(self) -> _Line:
-        if not self._quiet and is_terminal():
+    def __enter__(self) -> Self:
+        if not self._quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
             from rich.table import Column
@@ -94,14 +93,10 @@ class _Line:
 
 
 class Reading(_Line):
-    """Progress of a plan: rows and bytes read. `total` is the bytes on disk, which compressed parts exceed."""
+    """Progress of a plan: the rows read, and their rate."""
 
-    def __init__(self, total: int | None, *, quiet: bool) -> None:
-        super().__init__("Reading", total, quiet=quiet)
-
-    def __enter__(self) -> Reading:
-        super().__enter__()
-        return self
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__("Reading", None, quiet=quiet)
 
     def __call__(self, rows: int, length: int) -> None:
         self.show(length, lambda: f"{pluralize(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
@@ -123,10 +118,6 @@ class Sending(_Line):
         self._refused_before: int | None = None
         self._recent: deque[tuple[float, int]] = deque([(clock(), 0)])
         self._waited: float | None = None
-
-    def __enter__(self) -> Sending:
-        super().__enter__()
-        return self
 
     def __call__(self, counts: RunCounts) -> None:
         if self._quiet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -118,9 +119,9 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         directory.path.resolve().name,
         plan,
         _months(directory, plan),
-        [_code_count(code, count) for code, count in plan.skips.items()],
+        code_counts(plan.skips),
         _rejects(directory, plan),
-        [_code_count(code, count, plan.examples.get(code)) for code, count in plan.warnings.items()],
+        code_counts(plan.warnings, plan.examples),
         unproved(plan),
         _pairs(directory, plan),
         results,
@@ -164,14 +165,23 @@ def _rejects(directory: Directory, plan: Plan) -> list[CodeCount]:
     dialects = {part.path: part.dialect for part in plan.parts if part.dialect.header}
     examples = first_rejects(directory, plan)
     records = {code: masked(example.record, dialects.get(example.part)) for code, example in examples.items()}
-    return [_code_count(code, count, examples.get(code), records.get(code, "")) for code, count in plan.rejects.items()]
+    return code_counts(plan.rejects, examples, records)
 
 
-def _code_count(code: str, count: int, example: Reject | Example | None = None, record: str = "") -> CodeCount:
-    if example is None:
-        return CodeCount(code, count, meaning(code))
-    detail = printable(example.detail, DETAIL_CHARACTERS)
-    return CodeCount(code, count, meaning(code), example.part, example.row, detail, record)
+def code_counts(
+    counts: Mapping[str, int],
+    examples: Mapping[str, Reject | Example] = MappingProxyType({}),
+    records: Mapping[str, str] = MappingProxyType({}),
+) -> list[CodeCount]:
+    """Each code with its meaning, and with its example and the example's row where there are any."""
+    rows = []
+    for code, count in counts.items():
+        row = CodeCount(code, count, meaning(code))
+        if example := examples.get(code):
+            detail = printable(example.detail, DETAIL_CHARACTERS)
+            row = CodeCount(code, count, row.meaning, example.part, example.row, detail, records.get(code, ""))
+        rows.append(row)
+    return rows
 
 
 def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:

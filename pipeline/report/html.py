@@ -23,7 +23,7 @@ NAME_CHARACTERS = 200
 def render(report: Report) -> str:
     """The page as text. The same report gives the same page."""
     plan, environment = report.plan, _environment()
-    sections = [(section.template, section.values(report)) for section in page_sections()]
+    sections = [(template, values_of(report)) for template, values_of in page_sections()]
     applied = report.results.applied
     return environment.get_template("page.html.j2").render(
         report=report,

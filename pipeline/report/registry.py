@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from operator import itemgetter
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,58 +29,44 @@ if TYPE_CHECKING:
 Values = Mapping[str, object] | None
 """What a template is rendered with, beside `report` and `plan`; None leaves the section out."""
 Show = Callable[["Console", "Plan", str], None]
-"""Prints a section of a plan; the text is the plan's directory, or ""."""
+"""Prints a section of a plan; the text is the plan's directory."""
+ValuesOf = Callable[["Report"], Values]
 
 
-class TerminalSection(NamedTuple):
-    """A section of `backcast plan` on the terminal."""
-
-    order: int
-    show: Show
-
-
-class PageSection(NamedTuple):
-    """A section of report.html: its template, and the function that returns the template's values."""
-
-    order: int
-    template: str
-    values: Callable[[Report], Values]
-
-
-TERMINAL: list[TerminalSection] = []
-PAGE: list[PageSection] = []
+TERMINAL: list[tuple[int, Show]] = []
+PAGE: list[tuple[int, str, ValuesOf]] = []
 
 
 def on_terminal(order: int) -> Callable[[Show], Show]:
     """Register a function as a section of the terminal."""
 
     def register(show: Show) -> Show:
-        TERMINAL.append(TerminalSection(order, show))
+        TERMINAL.append((order, show))
         return show
 
     return register
 
 
-def on_page(order: int, template: str) -> Callable[[Callable[[Report], Values]], Callable[[Report], Values]]:
+def on_page(order: int, template: str) -> Callable[[ValuesOf], ValuesOf]:
     """Register a function as a section of the page, with the template templates/sections/TEMPLATE.html.j2."""
 
-    def register(values: Callable[[Report], Values]) -> Callable[[Report], Values]:
-        PAGE.append(PageSection(order, f"sections/{template}.html.j2", values))
-        return values
+    def register(values_of: ValuesOf) -> ValuesOf:
+        PAGE.append((order, f"sections/{template}.html.j2", values_of))
+        return values_of
 
     return register
 
 
-def terminal_sections() -> list[TerminalSection]:
+def terminal_sections() -> list[Show]:
     """The sections of the terminal in their order."""
     _import_sections()
-    return sorted(TERMINAL, key=lambda section: section.order)
+    return [show for _, show in sorted(TERMINAL, key=itemgetter(0))]
 
 
-def page_sections() -> list[PageSection]:
-    """The sections of the page in their order."""
+def page_sections() -> list[tuple[str, ValuesOf]]:
+    """The sections of the page in their order: each template, and the function that returns its values."""
     _import_sections()
-    return sorted(PAGE, key=lambda section: section.order)
+    return [(template, values_of) for _, template, values_of in sorted(PAGE, key=itemgetter(0))]
 
 
 def _import_sections() -> None:

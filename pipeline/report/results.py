@@ -12,7 +12,7 @@ from pipeline.plan.phases import PHASES
 from pipeline.verify.reconcile import Difference, ExtraEvents
 
 if TYPE_CHECKING:
-    from pipeline.delivery.apply import Outcome
+    from pipeline.delivery.outcome import Outcome, ResultCounts
     from pipeline.plan.manifest import Plan
     from pipeline.report.state import PlanStatus
     from pipeline.verify.reconcile import Verification
@@ -161,29 +161,26 @@ def apply_result(
 ) -> ApplyResult:
     """A run's outcome as the machine contract shows it, with the status of the capture key before it."""
     counts = outcome.counts
-    would_send = counts.would_send if outcome.dry_run else msgspec.UNSET
+
+    def sent(events: ResultCounts, unsent: int) -> SentCounts:
+        would_send = events.would_send if outcome.dry_run else msgspec.UNSET
+        return SentCounts(
+            events.made, events.accepted, events.refused, events.in_doubt, events.already_settled, unsent, would_send
+        )
+
     return ApplyResult(
         digest=outcome.digest,
         dry_run=outcome.dry_run,
         balanced=outcome.balanced,
         seconds=round(outcome.seconds, 3),
         batches=BatchCounts(counts.batches_made, counts.batches_sent, counts.batches_retried, counts.batches_split),
-        events=SentCounts(
-            counts.made, counts.accepted, counts.refused, counts.in_doubt, counts.already_settled, outcome.unsent,
-            would_send,
-        ),
-        phases={
-            name: SentCounts(
-                phase.made, phase.accepted, phase.refused, phase.in_doubt, phase.already_settled,
-                outcome.phases.get(name, 0) - phase.made, phase.would_send if outcome.dry_run else msgspec.UNSET,
-            )
-            for name, phase in counts.phases.items()
-        },
+        events=sent(counts, outcome.unsent),
+        phases={name: sent(phase, outcome.phases.get(name, 0) - phase.made) for name, phase in counts.phases.items()},
         held=list(outcome.omitted_phases),
         to=to,
         ended=_now(),
         capture_key=capture_key,
-    )  # fmt: skip
+    )
 
 
 def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
@@ -193,15 +190,8 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
         digest=plan.digest,
         state=status.state,
         batches=BatchCounts(totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split),
-        events=SentCounts(
-            totals.settled + totals.refused + totals.in_doubt,
-            totals.settled,
-            totals.refused,
-            totals.in_doubt,
-            0,
-            status.unsent,
-        ),
-        phases={name: _of_phase(status.totals.of(name), plan.events.phases.get(name, 0)) for name in PHASES},
+        events=_so_far(PhaseTotals(totals.settled, totals.refused, totals.in_doubt), status.planned),
+        phases={name: _so_far(totals.of(name), plan.events.phases.get(name, 0)) for name in PHASES},
         course=status.summary.history,
         verified=_verified(status.results.verification),
         rehearsed=_verified(status.results.rehearsed),
@@ -211,7 +201,7 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
     )
 
 
-def _of_phase(totals: PhaseTotals, planned: int) -> SentCounts:
+def _so_far(totals: PhaseTotals, planned: int) -> SentCounts:
     made = sum(totals)
     return SentCounts(made, totals.settled, totals.refused, totals.in_doubt, 0, planned - made)
 

@@ -7,12 +7,16 @@ escape sequence is shown, not obeyed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.models import Reject
+from pipeline.plan.manifest import Example
 from pipeline.text import printable
+from pipeline.validator.codes import meaning
 
 
 def text(value: str, limit: int) -> Text:
@@ -41,16 +45,51 @@ def table(*columns: str) -> Table:
     return shown
 
 
-def show_counts(console: Console, title: str, unit: str, counts: Mapping[str, int], most: int) -> None:
-    """Names with their counts, the first `most` of them, and the sum of the others."""
+class TopCounts(NamedTuple):
+    """The first names of many with their counts; `more` says how many others there are, `other_count` is their sum."""
+
+    shown: list[tuple[str, int]]
+    more: str
+    other_count: int
+
+
+def bounded(counts: Mapping[str, int], most: int, total: int | None = None) -> TopCounts:
+    """The first `most` of the counts, in their order. `total` is the sum of all names where `counts` lacks some."""
+    every = list(counts.items())
+    others, counted = every[most:], sum(counts.values())
+    total = counted if total is None else max(counted, total)
+    more = f"and {len(others):,} more" if total == counted else f"and more than {len(others):,} more"
+    other_count = total - sum(count for _, count in every[:most])
+    return TopCounts(every[:most], more if other_count else "", other_count)
+
+
+def show_counts(
+    console: Console, title: str, unit: str, counts: Mapping[str, int], most: int, total: int | None = None
+) -> None:
+    """Names with their counts, as `bounded` cuts them; nothing where there are none."""
     if not counts:
         return
-    shown = table(title, f"#{unit}")
-    for name, count in list(counts.items())[:most]:
+    shown, top = table(title, f"#{unit}"), bounded(counts, most, total)
+    for name, count in top.shown:
         shown.add_row(text(name, 120), number(count))
-    others = list(counts.values())[most:]
-    if others:
-        shown.add_row(Text(f"{len(others):,} others", style="dim"), number(sum(others)))
+    if top.more:
+        shown.add_row(Text(top.more, style="dim"), number(top.other_count))
+    console.print(shown)
+
+
+def show_codes(
+    console: Console, title: str, counts: Mapping[str, int], examples: Mapping[str, Example | Reject] | None = None
+) -> None:
+    """Codes with their counts, meanings and examples; nothing where there are none."""
+    if not counts:
+        return
+    shown = table(title, "#count", "what it means", *(["example"] if examples else []))
+    for code, count in counts.items():
+        cells: list[str | Text] = [text(code, 80), number(count), Text(meaning(code), style="dim")]
+        if examples:
+            example = examples.get(code)
+            cells.append(text(f"{example.part}, row {example.row:,}: {example.detail}" if example else "", 240))
+        shown.add_row(*cells)
     console.print(shown)
 
 

@@ -18,7 +18,7 @@ from pipeline.report.registry import terminal_sections
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.tables import heading, number, table, text
 from pipeline.report.wording import COLLAPSE, VERDICTS, mapping_of, state_in_words
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, were
 from pipeline.verify.reconcile import Difference
 
 MOST_REJECTS = 50
@@ -34,7 +34,7 @@ _STATES = {
 }
 
 
-def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
+def show_plan(console: Console, plan: Plan, *, directory: str) -> None:
     """A plan: its sections, then the verdict, and its sentence last.
 
     `directory` is the plan's, for the commands that the text names.
@@ -43,8 +43,8 @@ def show_plan(console: Console, plan: Plan, *, directory: str = "") -> None:
     heading(console, "Plan", f"{mapping_of(plan)}, times in {plan.zone}{target}")
     if plan.first:
         console.print(Text(f"{plan.first} to {plan.last}"))
-    for section in terminal_sections():
-        section.show(console, plan, directory)
+    for show_section in terminal_sections():
+        show_section(console, plan, directory)
     console.print(Text(VERDICTS.get(plan.verdict, plan.verdict), style=_VERDICTS.get(plan.verdict, "")))
     console.print(Text(plan.sentence, style="bold"))
 
@@ -58,31 +58,34 @@ def show_apply(console: Console, result: ApplyResult) -> None:
     """One run of apply or of a rehearsal."""
     heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} s")
     if result.dry_run:
-        _would_send(console, result)
+        rows = {"would_send": "would send", "already_settled": "already settled", "refused": "refused before"}
+        _counts(console, result.events, result.phases, rows | {"unsent": "not packed"})
+        console.print(Text(f"{pluralize(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
     else:
         _sent(console, result.events, result.batches, result.phases)
+    finished = result.balanced and not (result.events.refused and not result.dry_run)
+    console.print(Text(_conclusion(result), style="bold green" if finished else "bold yellow"))
+
+
+def _conclusion(result: ApplyResult) -> str:
+    """Whether a run sent everything, and what to do where it did not."""
+    events = result.events
     omitted = sum(result.phases[name].unsent for name in result.held)
     if result.balanced and result.dry_run:
-        events = result.events.would_send
-        detail = (
-            f"would send {pluralize(events, 'event')} in {pluralize(result.batches.made, 'batch')}" if events else ""
-        )
-        sentence = f"The same command without --dry-run {detail}." if events else "Nothing is left to send."
-        console.print(Text(f"Nothing was sent. {sentence}" if events else sentence, style="bold green"))
-    elif result.balanced and result.events.refused:
-        refused = result.events.refused
-        detail = f"{pluralize(refused, 'event')} {'was' if refused == 1 else 'were'} refused and did not land"
-        console.print(Text(f"Every planned event is accounted for, but {detail}.", style="bold yellow"))
-    elif result.balanced:
-        console.print(Text("Balanced: every planned event is accounted for.", style="bold green"))
-    elif omitted and omitted == result.events.unsent and not result.events.in_doubt:
-        detail = f"Left out by --phases: {', '.join(result.held)}, {pluralize(omitted, 'event')} unsent."
-        console.print(Text(f"{detail} Run again without --phases to send them.", style="bold yellow"))
-    else:
-        detail = (
-            f"Not finished: {pluralize(result.events.in_doubt, 'event')} in doubt, {result.events.unsent:,} unsent."
-        )
-        console.print(Text(f"{detail} Run the same command again to resume.", style="bold yellow"))
+        if not events.would_send:
+            return "Nothing is left to send."
+        packed = f"{pluralize(events.would_send, 'event')} in {pluralize(result.batches.made, 'batch')}"
+        return f"Nothing was sent. The same command without --dry-run would send {packed}."
+    if result.balanced and events.refused:
+        refused = f"{pluralize(events.refused, 'event')} {were(events.refused)} refused and did not land"
+        return f"Every planned event is accounted for, but {refused}."
+    if result.balanced:
+        return "Balanced: every planned event is accounted for."
+    if omitted and omitted == events.unsent and not events.in_doubt:
+        phases = f"{', '.join(result.held)}, {pluralize(omitted, 'event')} unsent"
+        return f"Left out by --phases: {phases}. Run again without --phases to send them."
+    counts = f"{pluralize(events.in_doubt, 'event')} in doubt, {events.unsent:,} unsent"
+    return f"Not finished: {counts}. Run the same command again to resume."
 
 
 def show_status(console: Console, result: StatusResult) -> None:
@@ -135,13 +138,6 @@ def _answer(status: int | None, detail: str) -> Text:
     return text(f"{'' if status is None else status} {detail}".strip() or "no answer", 120)
 
 
-def _would_send(console: Console, result: ApplyResult) -> None:
-    """What a dry run packed, and what apply would not send."""
-    rows = {"would_send": "would send", "already_settled": "already settled", "refused": "refused before"}
-    _counts(console, result.events, result.phases, rows | {"unsent": "not packed"})
-    console.print(Text(f"{pluralize(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
-
-
 def _counts(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], rows: Mapping[str, str]) -> None:
     """The counts of `rows` (field: label), with a column for each phase that has events, unless there is only one."""
     used = {name: counts for name, counts in phases.items() if counts.made or counts.unsent}
@@ -157,13 +153,8 @@ def _counts(console: Console, events: SentCounts, phases: Mapping[str, SentCount
 def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Mapping[str, SentCounts]) -> None:
     names = ("made", "accepted", "already_settled", "refused", "in_doubt", "unsent")
     _counts(console, events, phases, {name: name.replace("_", " ") for name in names})
-    console.print(
-        Text(
-            f"{pluralize(batches.made, 'batch')} made, {batches.sent:,} sent,"
-            f" {batches.retried:,} retried, {batches.split:,} split",
-            style="dim",
-        )
-    )
+    sent = f"{batches.sent:,} sent, {batches.retried:,} retried, {batches.split:,} split"
+    console.print(Text(f"{pluralize(batches.made, 'batch')} made, {sent}", style="dim"))
 
 
 def show_verification(console: Console, result: VerifyResult) -> None:
@@ -181,26 +172,20 @@ def show_verification(console: Console, result: VerifyResult) -> None:
     )
     for name, cells, events in rows:
         bad = name in ("missing", "extra", "duplicated", "different") and bool(cells or events)
-        shown.add_row(
-            name,
-            "" if cells is None else number(cells),
-            "" if events is None else number(events),
-            style="red" if bad else "",
-        )
+        cell_count, event_count = ("" if count is None else number(count) for count in (cells, events))
+        shown.add_row(name, cell_count, event_count, style="red" if bad else "")
     console.print(shown)
     _differences(console, result.differences)
     _extras(console, result)
     if counts.copies:
-        copies = f"{pluralize(counts.copies, 'more copy')} {'was' if counts.copies == 1 else 'were'} accepted"
+        copies = f"{pluralize(counts.copies, 'more copy')} {were(counts.copies)} accepted"
         console.print(Text(f"{copies}, {COLLAPSE}."))
+    verdict = "Not proved: the service has other events than were settled."
     if result.proved:
-        console.print(Text("Proved: every event that was settled was found once.", style="bold green"))
+        verdict = "Proved: every event that was settled was found once."
     elif counts.missing:
-        console.print(
-            Text(f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing.", style="bold red")
-        )
-    else:
-        console.print(Text("Not proved: the service has other events than were settled.", style="bold red"))
+        verdict = f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing."
+    console.print(Text(verdict, style="bold green" if result.proved else "bold red"))
 
 
 def _differences(console: Console, differences: Sequence[Difference]) -> None:
@@ -250,11 +235,10 @@ def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOS
     for reject in islice(iterator, most):
         count += 1
         item = f", item {reject.item:,}" if reject.item else ""
-        location = text(
-            f"{reject.part}, row {reject.row:,}{item}, byte {reject.offset:,}" if reject.row else reject.part,
-            240,
+        row = f", row {reject.row:,}{item}, byte {reject.offset:,}" if reject.row else ""
+        shown.add_row(
+            text(reject.code, 80), text(reject.part + row, 240), text(reject.detail, 240), text(reject.record, 200)
         )
-        shown.add_row(text(reject.code, 80), location, text(reject.detail, 240), text(reject.record, 200))
     if count:
         console.print(shown)
     more = sum(1 for _ in iterator)

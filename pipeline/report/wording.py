@@ -54,6 +54,7 @@ ADVICE = {
     "merges": "read the merges in identities.jsonl of the plan; raise `up-to`, or set `merges: hold`",
     "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
+"""What to do about a check, for those whose detail is not enough."""
 
 VERDICTS = {
     "ready": "Ready: no check found anything.",
@@ -98,11 +99,6 @@ def mapping_of(plan: Plan) -> str:
 def state_in_words(state: str, refused: int) -> str:
     """The text of a state. `refused` is the number of refused events."""
     return STATES.get(state, state).format(refused=refused)
-
-
-def advice(check: str) -> str:
-    """What to do about a check, "" where its detail is enough."""
-    return ADVICE.get(check, "")
 
 
 def decided_because(reason: str, plan: Plan) -> str:

@@ -306,7 +306,7 @@ def test_a_part_tells_the_table_that_its_path_told(tmp_path: Path) -> None:
     parts: Any = plan_object(plan, "plan")["parts"]
     assert {one["path"]: one.get("table") for one in parts} == {"identifies/0.csv": "identifies", "tracks.csv": None}
     held = io.StringIO()
-    show_plan(Console(file=held, width=120), plan)
+    show_plan(Console(file=held, width=120), plan, directory="plan")
     assert re.search(r"part +table +rows", held.getvalue())
 
 

@@ -75,6 +75,11 @@ def printed(show: object, *given: object, width: int = 100, **named: object) -> 
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
+def plan_text(plan: Plan, width: int = 100) -> str:
+    """What the terminal shows of a plan whose directory has none of its files."""
+    return printed(terminal.show_plan, plan, directory="plan", width=width)
+
+
 # -- for programs ------------------------------------------------------------------------------------------
 
 
@@ -357,18 +362,18 @@ def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
 def test_a_plan_ends_in_its_sentence() -> None:
     """The last line of a plan on the terminal is its one counted line."""
     plan = small_plan()
-    assert printed(terminal.show_plan, plan).splitlines()[-1] == plan.sentence
+    assert plan_text(plan).splitlines()[-1] == plan.sentence
 
 
 def test_gates_say_what_to_do() -> None:
     """A gate stands on the terminal with its level and the way out."""
-    shown = printed(terminal.show_plan, small_plan(), width=200)
+    shown = plan_text(small_plan(), width=200)
     assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: list them" in shown
 
 
 def test_warnings_have_a_count_and_a_place() -> None:
     """A warning stands with its count, one example and where it is."""
-    line = next(one for one in printed(terminal.show_plan, small_plan(), width=220).splitlines() if "unsafe_" in one)
+    line = next(one for one in plan_text(small_plan(), width=220).splitlines() if "unsafe_" in one)
     assert re.split(r"\s{2,}", line.strip()) == [
         "unsafe_integer",
         "3",
@@ -380,7 +385,7 @@ def test_warnings_have_a_count_and_a_place() -> None:
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
     """Markup of names is printed as it stands, and escape sequences as escapes, on any width."""
-    shown = printed(terminal.show_plan, hostile_plan(), width=width)
+    shown = plan_text(hostile_plan(), width=width)
     assert ("\x1b" in shown, "\u202e" in shown) == (False, False)
     assert "[red]" in re.sub(r"\s", "", shown)
 
@@ -388,13 +393,13 @@ def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
 def test_a_narrow_terminal_loses_no_number() -> None:
     """On 40 columns every count of every part is still whole."""
     plan = small_plan(parts=[part("a-rather-long-name-of-a-part.jsonl", (1_234_567, 1_234_565, 1, 1))])
-    assert {"1,234,567", "1,234,565"} <= set(printed(terminal.show_plan, plan, width=40).split())
+    assert {"1,234,567", "1,234,565"} <= set(plan_text(plan, width=40).split())
 
 
 def test_many_parts_are_summed_up() -> None:
     """Beyond twenty parts a line counts the others, with their rows."""
     plan = small_plan(parts=[part(f"{number:02d}.jsonl", (10, 10, 0, 0)) for number in range(25)])
-    line = next(one for one in printed(terminal.show_plan, plan).splitlines() if "more parts" in one)
+    line = next(one for one in plan_text(plan).splitlines() if "more parts" in one)
     assert line.split() == ["5", "more", "parts", "50", "50", "0", "0"]
 
 
@@ -499,9 +504,9 @@ def test_a_new_section_is_one_function(tmp_path: Path) -> None:
 
     try:
         page = Page(page_of(tmp_path / "plan", small_plan())).text
-        shown = printed(terminal.show_plan, small_plan())
+        shown = plan_text(small_plan())
     finally:
-        TERMINAL[:] = [one for one in TERMINAL if one.show is not show_owner]
-        PAGE[:] = [one for one in PAGE if one.values is not owner]
+        TERMINAL[:] = [one for one in TERMINAL if show_owner not in one]
+        PAGE[:] = [one for one in PAGE if owner not in one]
     assert page.index("Checks") < page.index("Owner us") < page.index("What will be sent")
     assert shown.index("rejected") < shown.index("Owner: us") < shown.index("phase")

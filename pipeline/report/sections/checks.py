@@ -8,7 +8,7 @@ from rich.text import Text
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
-from pipeline.report.wording import advice
+from pipeline.report.wording import ADVICE
 from pipeline.text import printable
 
 _STYLES = {"stop": "bold red", "warning": "yellow"}
@@ -20,12 +20,12 @@ def show_checks(console: Console, plan: Plan, directory: str) -> None:
     for check in plan.gates:
         level = f"{check.level.upper()} {printable(check.name, 80)}: "
         console.print(Text.assemble((level, _STYLES.get(check.level, "")), printable(check.detail, 1_000)))
-        if advice(check.name):
-            console.print(Text(f"  What to do: {advice(check.name)}.", style="dim"))
+        if advice := ADVICE.get(check.name):
+            console.print(Text(f"  What to do: {advice}.", style="dim"))
 
 
 @on_page(10, "checks")
 def checks(report: Report) -> Values:
     """Each check with its level."""
-    rows = [(check, advice(check.name)) for check in report.plan.gates]
+    rows = [(check, ADVICE.get(check.name)) for check in report.plan.gates]
     return {"checks": rows} if rows else None

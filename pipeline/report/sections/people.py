@@ -5,20 +5,18 @@ Ids are shown unmasked, since they identify a person; values of properties are n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from pipeline.identity.summary import Partners
 from pipeline.plan.manifest import Plan
-from pipeline.report.contents import Report
+from pipeline.report.contents import Report, code_counts
 from pipeline.report.registry import Values, on_page, on_terminal
-from pipeline.report.tables import number, table, text
+from pipeline.report.tables import bounded, number, show_codes, show_counts, table, text
 from pipeline.report.wording import DECISIONS, decided_because, policy_meaning
-from pipeline.text import are, pluralize, printable
-from pipeline.validator.codes import meaning
+from pipeline.text import are, pluralize, printable, were
 
 MOST_ON_TERMINAL = 5
 """Rows of each table of ids."""
@@ -30,68 +28,24 @@ NO_CHANGES = "No merges, no groups, no profiles to send."
 """Shown for a plan that changes no person and no group, instead of empty tables."""
 
 
-class TopCounts(NamedTuple):
-    """The first names of many with their counts; `more` says how many others there are, `other_count` is their sum."""
-
-    shown: list[tuple[str, int]]
-    more: str
-    other_count: int
-
-
-class DecisionRow(NamedTuple):
-    """A decision in words, the number of pairs that it is about, and its reason in words."""
-
-    decision: str
-    pairs: int
-    why: str
-
-
-class GroupTypeRow(NamedTuple):
-    """A group type, the rows that name it, and its number at the service or why it is not sent."""
-
-    type: str
-    rows: int
-    status: str
-
-
-def changes_nobody(plan: Plan) -> bool:
+def has_no_people(plan: Plan) -> bool:
     """Whether the plan has no pair of ids, no group and no person property."""
     people = plan.people
     groups, persons = people.groups, people.persons
     return not (
-        people.identities.pairs
-        or plan.events.phases.get("identities")
-        or groups.groups
-        or groups.types
-        or persons.persons
-        or persons.left_out
+        people.identities.pairs or merges(plan) or groups.groups or groups.types or persons.persons or persons.left_out
     )
 
 
-def bounded(counts: Mapping[str, int], most: int, total: int | None = None) -> TopCounts:
-    """The first `most` of the counts, in their order. `total` is the sum of all names where `counts` lacks some."""
-    every = list(counts.items())
-    others, counted = every[most:], sum(counts.values())
-    total = counted if total is None else max(counted, total)
-    more = f"and {len(others):,} more" if total == counted else f"and more than {len(others):,} more"
-    other_count = total - sum(count for _, count in every[:most])
-    return TopCounts(every[:most], more if other_count else "", other_count)
-
-
-def more_persons(plan: Plan, shown: int) -> int:
-    """How many persons of several ids there are beside the first `shown`."""
-    return plan.people.identities.persons - shown
-
-
-def decisions(plan: Plan) -> list[DecisionRow]:
-    """The decisions on the pairs, merges first, then the reasons with most pairs."""
+def decisions(plan: Plan) -> list[tuple[str, int, str]]:
+    """The decisions on the pairs (decision, pairs, reason), merges first, then the reasons with most pairs."""
     order = {name: position for position, name in enumerate(DECISIONS)}
     counts = sorted(
         plan.people.identities.decisions,
         key=lambda count: (order.get(count.decision, len(order)), -count.pairs, count.reason),
     )
     return [
-        DecisionRow(DECISIONS.get(count.decision, count.decision), count.pairs, decided_because(count.reason, plan))
+        (DECISIONS.get(count.decision, count.decision), count.pairs, decided_because(count.reason, plan))
         for count in counts
     ]
 
@@ -107,7 +61,7 @@ def identities_sentence(plan: Plan) -> str:
     if not identities.pairs and not merges(plan):
         return "No row pairs two ids: nothing is merged."
     return (
-        f"{pluralize(identities.pairs, 'pair')} of ids {_were(identities.pairs)} found."
+        f"{pluralize(identities.pairs, 'pair')} of ids {were(identities.pairs)} found."
         f" {pluralize(identities.persons, 'person')} will have several ids,"
         f" joined by {pluralize(merges(plan), 'merge')} to send."
     )
@@ -132,20 +86,15 @@ def groups_sentence(plan: Plan) -> str:
     )
 
 
-def group_types(plan: Plan) -> list[GroupTypeRow]:
-    """The types in their order, with the number that each gets at the service."""
+def group_types(plan: Plan) -> list[tuple[str, int, str]]:
+    """The types in their order (type, rows, its number at the service or why it is not sent)."""
     from pipeline.identity.settings import MAX_TYPES
 
     rows = []
     for position, group_type in enumerate(plan.people.groups.types, 1):
         status = f"number {position}" if position <= MAX_TYPES else f"not sent: the service stores {MAX_TYPES} types"
-        rows.append(GroupTypeRow(group_type.type, group_type.rows, status if group_type.sent else "left out"))
+        rows.append((group_type.type, group_type.rows, status if group_type.sent else "left out"))
     return rows
-
-
-def left_out(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
-    """Codes of what is not sent, with their counts and meanings."""
-    return [(code, count, meaning(code)) for code, count in counts.items()]
 
 
 def persons_sentence(plan: Plan) -> str:
@@ -212,14 +161,10 @@ def promoted_sentence(plan: Plan) -> str:
     )
 
 
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
 @on_terminal(40)
 def show_people(console: Console, plan: Plan, directory: str) -> None:
     """What a plan does to people: merges, groups, profiles. One line where it does nothing."""
-    if changes_nobody(plan):
+    if has_no_people(plan):
         console.print(Text(" ".join((NO_CHANGES, *profiles_sentences(plan)))))
     else:
         _identities(console, plan, directory)
@@ -235,8 +180,8 @@ def _identities(console: Console, plan: Plan, directory: str) -> None:
     identities = plan.people.identities
     if identities.decisions:
         shown = table("pairs of ids", "#count", "why")
-        for row in decisions(plan):
-            shown.add_row(text(row.decision, 80), number(row.pairs), Text(row.why, style="dim"))
+        for decision, pairs, reason in decisions(plan):
+            shown.add_row(text(decision, 80), number(pairs), Text(reason, style="dim"))
         console.print(shown)
     if identities.largest:
         shown = table("largest persons", "#ids", "some of the others")
@@ -246,13 +191,13 @@ def _identities(console: Console, plan: Plan, directory: str) -> None:
             others = f"{some} and {more:,} more" if more > 0 else some
             shown.add_row(text(cluster.canonical, ID_CHARACTERS), number(cluster.ids), Text(others, overflow="fold"))
         console.print(shown)
-        if more := more_persons(plan, min(MOST_ON_TERMINAL, len(identities.largest))):
+        if more := identities.persons - min(MOST_ON_TERMINAL, len(identities.largest)):
             console.print(Text(f"and {pluralize(more, 'more person')} of several ids", style="dim"))
     _partners(console, "ids of several users", "users", identities.shared)
     _partners(console, "users of several ids", "ids", identities.crowded)
     if sentence := approval(plan):
         console.print(Text(f"{sentence}.", style="bold yellow"))
-        console.print(Text(f"Each pair with its row: {directory or 'DIR'}/identities.parquet", style="dim"))
+        console.print(Text(f"Each pair with its row: {directory}/identities.parquet", style="dim"))
 
 
 def _partners(console: Console, title: str, unit: str, partners: Sequence[Partners]) -> None:
@@ -271,45 +216,25 @@ def _groups(console: Console, plan: Plan) -> None:
     console.print(Text(groups_sentence(plan)))
     if groups.types:
         shown = table("group type", "#rows", "")
-        for row in group_types(plan)[:MOST_NAMES]:
-            shown.add_row(text(row.type, ID_CHARACTERS), number(row.rows), row.status)
+        for group_type, rows, status in group_types(plan)[:MOST_NAMES]:
+            shown.add_row(text(group_type, ID_CHARACTERS), number(rows), status)
         console.print(shown)
         if len(groups.types) > MOST_NAMES:
             console.print(Text(f"and {len(groups.types) - MOST_NAMES:,} more", style="dim"))
-    _left_out(console, "groups left out", groups.left_out)
+    show_codes(console, "groups left out", groups.left_out)
 
 
 def _persons(console: Console, plan: Plan) -> None:
     persons = plan.people.persons
     console.print(Text(persons_sentence(plan)))
-    if persons.names:
-        _names(console, "person property", "persons", bounded(persons.names, MOST_NAMES, persons.properties))
-    _left_out(console, "profiles left out", persons.left_out)
+    show_counts(console, "person property", "persons", persons.names, MOST_NAMES, persons.properties)
+    show_codes(console, "profiles left out", persons.left_out)
 
 
 def _promoted(console: Console, plan: Plan) -> None:
     if sentence := promoted_sentence(plan):
         console.print(Text(sentence))
-        found = bounded(plan.people.profiles.promoted, MOST_NAMES)
-        _names(console, "property of events", "events", found)
-
-
-def _names(console: Console, title: str, unit: str, counts: TopCounts) -> None:
-    shown = table(title, f"#{unit}")
-    for name, count in counts.shown:
-        shown.add_row(text(name, 120), number(count))
-    if counts.more:
-        shown.add_row(Text(counts.more, style="dim"), number(counts.other_count))
-    console.print(shown)
-
-
-def _left_out(console: Console, title: str, counts: Mapping[str, int]) -> None:
-    if not counts:
-        return
-    shown = table(title, "#count", "what it means")
-    for code, count, why in left_out(counts):
-        shown.add_row(text(code, 80), number(count), Text(why, style="dim"))
-    console.print(shown)
+        show_counts(console, "property of events", "events", plan.people.profiles.promoted, MOST_NAMES)
 
 
 @on_page(50, "people")
@@ -319,22 +244,22 @@ def people(report: Report) -> Values:
     shared = ("Shared devices (ids of several users)", "users", summary.identities.shared)
     crowded = ("Users of several ids", "ids", summary.identities.crowded)
     values = {
-        "nothing": NO_CHANGES if changes_nobody(plan) else "",
+        "nothing": NO_CHANGES if has_no_people(plan) else "",
         "identities": identities_sentence(plan),
         "approval": approval(plan),
         "decisions": decisions(plan),
         "largest": summary.identities.largest[:MOST_ON_PAGE],
-        "largest_left": more_persons(plan, min(MOST_ON_PAGE, len(summary.identities.largest))),
+        "largest_left": summary.identities.persons - min(MOST_ON_PAGE, len(summary.identities.largest)),
         "most": MOST_ON_PAGE,
         "partners": [(title, unit, rows[:MOST_ON_PAGE]) for title, unit, rows in (shared, crowded)],
         "pairs": [(pair, DECISIONS.get(pair.decision, pair.decision)) for pair in report.pairs],
         "groups": groups_sentence(plan),
         "types": group_types(plan)[:MOST_ON_PAGE],
         "types_left": max(0, len(summary.groups.types) - MOST_ON_PAGE),
-        "groups_left_out": left_out(summary.groups.left_out),
+        "groups_left_out": code_counts(summary.groups.left_out),
         "persons": persons_sentence(plan),
         "names": bounded(summary.persons.names, MOST_ON_PAGE, summary.persons.properties),
-        "persons_left_out": left_out(summary.persons.left_out),
+        "persons_left_out": code_counts(summary.persons.left_out),
         "profiles": profiles_sentences(plan),
         "promoted_sentence": promoted_sentence(plan),
         "promoted": bounded(summary.profiles.promoted, MOST_ON_PAGE),
