@@ -122,21 +122,16 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
+@stderr_that_may_close()
+@private()
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; its exit code."""
-    with stderr_that_may_close(), private():
-        return _run(arguments)
-
-
-def _run(arguments: list[str] | None) -> int:
     try:
         with ctrl_c.as_keyboard_interrupt():  # also while the local service runs in this process
             result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except click.Abort:
-        return _print_error("interrupted; nothing is lost", "run the same command again", 130)
     except click.exceptions.NoArgsIsHelpError as error:
         from pipeline.cli.common import output
 
@@ -150,7 +145,7 @@ def _run(arguments: list[str] | None) -> int:
         return _print_error(error.format_message(), "check the command's arguments", 2)
     except BackcastError as error:
         return _print_error(error.message, error.hint, error.exit_code)
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
         return _print_error("interrupted; nothing is lost", "run the same command again", 130)
     except _OutputClosed:
         discard_output(sys.stdout)

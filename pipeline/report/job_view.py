@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from pipeline.report.tables import number, table, text
-from pipeline.text import printable
+from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
     from pipeline.jobs import Attempt, WindowState
@@ -46,7 +47,10 @@ def proof_line(proof: Proof) -> str:
 
 
 def _counted(attempt: Attempt, outcome: str) -> str:
-    events = f"{attempt.events:,} events to send" if outcome == "planned" else f"{attempt.sent:,} events sent"
+    if outcome == "planned":
+        events = f"{pluralize(attempt.events, 'event')} to send"
+    else:
+        events = f"{pluralize(attempt.sent, 'event')} sent"
     counts = {
         "already settled": attempt.already,
         "refused": attempt.refused,
@@ -54,9 +58,13 @@ def _counted(attempt: Attempt, outcome: str) -> str:
         "rows skipped": attempt.skipped - attempt.already,
         "rows rejected": attempt.rejected,
     }
-    texts = [events, *(f"{count:,} {what}" for what, count in counts.items() if count > 0)]
-    parts = "1 part" if attempt.parts == 1 else f"{attempt.parts:,} parts"
-    return f"{', '.join(texts)}, of {attempt.rows:,} rows in {parts}, {attempt.seconds:.1f} s"
+    texts = [events, *(f"{count:,} {name}" for name, count in counts.items() if count > 0)]
+    rows = f"{pluralize(attempt.rows, 'row')} in {pluralize(attempt.parts, 'part')}"
+    return f"{', '.join(texts)}, of {rows}, {attempt.seconds:.1f} s"
+
+
+def _outcome(attempt: Attempt) -> str:
+    return _OUTCOMES.get(attempt.state, attempt.state)
 
 
 def run_object(run: JobRun) -> dict[str, object]:
@@ -100,7 +108,7 @@ def history_object(job: str, windows: Sequence[WindowState], attempts: Sequence[
             {
                 "window": attempt.window,
                 "number": attempt.number,
-                "outcome": _OUTCOMES.get(attempt.state, attempt.state),
+                "outcome": _outcome(attempt),
                 "started": attempt.started,
                 "ended": attempt.ended,
                 "detail": attempt.detail,
@@ -127,40 +135,36 @@ def _counts(attempt: Attempt) -> dict[str, object]:
     }
 
 
+def _detail(outcome: str, detail: str) -> Text:
+    return text(f"{outcome}: {detail}" if detail else outcome, 240)
+
+
 def show_history(console: Console, job: str, windows: Sequence[WindowState], attempts: Sequence[Attempt]) -> None:
     """A row for each plan, and one for each window without a plan."""
     shown = table(
         "#window", "#parts", "#rows", "#sent", "#already", "#skipped", "#rejected", "#refused", "#when", "#took",
         "outcome",
     )  # fmt: skip
-    rows: list[tuple[str, int, Sequence[str | Text], str]] = []
+    rows: list[tuple[str, int, list[str | Text], str]] = []
     for attempt in attempts:
-        counts = (
-            attempt.parts,
-            attempt.rows,
-            attempt.sent,
-            attempt.already,
-            attempt.skipped - attempt.already,
-            attempt.rejected,
-            attempt.refused,
-        )
-        outcome = _OUTCOMES.get(attempt.state, attempt.state) + (f", {attempt.proof}" if attempt.proof else "")
-        detail = text(f"{outcome}: {attempt.detail}" if attempt.detail else outcome, 240)
+        skipped = attempt.skipped - attempt.already
+        sent = (attempt.parts, attempt.rows, attempt.sent, attempt.already, skipped, attempt.rejected, attempt.refused)
+        outcome = _outcome(attempt) + (f", {attempt.proof}" if attempt.proof else "")
         cells: list[str | Text] = [
             attempt.window,
-            *map(number, counts),
+            *map(number, sent),
             attempt.started[:16],
             f"{attempt.seconds:,.1f} s",
-            detail,
         ]
-        rows.append((attempt.window, attempt.id, cells, _STYLES.get(attempt.proof, _STYLES.get(attempt.state, ""))))
+        style = _STYLES.get(attempt.proof, _STYLES.get(attempt.state, ""))
+        rows.append((attempt.window, attempt.id, [*cells, _detail(outcome, attempt.detail)], style))
     planned = {attempt.window for attempt in attempts}
     for window in windows:
         if window.label not in planned:
-            detail = text(f"{window.state}: {window.detail}" if window.detail else window.state, 240)
-            rows.append((window.label, 0, [window.label, *[""] * 9, detail], _STYLES.get(window.state, "")))
-    for _, _, row, style in sorted(rows, key=lambda row: row[:2]):
-        shown.add_row(*row, style=style)
+            cells = [window.label, *[""] * 9, _detail(window.state, window.detail)]
+            rows.append((window.label, 0, cells, _STYLES.get(window.state, "")))
+    for _, _, cells, style in sorted(rows, key=itemgetter(0, 1)):
+        shown.add_row(*cells, style=style)
     if rows:
         console.print(shown)
     states = [window.state for window in windows]

@@ -6,10 +6,10 @@ rows shown stay in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import nsmallest
+from collections.abc import Iterable
+from heapq import nlargest
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -39,64 +39,37 @@ class PairRow(msgspec.Struct, frozen=True):
     last_seen: str | None
 
 
-class _Position(NamedTuple):
-    """A row by its rank: more events first, then in the order of the table."""
-
-    events: int
-    group: int
-    row: int
-
-
 def some_pairs(path: Path, most: int = MOST_PAIRS) -> list[PairRow]:
     """At most `most` rows of each decision and reason, by both and then by their events, the most first.
 
     Raises UnsafePlan where the table cannot be read.
     """
+    pairs: dict[tuple[str, str], list[PairRow]] = {}
     try:
         if not pq.read_schema(path).equals(SCHEMA):
             raise pa.ArrowInvalid("its columns are not those of this version")
         with pq.ParquetFile(path, read_dictionary=["decision", "reason"]) as table:
-            positions: dict[tuple[str, str], list[_Position]] = {}
             for group in range(table.num_row_groups):
-                for kind, of_kind in _greatest(table, group, most):
-                    positions[kind] = nsmallest(most, [*positions.get(kind, []), *of_kind])
-            rows = _rows(table, [position for of_kind in positions.values() for position in of_kind])
+                rows = max(1, table.metadata.row_group(group).num_rows)
+                for batch in table.iter_batches(rows, row_groups=[group], use_threads=False):
+                    for pair in _most_frequent(batch, most):
+                        pairs.setdefault((pair.decision, pair.reason), []).append(pair)
+                pairs = {kind: nlargest(most, of_kind, attrgetter("events")) for kind, of_kind in pairs.items()}
     except (pa.ArrowException, OSError, LookupError) as error:
         raise UnsafePlan(f"{path.name} of the plan cannot be read: {error}", hint="plan again") from None
-    return [rows[position] for _, of_kind in sorted(positions.items()) for position in of_kind]
+    return [pair for _, of_kind in sorted(pairs.items()) for pair in of_kind]
 
 
-def _greatest(table: pq.ParquetFile, group: int, most: int) -> Iterator[tuple[tuple[str, str], list[_Position]]]:
-    """The rows with most events of each decision and reason of one group of rows."""
-    for batch in _batches(table, group, ["decision", "reason", "events"]):
-        decisions, reasons = (_codes(batch, name) for name in ("decision", "reason"))
-        events = numbers_of(batch, "events")
-        names = batch.column("decision").dictionary.to_pylist(), batch.column("reason").dictionary.to_pylist()
-        kinds = decisions.astype(np.int64) * len(names[1]) + reasons
-        for kind in np.unique(kinds).tolist():
-            rows = np.flatnonzero(kinds == kind)
-            best = rows[np.argsort(-events[rows], kind="stable")[:most]].tolist()
-            decision, reason = divmod(kind, len(names[1]))
-            yield (names[0][decision], names[1][reason]), [_Position(-int(events[row]), group, row) for row in best]
-
-
-def _rows(table: pq.ParquetFile, positions: list[_Position]) -> dict[_Position, PairRow]:
-    pairs: dict[_Position, PairRow] = {}
-    for group in sorted({position.group for position in positions}):
-        in_group = [position for position in positions if position.group == group]
-        for batch in _batches(table, group, None):
-            chosen = batch.take(numbers([position.row for position in in_group]))
-            columns = [chosen.column(name).to_pylist() for name in ("decision", "reason", "anonymous_id", "user_id")]
-            columns += [chosen.column(name).to_pylist() for name in ("events", "where")]
-            columns += [_instants(chosen, name) for name in ("first_seen", "last_seen")]
-            pairs.update(zip(in_group, map(PairRow, *columns), strict=True))
-    return pairs
-
-
-def _batches(table: pq.ParquetFile, group: int, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-    """One group of rows as one batch, or none where it is empty."""
-    rows = table.metadata.row_group(group).num_rows
-    return iter(table.iter_batches(max(1, rows), row_groups=[group], columns=columns, use_threads=False))
+def _most_frequent(batch: pa.RecordBatch, most: int) -> Iterable[PairRow]:
+    """The rows with most events of each decision and reason; of equal rows, the first."""
+    reasons = len(batch.column("reason").dictionary)
+    kinds = _codes(batch, "decision").astype(np.int64) * reasons + _codes(batch, "reason")
+    order = np.lexsort((-numbers_of(batch, "events"), kinds))
+    sorted_kinds = kinds[order]
+    rank = np.arange(len(order)) - np.searchsorted(sorted_kinds, sorted_kinds)
+    rows = batch.take(numbers(order[rank < most]))
+    texts = (rows.column(name).to_pylist() for name in PairRow.__struct_fields__[:-2])
+    return map(PairRow, *texts, _instants(rows, "first_seen"), _instants(rows, "last_seen"))
 
 
 def _codes(batch: pa.RecordBatch, name: str) -> NDArray[np.int32]:

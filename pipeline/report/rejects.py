@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -132,24 +132,21 @@ def _of_rows(
 ) -> Iterator[RefusedEvent]:
     """Refused events of rows. Their rows come from transforming their blocks again, as `verify` does."""
     numbers = {refusal.block for refusal in read_refused_events(directory.ledger) if refusal.phase == EVENTS}
-    parts = {block.number: plan.parts[block.part].path for block in read_lines(directory.blocks, SealedBlock)}
-    row_finders = _find_rows(plan, directory, numbers, source_root)
+    blocks = {block.number: block for block in read_lines(directory.blocks, SealedBlock) if block.number in numbers}
+    row_finders = _find_rows(plan, directory, blocks, source_root)
     for number, of_block in groupby(refusals, key=attrgetter("block")):
+        row_of = None
         try:
-            row_of = next(row_finders, _unknown_row)
+            row_of = next(row_finders, None)
         except (UnreadableExport, UnsafePlan) as error:
             warn(f"the rows of refused events cannot be shown: {error.message}")
-            row_of = _unknown_row
+        part = plan.parts[blocks[number].part].path
         for refusal in of_block:
-            yield _event(refusal, stage, parts[number], *row_of(refusal.event))
-
-
-def _unknown_row(event: int) -> Located:
-    return 0, 0, ""
+            yield _event(refusal, stage, part, *(row_of(refusal.event) if row_of else (0, 0, "")))
 
 
 def _find_rows(
-    plan: Plan, directory: Directory, numbers: Set[int], source_root: Path | None
+    plan: Plan, directory: Directory, blocks: Mapping[int, SealedBlock], source_root: Path | None
 ) -> Iterator[Callable[[int], Located]]:
     """For each of these blocks in order: the row of an event, by the number of the event in the block.
 
@@ -162,13 +159,9 @@ def _find_rows(
 
     config = transform_config_for(plan, directory, source_root)
     transformer = BlockTransformer(config)
-    first_rows: dict[int, int] = {}
 
     def choose(planned: PlannedBlock) -> Task | None:
-        if planned.sealed.number not in numbers:
-            return None
-        first_rows[planned.sealed.number] = planned.sealed.first_row
-        return task_of(plan, planned)
+        return task_of(plan, planned) if planned.sealed.number in blocks else None
 
     for task in tasks(plan, directory, config.parts, choose):
         events = transformer.transform_sealed(task)
@@ -180,7 +173,7 @@ def _find_rows(
         ]
         rows = read_rows(config.parts[task.block.part], task.block, observe=False)
         deque(rows, maxlen=0)  # offsets are available once the rows were read
-        first = first_rows.pop(task.number)
+        first = blocks[task.number].first_row
         yield lambda event, sent=sent, rows=rows, first=first: (  # type: ignore[misc]
             first + sent[event],
             rows.offset(sent[event]),
