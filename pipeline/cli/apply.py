@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,9 +19,6 @@ from pipeline.cli.preflight import before_sending
 from pipeline.cli.progress import Sending
 from pipeline.errors import UsageError
 from pipeline.options import ApplyOptions, KeyOptions, PreflightOptions
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
@@ -41,7 +37,7 @@ def apply(
     """Send exactly the plan; run again to resume.
 
     The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. Exit 5: the service refused events
-    or refused us. Exit 6: not finished, or a phase is held; run again. Exit 130: interrupted, run again.
+    or refused us. Exit 6: not finished, or --phases left a phase out; run again. Exit 130: interrupted, run again.
     """
     import msgspec
 
@@ -79,12 +75,11 @@ def apply(
         outcome = send_plan(plan, folder, to, key, options, hooks)
     result = apply_result(outcome, msgspec.UNSET if preflight is None else key_status(preflight), to=address)
     status = read_status(plan, folder)
-
-    def draw(console: Console) -> None:
-        terminal.show_apply(console, result)
-        terminal.show_state(console, status.state, status.totals.refused)
-
-    common.show(msgspec.structs.replace(result, state=status.state), draw, as_json=as_json)
+    common.show(
+        msgspec.structs.replace(result, state=status.state),
+        lambda console: terminal.show_results(console, status, applied=result),
+        as_json=as_json,
+    )
     if not options.dry_run:
         update_report(folder, plan, common.warn)
     if outcome.problem is not None:

@@ -1,4 +1,4 @@
-"""What a shell is offered for the values of options and arguments that come from a closed list."""
+"""Shell completion for the values of options and arguments that come from a closed list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def _among(words: Callable[[], Iterable[str]]) -> Complete:
-    """A completer; its words are looked for only when a shell asks."""
+    """A completer; its words are computed only when a shell asks for them."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         return [word for word in words() if word.startswith(incomplete)]
@@ -51,7 +51,7 @@ codes = _among(_codes)
 
 
 def phases(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The phases after those that stand there already, with commas between them."""
+    """The phases that the text does not name yet, after those that it names."""
     from pipeline.plan.phases import PHASES
 
     *before, last = incomplete.split(",")

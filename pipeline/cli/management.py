@@ -17,7 +17,6 @@ from pipeline.cli import common
 from pipeline.cli.flags import Command, takes
 from pipeline.errors import UsageError
 from pipeline.options import KeyOptions
-from pipeline.report import resources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,19 +77,26 @@ class Connection:
 
     def show_line(self, value: object, line: str) -> None:
         """Print an answer that one line sums up."""
+        from pipeline.report import resources
+
         self.show(value, lambda console: resources.show_line(console, line))
 
     def show_record(self, record: Any) -> None:
         """Print a model of the management API."""
+        from pipeline.report import resources
+
         plain = record.plain()
         self.show(plain, lambda console: resources.show_record(console, plain))
 
     def show_answer(self, title: str, answer: object) -> None:
         """Print an answer whose shape the contract leaves open."""
+        from pipeline.report import resources
+
         self.show(answer, lambda console: resources.show_answer(console, title, answer))
 
     def show_rows(self, objects: list[dict[str, Any]], line: str, *columns: str) -> None:
         """Print a line and several objects, with these columns."""
+        from pipeline.report import resources
 
         def draw(console: Console) -> None:
             resources.show_line(console, line)
@@ -100,6 +106,8 @@ class Connection:
 
     def show_list(self, listing: Listing[Any], every: bool, *columns: str) -> None:
         """Print one page, or every page as one, with these columns."""
+        from pipeline.report import resources
+
         if every:
             items = [item.plain() for item in listing]
             envelope: dict[str, Any] = {"count": len(items), "next": None, "previous": None, "results": items}

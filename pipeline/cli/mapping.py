@@ -99,10 +99,10 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
     results = []
     unfinished: dict[str, dict[str, str]] = {}
     for name in names or available():
-        found = load(name)
-        if found.open:
-            unfinished[name] = dict(found.open)
-        for outcome in run_cases(found):
+        document = load(name)
+        if document.open:
+            unfinished[name] = dict(document.open)
+        for outcome in run_cases(document):
             total += 1
             failed += not outcome.passed
             results.append(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,6 @@ from pipeline.cli import common, faults
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Sending
 from pipeline.options import RehearseOptions
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command(cls=faults.WithFaults, epilog="Example: backcast rehearse plan/ --fault mix:10%")
@@ -46,14 +42,11 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
     results = Results(applied, verified)
     status = read_status(plan, folder, results)
-
-    def draw(console: Console) -> None:
-        terminal.show_apply(console, applied)
-        terminal.show_verification(console, verified)
-        terminal.show_state(console, status.state, status.totals.refused)
-
-    result = {"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified}
-    common.show(result, draw, as_json=as_json)
+    common.show(
+        {"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified},
+        lambda console: terminal.show_results(console, status, applied=applied, verified=verified),
+        as_json=as_json,
+    )
     update_report(folder, plan, common.warn, results)
     if not done.verification.proved:
         return 7

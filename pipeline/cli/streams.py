@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO
 
 
@@ -19,12 +19,8 @@ def discard_output(stream: TextIO) -> None:
 @contextmanager
 def stderr_that_may_close() -> Iterator[None]:
     """A run whose stderr was closed continues to its own end and exit code."""
-    before = sys.stderr
-    sys.stderr = _MayClose(before)
-    try:
+    with redirect_stderr(_MayClose(sys.stderr)):
         yield
-    finally:
-        sys.stderr = before
 
 
 class _MayClose:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.cli import common
 from pipeline.cli.flags import takes
 from pipeline.options import KeyOptions, VerifyOptions
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… backcast verify plan/ --to eu --project 12345")
@@ -42,11 +38,10 @@ def verify(directory: Path, to: str, options: VerifyOptions, keys: KeyOptions, a
     verification = api.compare(plan, folder, to, options, config.required_personal_key(keys.personal_key_file))
     result = verify_result(verification, to=address_of(to))
     status = read_status(plan, folder, Results(verification=result))
-
-    def draw(console: Console) -> None:
-        terminal.show_verification(console, result)
-        terminal.show_state(console, status.state, status.totals.refused)
-
-    common.show(msgspec.structs.replace(result, state=status.state), draw, as_json=as_json)
+    common.show(
+        msgspec.structs.replace(result, state=status.state),
+        lambda console: terminal.show_results(console, status, verified=result),
+        as_json=as_json,
+    )
     update_report(folder, plan, common.warn, Results(verification=result))
     return 0 if result.proved else 7

@@ -71,7 +71,14 @@ def report_object(report: Report) -> dict[str, object]:
         "skips": report.skips,
         "rejects": report.rejects,
         "warnings": report.warnings,
-        "people": _people(report),
+        "people": {
+            "approve_merges": merges(plan),
+            "identities": plan.people.identities,
+            "some_pairs": report.pairs,
+            "groups": plan.people.groups,
+            "persons": plan.people.persons,
+            "profiles": plan.people.profiles,
+        },
         "zone_evidence": plan.zone_evidence,
         "mapping": {"name": plan.mapping.name, "digest": plan.mapping.digest},
         "options": plan.options,
@@ -87,23 +94,6 @@ def report_object(report: Report) -> dict[str, object]:
         "applied": report.results.applied,
         "verification": report.results.verification,
     }
-
-
-def _people(report: Report) -> dict[str, object]:
-    people = report.plan.people
-    return {
-        "approve_merges": merges(report.plan),
-        "identities": people.identities,
-        "some_pairs": report.pairs,
-        "groups": people.groups,
-        "persons": people.persons,
-        "profiles": people.profiles,
-    }
-
-
-def encode(value: object) -> bytes:
-    """Indented JSON that ends with a line feed."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
 @private()
@@ -123,7 +113,8 @@ def write_report(directory: Directory, plan: Plan, new: Results = NO_RESULTS) ->
         results = msgspec.structs.replace(results, applied=applied)
     report = build_report(directory, plan, results, status.state)
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
-    write_atomically(directory.report_json, encode(report_object(report)))
+    content = msgspec.json.encode(report_object(report))
+    write_atomically(directory.report_json, msgspec.json.format(content, indent=1) + b"\n")
 
 
 def update_report(directory: Directory, plan: Plan, warn: Callable[[str], None], new: Results = NO_RESULTS) -> None:

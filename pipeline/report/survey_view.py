@@ -47,11 +47,9 @@ def _about(survey: Survey) -> str:
 def _parts(console: Console, survey: Survey) -> None:
     shown = table("part", "stored as", "#bytes", "#rows", "")
     for part in survey.parts[:MOST_PARTS]:
-        state = (
-            Text(part.problem and "cannot be read", style="red")
-            if part.problem
-            else Text("" if part.whole else "first rows", style="dim")
-        )
+        state = Text("" if part.whole else "first rows", style="dim")
+        if part.problem:
+            state = Text("cannot be read", style="red")
         shown.add_row(text(part.path, 200), text(part.storage, 120), number(part.bytes), number(part.rows), state)
     others = survey.parts[MOST_PARTS:]
     if others:
@@ -89,18 +87,14 @@ def _hours(console: Console, survey: Survey) -> None:
     if not survey.time_field or survey.first is None:
         console.print(Text("No field of times was found.", style="yellow"))
         return
-    console.print(Text.assemble((_time_field(survey), "bold"), f"  {survey.first} to {survey.last}, source local time"))
+    field = f"{text(survey.time_field, 120).plain} ({survey.time_unit})"
+    console.print(Text.assemble((field, "bold"), f"  {survey.first} to {survey.last}, source local time"))
     if survey.unread_times:
         console.print(Text(f"{pluralize(survey.unread_times, 'value')} of it cannot be read as times", style="yellow"))
     console.print(Text("hour of day, rows", style="bold"))
     for line in histogram(survey.hours):
         console.print(Text(line))
     show_counts(console, "month", "rows", survey.months, MOST_MONTHS)
-
-
-def _time_field(survey: Survey) -> str:
-    """The time field and its unit."""
-    return f"{text(survey.time_field, 120).plain} ({survey.time_unit})"
 
 
 def histogram(hours: Sequence[int]) -> list[str]:

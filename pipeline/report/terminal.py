@@ -16,6 +16,7 @@ from pipeline.models import Reject
 from pipeline.plan.manifest import Plan
 from pipeline.report.registry import terminal_sections
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.state import PlanStatus
 from pipeline.report.tables import heading, number, table, text
 from pipeline.report.wording import COLLAPSE, VERDICTS, mapping_of, state_in_words
 from pipeline.text import are, pluralize, were
@@ -52,6 +53,17 @@ def show_plan(console: Console, plan: Plan, *, directory: str) -> None:
 def show_state(console: Console, state: str, refused: int) -> None:
     """The state of a plan in one line; `refused` is the number of refused events."""
     console.print(Text(f"State: {state_in_words(state, refused)}", style=_STATES.get(state, "bold green")))
+
+
+def show_results(
+    console: Console, status: PlanStatus, *, applied: ApplyResult | None = None, verified: VerifyResult | None = None
+) -> None:
+    """The results of a command, and the state of the plan after it."""
+    if applied is not None:
+        show_apply(console, applied)
+    if verified is not None:
+        show_verification(console, verified)
+    show_state(console, status.state, status.totals.refused)
 
 
 def show_apply(console: Console, result: ApplyResult) -> None:
