@@ -1,4 +1,5 @@
-"""Which files of an export count, by the declarations of its mapping (`files: only, skip, apart, manifest`)."""
+"""Which files of an export count, by the declarations of its mapping (`files: only, skip, apart, manifest`), and which
+are lookup files (`lookup_files`)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pipeline.models import Notice, Part, Source
 
 
 def choose_parts(source: Source, rules: FileRules) -> Source:
-    """The source with the parts that count, and a Notice about each other part.
+    """The source with the parts that count, its lookup files apart from them, and a Notice about each other part.
 
     Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
     and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
@@ -25,12 +26,18 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
         choice = _manifest(rules.manifest)(Listing(source))
         reasons.update(choice.left_out)
         notes += [Notice("manifest", where, detail) for where, detail in choice.notes]
+    lookups: dict[str, Part] = {}
     for part in source.parts:
         if matches(part.path, rules.skip):
             reasons.setdefault(part.path, "the mapping leaves such files out (`files: skip`)")
+        elif matches(part.path, rules.lookups):
+            if part.path not in reasons:
+                lookups[part.path] = part
         elif rules.only and not matches(part.path, rules.only):
             reasons.setdefault(part.path, "the mapping reads other files only (`files: only`)")
-    counting = [number for number, part in enumerate(source.parts) if part.path not in reasons]
+    counting = [
+        number for number, part in enumerate(source.parts) if part.path not in reasons and part.path not in lookups
+    ]
     _refuse_together([source.parts[number] for number in counting], rules)
     notes += [Notice(LEFT_OUT, path, reason) for path, reason in reasons.items()]
     if len(counting) == len(source.parts):
@@ -39,6 +46,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
         tuple(replace(source.parts[number], index=index) for index, number in enumerate(counting)),
         (*source.notes, *notes),
         tuple(source.sizes[number] for number in counting),
+        lookups=tuple(lookups.values()),
     )
 
 

@@ -19,8 +19,9 @@ class FileRules:
     pages whose items are rows. `columns` are those of delimited text without a header, `columns_from` is the name of
     a file beside it that has them; `like` describes values of some columns (`pipeline.extractors.layouts`). `quotes` is
     the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may
-    match files. `manifest` names a function of `pipeline.extractors.manifests`.
-    `layouts` are the declarations of all mappings, where none is chosen: of those with columns, one may fit.
+    match files. `manifest` names a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose
+    rows are entries of lookup tables. `layouts` are declarations with columns, of which one may fit: those of lookup
+    files, and where no mapping is chosen those of all mappings.
     """
 
     header: str = ""
@@ -36,6 +37,7 @@ class FileRules:
     skip: tuple[str, ...] = ()
     apart: tuple[tuple[str, str], ...] = ()
     manifest: str = ""
+    lookups: tuple[str, ...] = ()
     layouts: tuple[FileRules, ...] = ()
 
 

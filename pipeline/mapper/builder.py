@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
+from types import MappingProxyType
+from typing import TypeAlias
 
 from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
@@ -22,19 +24,25 @@ HASH_KEY = "BACKCAST_HASH_KEY"
 """The environment variable with the secret of keyed hashes; it is in no mapping, program, plan or report."""
 
 
+Tables: TypeAlias = Map[str, Map[str, str]]
+"""Entries of lookup tables, by the table's name."""
+NO_TABLES: Tables = MappingProxyType({})
+
+
 class Builder:
-    """Builds the operations of a mapping for the settings of a plan.
+    """Builds the operations of a mapping for the settings of a plan. `lookups` are the tables of its lookup files.
 
     Raises UsageError where a setting or a secret is missing, and MappingError for errors that the loader cannot detect,
     such as the name of a table that does not exist.
     """
 
-    def __init__(self, mapping: Mapping, options: SealedOptions) -> None:
+    def __init__(self, mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> None:
         self.tool = mapping.tool
         self.options = options
         self.time_is_set = False
         self.tables: dict[str, Map[str, str]] = {}
         self._mapping = mapping
+        self._tables = {**mapping.tables, **{name: lookups.get(name, {}) for name in mapping.lookup_files}}
         self._flat = mapping.properties.open is None
         self._opened_column: str | None = None
         self._variables = 0
@@ -105,9 +113,9 @@ class Builder:
         """The name in the program of a lookup's table; with `any_case`, of one whose names are in lower case."""
         name, table = str(call.arguments.get("table")), call.arguments.get("in")
         if table is None:
-            table = self._mapping.tables.get(name)
+            table = self._tables.get(name)
             if table is None:
-                known = ", ".join(self._mapping.tables) or "none"
+                known = ", ".join(self._tables) or "none"
                 raise wrong_call(call, f"there is no table {call.arguments.get('table')!r}", f"tables: {known}")
         else:
             name = f"line {call.place.line}, column {call.place.column}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.mapper.call import Place
-from pipeline.mapper.kinds import NAMES, TEXT, TEXTS, Choice, Field, Json, ListOf, Section, entry
+from pipeline.mapper.kinds import NAMES, TEXT, TEXTS, Choice, Field, Json, ListOf, Section, TableOf, entry
 
 OUTCOME = Section(
     "outcome",
@@ -44,6 +44,9 @@ class Case:
     zones: tuple[str, ...] = entry(NAMES, "as given with --timezone", ())
     dialect: str = entry(Choice(("contract", "posthog")), "the target's spelling", "contract")
     path: str = entry(TEXT, "the file that the row is in, with its folders (`table_from_path`)", "")
+    lookups: Map[str, Map[str, str]] = entry(
+        TableOf(TEXTS), "the entries of tables of `lookup_files`, by the table's name", dict
+    )
     format: str = entry(
         Choice(("json", "csv")),
         "csv: every value is the text of a cell, and `blanks` decides what blank cells are; json when left out",

@@ -50,20 +50,24 @@ class CaseResult:
 
 
 def run_cases(mapping: Mapping) -> list[CaseResult]:
-    """Run every case of a mapping, each compiled for the settings, zones and dialect it names."""
+    """Run every case of a mapping, each compiled for the settings, zones, dialect and lookup tables it names."""
     compiled: dict[str, Mapper] = {}
     return [run_case(mapping, case, compiled) for case in mapping.cases]
 
 
 def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> CaseResult:
-    """Run one case. `compiled` caches mappers by their options. Raises UsageError for settings the mapping rejects."""
+    """Run one case. `compiled` caches mappers by what they are compiled for. Raises UsageError for settings that the
+    mapping rejects."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = SealedOptions(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
     if case.path and mapping.table_from_path is not None:
         table = table_of(mapping, options, case.path.split("/"), row_of(mapping, case.row, case.format))
         options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
+    if unknown := next((name for name in case.lookups if name not in mapping.lookup_files), ""):
+        return CaseResult(case, (f"- lookups: there is no table {unknown!r} in lookup_files",))
     compiled = {} if compiled is None else compiled
-    mapper = compiled.get(repr(options)) or compiled.setdefault(repr(options), compile_mapping(mapping, options))
+    given = repr((options, case.lookups))
+    mapper = compiled.get(given) or compiled.setdefault(given, compile_mapping(mapping, options, case.lookups))
     result = mapper.map_row(row_of(mapping, case.row, case.format), True)
     differences: list[str] = []
     for expected, outcome in zip_longest(case.gives, result if isinstance(result, list) else [result]):

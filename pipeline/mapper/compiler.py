@@ -22,7 +22,7 @@ import msgspec
 from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import expressions, groups, program, runtime
-from pipeline.mapper.builder import HASH_KEY, Builder, is_importer_key
+from pipeline.mapper.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
 from pipeline.mapper.functions import decode_row
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import place_of
@@ -68,13 +68,14 @@ class Mapper:
     blanks: bool = False
 
 
-def compile_mapping(mapping: Mapping, options: SealedOptions) -> Mapper:
-    """Compile for these options. Raises UsageError for settings that are missing or that the mapping does not have, and
-    MappingError for errors that the loader cannot detect, such as the name of a table that does not exist."""
+def compile_mapping(mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> Mapper:
+    """Compile for these options and the entries of the mapping's lookup files. Raises UsageError for settings that are
+    missing or that the mapping does not have, and MappingError for errors that the loader cannot detect, such as the
+    name of a table that does not exist."""
     _check_settings(mapping, options)
     _check_blanks(mapping)
     try:
-        return _compile(mapping, options)
+        return _compile(mapping, options, lookups)
     except (SyntaxError, RecursionError, MemoryError) as error:
         # Python's own limits: a mapping can exceed them within the limits of the loader.
         file, line, column = mapping.event.place
@@ -95,8 +96,8 @@ def check_mapping(mapping: Mapping) -> None:
         return  # a setting or a secret that only the operator has
 
 
-def _compile(mapping: Mapping, options: SealedOptions) -> Mapper:
-    built = Builder(mapping, options).build()
+def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables) -> Mapper:
+    built = Builder(mapping, options, lookups).build()
     clock = ZoneClock(options.zones)
     emitter = StepEmitter(built)
     source = emitter.source()

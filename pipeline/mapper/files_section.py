@@ -1,4 +1,4 @@
-"""The section `files` of a mapping: how the files of an export are read, and which of them count."""
+"""The sections `files` and `lookup_files` of a mapping: how the files of an export are read, and what each is for."""
 
 from __future__ import annotations
 
@@ -32,3 +32,21 @@ class Files:
         (),
     )
     manifest: str = entry(TEXT, "the kind of manifest that says which files count", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupFile:
+    """Files of the export whose rows are entries of a table, not events (`pipeline.plan.lookups`)."""
+
+    file: tuple[str, ...] = entry(NAMES, "patterns of paths: these files have the entries, and none of them has events")
+    key: str = entry(TEXT, "the path of the value that a `lookup` looks for, such as /id")
+    value: str = entry(TEXT, "the path of the value that it finds, such as /name")
+    columns: tuple[str, ...] = entry(
+        NAMES, "the columns of delimited files without a header, which are written as `files` says", ()
+    )
+    missing: str = entry(
+        Choice(("stop", "notice")),
+        "what a plan does where the export has no such file: it stops (default), or it has a notice and the table is"
+        " empty",
+        "stop",
+    )

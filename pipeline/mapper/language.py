@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pipeline.mapper.call import Call as Call
 from pipeline.mapper.call import Place as Place
 from pipeline.mapper.case_section import Case as Case
-from pipeline.mapper.files_section import Files
+from pipeline.mapper.files_section import Files, LookupFile
 from pipeline.mapper.kinds import (
     CANDIDATES,
     CONDITION,
@@ -322,6 +322,11 @@ class Mapping:
         TableOf(section("setting", Setting, short="says")), "--set names this mapping takes, and what each means", dict
     )
     tables: Map[str, Map[str, str]] = entry(TableOf(TEXTS), "lookup tables, by name", dict)
+    lookup_files: Map[str, LookupFile] = entry(
+        TableOf(section("lookup file", LookupFile)),
+        "lookup tables whose entries are rows of other files of the export, by name",
+        dict,
+    )
     define: Map[str, Call] = entry(
         VALUE_TABLE,
         "named values, each computed once a row: `@name` refers to one, `@name/member` to a member of it; it may use"

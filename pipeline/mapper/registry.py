@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.extractors.file_rules import FileRules, rules_set
+from pipeline.extractors.patterns import matches
+from pipeline.mapper.builder import Tables
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import parse
@@ -53,19 +55,35 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
     given = rules_set(settings)
     if mapping is None:
         rules = [_declared(load(name)) for name in available()]
-        return replace(given, layouts=tuple(rule for rule in rules if rule.columns or rule.columns_from))
+        layouts = [layout for rule in rules for layout in (rule, *rule.layouts)]
+        return replace(given, layouts=tuple(rule for rule in layouts if rule.columns or rule.columns_from))
     declared = _declared(mapping)
     return replace(declared, header=given.header or declared.header, rows=given.rows or declared.rows)
 
 
 def _declared(mapping: Mapping) -> FileRules:
-    files = {field.name: getattr(mapping.files, field.name) for field in fields(mapping.files)}
+    files = {one.name: getattr(mapping.files, one.name) for one in fields(mapping.files)}
     for pair in mapping.files.apart:
         if len(pair) != 2:
             raise MappingError(
                 f"`files: apart` has a group of {len(pair)} patterns", file=mapping.file, hint="name two in each pair"
             )
-    return FileRules(**files)
+    lookups = mapping.lookup_files.values()
+    layouts: dict[tuple[str, ...], list[str]] = {}
+    for lookup in lookups:
+        if lookup.columns:
+            layouts.setdefault(lookup.columns, []).extend(lookup.file)
+    written = {name: files[name] for name in ("delimiter", "quotes", "escape", "encoding")}
+    return FileRules(
+        **files,
+        lookups=tuple(pattern for lookup in lookups for pattern in lookup.file),
+        layouts=tuple(FileRules(**written, columns=names, only=tuple(only)) for names, only in layouts.items()),
+    )
+
+
+def is_lookup_file(path: str) -> bool:
+    """Whether a shipped mapping reads files of this path as entries of a lookup table."""
+    return any(matches(path, lookup.file) for name in available() for lookup in load(name).lookup_files.values())
 
 
 def of_tool(tool: str) -> list[Mapping]:
@@ -77,13 +95,14 @@ def of_tool(tool: str) -> list[Mapping]:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """A mapping's text, which a worker process unpickles and compiles."""
+    """A mapping's text and the tables of its lookup files, which a worker process unpickles and compiles."""
 
     name: str
     text: str
+    lookups: Tables = field(default_factory=dict)
 
     def __call__(self, options: SealedOptions) -> Mapper:
-        return compile_mapping(_parsed(self.text, self.name), options)
+        return compile_mapping(_parsed(self.text, self.name), options, self.lookups)
 
 
 @lru_cache(maxsize=16)

@@ -61,7 +61,7 @@ class _PlanBuilder:
         self.people = PeopleBuilder(self.directory, self.mapper, config, request.identity_inputs, request.series)
         self.source = Walk(request, self.people, progress)
         self.source_examples = SourceExamples(self.directory, paths)
-        self.files: dict[str, str] = {}
+        self.files = dict(request.files)
         self.cancelled = False  # set by Ctrl-C or an error in another thread
         self.events = 0
         self.first, self.last = 2**62, -(2**62)

@@ -27,6 +27,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.checks import parse_reject_limit
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
+from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.manifest import MappingSeal, Plan
 from pipeline.plan.precheck import check_first_rows, detect_settings
 from pipeline.survey.recognition import guess_mapping
@@ -126,9 +127,10 @@ def _prepare(
     if series is None:
         sealed, notices = detect_settings(source.parts, mapping, sealed)
     parts = check_first_rows(source.parts, mapping, sealed)
+    lookups = read_lookups(source, mapping)
     wanted = wanted_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
-        Compile(mapping.file, mapping.text), sealed, options.limits, parts, excluded, wanted=wanted
+        Compile(mapping.file, mapping.text, lookups.tables), sealed, options.limits, parts, excluded, wanted=wanted
     )
     workers.configure(config)
     from pipeline.plan.earlier import earlier_links, plans_beside
@@ -149,7 +151,8 @@ def _prepare(
         reject_limit=parse_reject_limit(options.max_rejects),
         allow_key_conflicts=options.allow_key_conflicts,
         open_choices=mapping.open,
-        notices=notices,
+        notices=[*notices, *lookups.notices],
+        files=save_lookups(work, mapping, lookups),
         series=series,
         identity_inputs=IdentityInputs(identities, earlier_links(earlier)),
     )

@@ -67,6 +67,8 @@ class Directory:
     """Rejected rows: file, row, offset, code, text."""
     ledger = _File("ledger.sqlite")
     """What was sent, and the responses."""
+    lookups = _File("lookups.json")
+    """The entries of the mapping's lookup files, where it has any."""
     excluded = _File(EXCLUDED)
     """With `--exclude-ids`: the ids that are left out."""
     stdin = _File("stdin")
@@ -81,7 +83,8 @@ class Directory:
         """The files beside plan.json that are removed when another plan replaces this one."""
         return (
             self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
-            self.groups, self.persons, self.identified, self.uuids, self.cells, self.rejects, self.excluded,
+            self.groups, self.persons, self.identified, self.uuids, self.cells, self.rejects, self.lookups,
+            self.excluded,
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
 from pipeline.models import Part
 from pipeline.plan.directory import EXCLUDED, Directory, digest_file
+from pipeline.plan.lookups import load_lookups
 from pipeline.plan.manifest import Plan, load
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def transform_config_for(plan: Plan, directory: Directory, source_root: Path | N
             )  # fmt: skip
         excluded = read_ids(path)
     parts = find_parts(_with_spooled(plan, directory), source_root)
-    return config_of(plan, parts, Compile(plan.mapping.name, plan.mapping.text), excluded, directory)
+    compile_ = Compile(plan.mapping.name, plan.mapping.text, load_lookups(plan, directory))
+    return config_of(plan, parts, compile_, excluded, directory)
 
 
 def _with_spooled(plan: Plan, directory: Directory) -> Plan:

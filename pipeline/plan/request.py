@@ -21,7 +21,8 @@ class Request:
 
     `workers` are started and configured; they are ended when everything was read. Under `allow_key_conflicts` rows of
     one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
-    `open_choices` are those that the mapping lists under `open`: the plan is not ready while there is one.
+    `files` are the digests of files of the plan that are already written. `open_choices` are those that the mapping
+    lists under `open`: the plan is not ready while there is one.
     """
 
     source: Source
@@ -33,6 +34,7 @@ class Request:
     reject_limit: RejectLimit = field(default_factory=RejectLimit)
     allow_key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
     series: Series | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
     identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)

@@ -11,6 +11,7 @@ from pipeline.errors import EmptyExport, UsageError
 from pipeline.extractors import open_source
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper import recognise
+from pipeline.mapper.registry import is_lookup_file
 from pipeline.models import Source
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping
@@ -38,7 +39,8 @@ def guess_mapping(source: Source) -> str:
     """
     if not source.parts:
         raise no_rows(source.notes)
-    rows = {part.path: [record for record, _ in records_of(part, MOST_ROWS)] for part in source.parts[:MOST_PARTS]}
+    parts = [part for part in source.parts if not is_lookup_file(part.path)] or source.parts
+    rows = {part.path: [record for record, _ in records_of(part, MOST_ROWS)] for part in parts[:MOST_PARTS]}
     candidates = sorted(recognised_by(list(chain.from_iterable(rows.values()))))
     if len(candidates) == 1:
         return candidates[0]

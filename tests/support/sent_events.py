@@ -21,10 +21,14 @@ def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any,
     """The plan, and its events in the order of their times and then of their uuids."""
     options = PlanOptions(settings=settings, as_of=AS_OF, workers=1)
     plan = plan_export([str(path) for path in sources], place, options)
-    _, directory = open_plan(place)
+    return plan, events_of(place)
+
+
+def events_of(place: Path) -> list[dict[str, Any]]:
+    """The events of the plan in a folder, in the order of their times and then of their uuids."""
+    plan, directory = open_plan(place)
     transformer = BlockTransformer(transform_config_for(plan, directory))
     found: list[bytes] = []
     for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
         found.extend(transformer.sent_events(task))
-    events = [json.loads(event) for event in found]
-    return plan, sorted(events, key=lambda event: (event["timestamp"], event["uuid"]))
+    return sorted(map(json.loads, found), key=lambda event: (event["timestamp"], event["uuid"]))

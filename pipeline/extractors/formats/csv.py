@@ -34,14 +34,14 @@ def _recognize(sample: Sample) -> Recognized | None:
 
 
 def _layout(sample: Sample) -> Dialect | None:
-    """The dialect of a text whose columns a mapping names: the one that was chosen, else the only one that fits."""
+    """The dialect of a text whose columns a mapping names: those of its rows, else the only layout that fits."""
     rules = sample.rules
     if rules.header == "yes":
         return None
     from pipeline.extractors.layouts import dialect_of
 
-    if rules.columns or rules.columns_from:
-        return dialect_of(sample, rules, named=True)
+    if (rules.columns or rules.columns_from) and (chosen := dialect_of(sample, rules, named=True)):
+        return chosen
     fitting = [found for layout in rules.layouts if (found := dialect_of(sample, layout, named=False))]
     return fitting[0] if len(fitting) == 1 else None
 

@@ -95,7 +95,7 @@ def join(build: Builder, call: Call) -> Value:
     "lookup",
     "the entry of a table for a text",
     lookup=Field(VALUE, "the text", True),
-    table=Field(TEXT, "the table's name under `tables`"),
+    table=Field(TEXT, "the table's name under `tables` or `lookup_files`"),
     in_=Field(TableOf(TEXT), "or the table itself"),
     case=Field(Choice(("exact", "any")), "whether the case of letters counts; exact when left out"),
     else_=Field(

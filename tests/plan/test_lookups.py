@@ -1,0 +1,147 @@
+"""Lookup files: rows of other files of an export are entries of the mapping's tables, sealed in the plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline import plan_export
+from pipeline.errors import MappingError, StalePlan, UnfitExport
+from pipeline.mapper.cases import run_cases
+from pipeline.mapper.ineffective import check_effects
+from pipeline.mapper.loader import parse
+from pipeline.options import PlanOptions
+from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.manifest import Plan
+from tests.support.sent_events import events_of
+
+PAGES = {"file": ["pages/*.jsonl"], "key": "/id", "value": "/page/name"}
+BROWSERS = {"file": "browser.tsv", "columns": ["id", "name"], "key": "/id", "value": "/name"}
+MAPPING: dict[str, Any] = {
+    "format": "backcast.mapping/1", "tool": "acme", "title": "Acme",
+    "files": {"delimiter": "\t", "quotes": "none", "encoding": "iso-8859-1", "only": ["hits*"]},
+    "lookup_files": {"pages": PAGES, "browsers": BROWSERS},
+    "event": {"const": "seen"}, "distinct_id": ["/who"], "time": {"from": "/at"},
+    "properties": {
+        "rest": "drop",
+        "set": {
+            "page": {"lookup": "/page", "table": "pages", "else": "keep"},
+            "$browser": {"lookup": "/browser", "table": "browsers"},
+        },
+    },
+}  # fmt: skip
+HITS = [
+    {"who": "u-1", "at": "2023-01-02T03:04:05Z", "page": "p-1", "browser": 7},
+    {"who": "u-1", "at": "2023-01-02T03:04:06Z", "page": "p-9", "browser": 8},
+]
+PAGE_ROWS = [{"id": "p-1", "page": {"name": "Start"}}, {"id": "p-2"}]
+
+
+def export(folder: Path, **changes: bytes | None) -> Path:
+    """An export with two lookup files; `changes` replaces files or, with None, leaves them out."""
+    files: dict[str, bytes | None] = {
+        "hits.jsonl": lines(*HITS), "pages/1.jsonl": lines(*PAGE_ROWS), "browser.tsv": b"7\tCh\xfcrome\n8\tSafari\n",
+    } | {name.replace("__", "/").replace("_", "."): content for name, content in changes.items()}  # fmt: skip
+    for name, content in files.items():
+        if content is not None:
+            path = folder / "export" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return folder / "export"
+
+
+def lines(*rows: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def planned(folder: Path, source: Path, mapping: dict[str, Any] = MAPPING) -> Plan:
+    (folder / "acme.yaml").write_text(json.dumps(mapping))
+    return plan_export([str(source)], folder / "plan", PlanOptions(mapping=str(folder / "acme.yaml"), workers=1))
+
+
+def notices(plan: Plan) -> dict[str, str]:
+    return {where: detail for code, where, detail in plan.notices if code.startswith("lookup")}
+
+
+def test_rows_of_other_files_are_entries_of_tables(tmp_path: Path) -> None:
+    """Delimited ones without a header are read with the delimiter and the encoding of `files`; they are no events."""
+    source = export(tmp_path)
+    plan = planned(tmp_path, source)
+    assert [part.path for part in plan.parts] == ["hits.jsonl"]
+    found = [(e["properties"].get("page"), e["properties"].get("$browser")) for e in events_of(tmp_path / "plan")]
+    assert found == [("Start", "Chürome"), ("p-9", "Safari")]
+    codes = sorted((code, where) for code, where, _ in plan.notices if code.startswith("lookup"))
+    assert codes == [("lookup_file", "browser.tsv"), ("lookup_file", "pages/1.jsonl"), ("lookup_row", "pages/1.jsonl")]
+    assert notices(plan)["browser.tsv"] == "2 entries of the table 'browsers'"
+
+
+def test_the_tables_are_sealed_in_the_plan(tmp_path: Path) -> None:
+    """It needs its lookup files no more; a table that was changed in the plan makes it stale."""
+    source = export(tmp_path)
+    planned(tmp_path, source)
+    (source / "browser.tsv").unlink()
+    plan, directory = open_plan(tmp_path / "plan")
+    assert transform_config_for(plan, directory).compile(plan.options).program.tables["browsers"] == {
+        "7": "Chürome",
+        "8": "Safari",
+    }
+    directory.lookups.write_bytes(directory.lookups.read_bytes().replace(b"Safari", b"Chrome"))
+    with pytest.raises(StalePlan, match=r"lookups\.json"):
+        transform_config_for(plan, directory)
+
+
+def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
+    """Files in the order of their names, with numbers as numbers."""
+    later = lines({"id": "p-1", "page": {"name": "Home"}})
+    plan = planned(tmp_path, export(tmp_path, pages__10_jsonl=later))
+    assert msgspec.json.decode((tmp_path / "plan" / "lookups.json").read_bytes())["pages"] == {"p-1": "Home"}
+    (detail,) = (detail for code, _, detail in plan.notices if code == "lookup_changed")
+    assert detail == "1 key of the table 'pages' had another value before, such as p-1; the value in this file counts"
+
+
+def test_a_lookup_file_that_is_missing_stops_unless_the_mapping_says_otherwise(tmp_path: Path) -> None:
+    """An empty file is there."""
+    source = export(tmp_path, browser_tsv=None)
+    with pytest.raises(UnfitExport, match=r"no file browser\.tsv, from which acme takes its table 'browsers'"):
+        planned(tmp_path, source)
+    optional = MAPPING | {"lookup_files": {"pages": PAGES, "browsers": BROWSERS | {"missing": "notice"}}}
+    plan = planned(tmp_path, source, optional)
+    assert ("lookup_missing", "browser.tsv") in [(code, where) for code, where, _ in plan.notices]
+    planned(tmp_path, export(tmp_path, browser_tsv=b""))
+
+
+def test_a_lookup_file_of_other_columns_is_refused(tmp_path: Path) -> None:
+    """Else every lookup would find nothing."""
+    with pytest.raises(UnfitExport, match=r"no row of pages/1\.jsonl has /id and /page/name"):
+        planned(tmp_path, export(tmp_path, pages__1_jsonl=lines({"ID": "p-1"})))
+
+
+def test_a_case_gives_the_entries_of_its_tables() -> None:
+    """By the table's name; a name that no lookup file has is a difference."""
+    cases = [
+        {
+            "name": "a page", "lookups": {"pages": {"p-1": "Start"}}, "row": json.dumps(HITS[0]),
+            "gives": {"properties": '{"page": "Start"}'},
+        },
+        {"name": "a wrong name", "lookups": {"page": {}}, "row": json.dumps(HITS[0]), "gives": {"event": "seen"}},
+    ]  # fmt: skip
+    good, wrong = run_cases(parse(json.dumps(MAPPING | {"cases": cases}), "acme.yaml"))
+    assert good.passed
+    assert wrong.differences == ("- lookups: there is no table 'page' in lookup_files",)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lookup_files": {**MAPPING["lookup_files"], "other": PAGES}}, "no lookup uses the table 'other'"),
+        ({"tables": {"pages": {"a": "b"}}}, "lookup_files has a table 'pages' too"),
+    ],
+)
+def test_a_table_of_a_lookup_file_has_an_effect(change: dict[str, Any], message: str) -> None:
+    """`mapping check` finds one that no lookup uses, and one that hides another."""
+    with pytest.raises(MappingError, match=message):
+        check_effects(parse(json.dumps(MAPPING | change), "acme.yaml"))
