@@ -51,7 +51,8 @@ class Mapper:
     `space` is the namespace of the tool's keys and `hasher` computes uuids in it; `opens` are columns that a reader may
     pass as opened objects, so that they are decoded once; `zone_evidence`: events have `wall`, by which the zone can be
     proved; `hash_fingerprint` identifies the secret of keyed hashes, "" without any; `unsets`: a note may remove a
-    property of a person; `blanks`: a blank cell of a delimited file is a value.
+    property of a person; `blanks`: a blank cell of a delimited file is a value; `keeps_earliest`: of rows with one
+    key the one received earliest counts.
     """
 
     tool: str
@@ -66,6 +67,7 @@ class Mapper:
     source: str
     unsets: bool = False
     blanks: bool = False
+    keeps_earliest: bool = False
 
 
 def compile_mapping(mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> Mapper:
@@ -125,6 +127,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables) -> Mappe
         source=source,
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
+        keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",
     )
 
 

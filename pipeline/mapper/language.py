@@ -98,6 +98,11 @@ class Ids:
 class Key:
     of: tuple[Call, ...] = entry(VALUES, "the parts")
     needs: tuple[Call, ...] = entry(VALUES, "without one of these, a row has no key", ())
+    keep: str = entry(
+        Choice(("latest", "earliest")),
+        "of rows with one key, the one that counts: the one received latest (default) or earliest",
+        "latest",
+    )
     posthog: Call | None = entry(VALUE, "what the service's own importer hashes, for --set uuid=posthog", None)
     """docs/know/service.md#own-importer-mixpanel"""
 

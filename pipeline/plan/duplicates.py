@@ -5,8 +5,9 @@ returns them sorted by uuid. Nothing is hashed down: two records are duplicates 
 
 The decisions (docs/change/architecture.md#uuids):
 
-* Rows with one source key are one event: the latest receive time wins, then the latest time, then the greatest
-  content digest. The others are skips: `duplicate_event` when their content equals the winner's, else `superseded`.
+* Rows with one source key are one event: the latest receive time wins (the earliest, where the mapping says so), then
+  the latest time, then the greatest content digest. The others are skips: `duplicate_event` when their content equals
+  the winner's, else `superseded`.
   Rows whose event name or UTC day differs from the winner's are different events, whatever their key: each is counted
   as a *clash*, and a check of the plan stops on any. The distinct_id may differ, because an export made after a merge
   shows the merged id.

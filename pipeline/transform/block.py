@@ -128,7 +128,7 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
     """
     aggregator = transformer.aggregator
     events = transformer.transform(task, observe=True, aggregator=aggregator)
-    keys = key_records(events, task.number)
+    keys = key_records(events, task.number, earliest=transformer.mapper.keeps_earliest)
     return BlockStats(
         events.rows,
         events.mapped,

@@ -24,18 +24,23 @@ KEY = np.dtype(
 )
 """One key record, 64 bytes.
 
-`hi`, `lo`: the uuid. `received`, `time`: µs UTC. `content_*`: xxh3-128 of the encoded event. `name`: index
+`hi`, `lo`: the uuid. `received`, `time`: µs UTC; of rows with one uuid the greatest `received` counts (`EARLIEST`).
+`content_*`: xxh3-128 of the encoded event. `name`: index
 of the event name, with KEYLESS set where the row has no source key.
 `block`: the block's number in the whole source; `row` in its block, `position` in its row, both from 0; the
 row has `row_events` events.
 """
+EARLIEST = np.int64(1 << 62)
+"""Where the row received earliest counts, `received` is this number less the receive time, so that the greatest is the
+earliest; 0 still means none."""
 KEYLESS = np.uint32(1 << 31)
 NAME = np.uint32((1 << 31) - 1)
 """The bits of `name` that are the index."""
 
 
-def key_records(events: Events, number: int) -> NDArray[np.void]:
-    """The KEY records of the events of block `number`, sorted by the first half of the uuid."""
+def key_records(events: Events, number: int, *, earliest: bool = False) -> NDArray[np.void]:
+    """The KEY records of the events of block `number`, sorted by the first half of the uuid. With `earliest`, the row
+    received first counts of those with one key."""
     keys = np.zeros(events.count, KEY)
     if not len(keys):
         return keys
@@ -43,7 +48,7 @@ def key_records(events: Events, number: int) -> NDArray[np.void]:
     hi = raw[:, :8].copy().view(">u8")[:, 0].astype("<u8")
     keys["hi"] = hi
     keys["lo"] = raw[:, 8:].copy().view(">u8")[:, 0]
-    keys["received"] = events.received
+    keys["received"] = np.where(events.received > 0, EARLIEST - events.received, 0) if earliest else events.received
     keys["time"] = events.times
     content = np.frombuffer(b"".join(events.digests), "<u8").reshape(-1, 2)
     keys["content_hi"] = content[:, 0]

@@ -23,7 +23,7 @@ class Mapper(Protocol):
 
     `map_row` and `map_members` take a row and whether a plan observes it: then the events, which are the same, carry
     their notes. `unsets` says whether a note may remove a property, `blanks` whether a blank cell of a delimited file
-    is a value.
+    is a value, `keeps_earliest` whether of rows with one key the one received earliest counts.
     """
 
     @property
@@ -46,6 +46,9 @@ class Mapper(Protocol):
 
     @property
     def blanks(self) -> bool: ...
+
+    @property
+    def keeps_earliest(self) -> bool: ...
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ _OTHERS = (
     ),
     # duplicates
     Code("duplicate_event", SKIP, "an exact duplicate of an event that is sent"),
-    Code("superseded", SKIP, "an earlier version of an event that is sent"),
+    Code("superseded", SKIP, "another version of an event that is sent"),
     Code("already_settled", SKIP, "sent by an earlier window of the job"),
     Code("near_duplicate", WARNING, "two events differ only slightly"),
     Code("partly_duplicate_row", WARNING, "some events of the row are duplicates and are left out"),

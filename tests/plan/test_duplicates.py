@@ -18,6 +18,7 @@ from pipeline.plan.key_records import KeyRecords
 from pipeline.transform.event_keys import KEY, KEYLESS
 from pipeline.transform.tasks import DuplicateDecision
 from tests.support import tiny_tool as tiny
+from tests.support.sent_events import planned as mapped_events
 from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
 
 # -- decided by a handful of records at a time, against a naive reference ---------------------------------------
@@ -318,3 +319,34 @@ def test_what_a_plan_spills_is_gone_when_it_is_made(tmp_path: Path) -> None:
         "persons.jsonl", "plan.json", "plan.lock", "rejects.jsonl",
     ]  # fmt: skip
     assert tiny.identity_of(made.sent()[0]) != tiny.identity_of(made.sent()[1])
+
+
+EARLIEST = """format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+distinct_id: /user
+time: {from: /at}
+received: {from: /got}
+key: {of: /id, needs: /id, keep: earliest}
+properties: {drop: [name, user, at, got, id]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "winner"), [("01", "02", "one"), ("02", "01", "other"), ("02", None, "one"), (None, "02", "other")]
+)
+def test_a_mapping_may_keep_the_copy_that_was_received_earliest(
+    tmp_path: Path, one: str | None, other: str | None, winner: str
+) -> None:
+    """A copy without a receive time still loses."""
+    (tmp_path / "shop.yaml").write_text(EARLIEST, encoding="utf-8")
+    shared = {"name": "Seen", "user": "u-1", "at": "2023-09-23T00:00:00Z", "id": "k"}
+    rows = [
+        shared | {"note": note} | ({"got": f"2023-09-23T00:00:{got}Z"} if got else {})
+        for note, got in (("one", one), ("other", other))
+    ]
+    source = write(tmp_path / "rows.jsonl", rows)
+    plan, events = mapped_events(tmp_path / "plan", [source], mapping=str(tmp_path / "shop.yaml"))
+    assert [event["properties"]["note"] for event in events] == [winner]
+    assert plan.skips == {"superseded": 1}

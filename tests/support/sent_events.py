@@ -1,4 +1,4 @@
-"""A plan of some files whose mapping is recognised, and its events as they would be sent."""
+"""A plan of some files whose mapping is recognised or named, and its events as they would be sent."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ AS_OF = 1_767_225_600_000_000
 """2026-01-01: the instant of the plans."""
 
 
-def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any, list[dict[str, Any]]]:
+def planned(
+    place: Path, sources: Iterable[Path], mapping: str | None = None, **settings: str
+) -> tuple[Any, list[dict[str, Any]]]:
     """The plan, and its events in the order of their times and then of their uuids."""
-    options = PlanOptions(settings=settings, as_of=AS_OF, workers=1)
+    options = PlanOptions(mapping=mapping, settings=settings, as_of=AS_OF, workers=1)
     plan = plan_export([str(path) for path in sources], place, options)
     return plan, events_of(place)
 

@@ -51,6 +51,7 @@ class TinyMapper:
     map_members = None
     unsets = True
     blanks = False
+    keeps_earliest = False
 
     def __init__(self, options: SealedOptions) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
