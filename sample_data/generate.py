@@ -25,6 +25,8 @@ from sample_data.generator import (
     braze,
     ga4,
     generic,
+    keen,
+    kissmetrics,
     matomo,
     mixpanel,
     mixpanel_people,
@@ -35,6 +37,7 @@ from sample_data.generator import (
     service,
     umami,
     universal_analytics,
+    vercel,
 )
 from sample_data.generator.spelling import lines, row
 
@@ -69,6 +72,9 @@ def files() -> dict[str, bytes]:
         **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
         **{f"braze/{braze.path_of(kind)}": braze.avro(kind, table) for kind, table in braze.rows().items()},
         "mparticle/2023/04/20/14/batches.json.gz": _gzipped(lines(mparticle.batches())),
+        **{f"kissmetrics/{name}": content for name, content in kissmetrics.files().items()},
+        "keen/2018-03-10T10-00-00.000Z/purchases/part.json.gz": _gzipped(lines(keen.events())),
+        "vercel/drain.jsonl": lines(vercel.events()),
         **_segment(),
         **_rudderstack(),
     }

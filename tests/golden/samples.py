@@ -41,6 +41,8 @@ GOLDEN = {
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
     "braze": Sample(("braze",), {"mapping": "braze"}),
     "ga4": Sample(("ga4",), {"mapping": "ga4"}),
+    "keen": Sample(("keen",), {"mapping": "keen", "settings": {"collection": "purchases"}}),
+    "kissmetrics": Sample(("kissmetrics",), {"mapping": "kissmetrics"}),
     "mparticle": Sample(("mparticle",), {"mapping": "mparticle"}),
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
     "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),
@@ -54,6 +56,7 @@ GOLDEN = {
     "matomo": Sample(("matomo/visits.json",), {"mapping": "matomo"}),
     "umami": Sample(("umami",), {"mapping": "umami"}),
     "universal-analytics": Sample(("universal-analytics",), {"mapping": "universal-analytics"}),
+    "vercel": Sample(("vercel",), {"mapping": "vercel"}),
     "rejects": Sample(
         ("rejects/broken.jsonl", "rejects/broken.csv"), {"mapping": "generic", "settings": GENERIC_WITHOUT_UUID}
     ),
