@@ -15,6 +15,7 @@ from pipeline.errors import UsageError
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
+    from pipeline.mapper.mutations import Mutated
     from pipeline.survey.draft import Choice
 
 MOST_QUESTIONS = 7
@@ -86,18 +87,22 @@ def check(names: tuple[str, ...]) -> int:
 
 @mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=completing.mappings)
+@click.option("--mutate", "changed", is_flag=True, help="Change each part in turn, and show what no case notices.")
 @common.as_json
-def test(names: tuple[str, ...], as_json: bool) -> int:
+def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
     """Run the cases inside mapping files (all shipped mappings when none is named).
 
-    Exit 7 when a case fails, or when a mapping has open choices.
+    Exit 7 when a case fails, when a mapping has open choices, or with --mutate when more than 5 % of its changes fail
+    no case.
     """
     from pipeline.mapper import available, load
     from pipeline.mapper.cases import run_cases
+    from pipeline.mapper.mutations import mutate
 
     failed = total = 0
     results = []
     unfinished: dict[str, dict[str, str]] = {}
+    changes = {}
     for name in names or available():
         document = load(name)
         if document.open:
@@ -115,6 +120,8 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
             )
             if not outcome.passed and not as_json:
                 click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
+    if changed and not failed:
+        changes = {name: mutate(load(name)) for name in names or available()}
     if as_json:
         common.emit(
             {
@@ -123,6 +130,7 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
                 "failed": failed,
                 "open": unfinished,
                 "results": results,
+                **({"changes": {name: _changes(tried) for name, tried in changes.items()}} if changed else {}),
             }
         )
     else:
@@ -130,7 +138,16 @@ def test(names: tuple[str, ...], as_json: bool) -> int:
         for name, choices in unfinished.items():
             click.echo(f"{name}: unfinished, {pluralize(len(choices), 'open choice')}:")
             _show_open(choices)
-    return 7 if failed or unfinished else 0
+        for name, tried in changes.items():
+            for survivor in tried.survivors:
+                click.echo(f"{name}:{survivor.place.line}:{survivor.place.column}: {printable(survivor.what, 200)}")
+            click.echo(f"{name}: {tried.failed:,} of {pluralize(tried.tried, 'change')} fail a case")
+    return 7 if failed or unfinished or not all(tried.enough for tried in changes.values()) else 0
+
+
+def _changes(tried: Mutated) -> dict[str, object]:
+    survivors = [{"line": one.place.line, "column": one.place.column, "change": one.what} for one in tried.survivors]
+    return {"tried": tried.tried, "failed": tried.failed, "survivors": survivors}
 
 
 def _show_open(choices: Mapping[str, str]) -> None:

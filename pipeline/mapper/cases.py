@@ -67,7 +67,9 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
         return CaseResult(case, (f"- lookups: there is no table {unknown!r} in lookup_files",))
     compiled = {} if compiled is None else compiled
     given = repr((options, case.lookups))
-    mapper = compiled.get(given) or compiled.setdefault(given, compile_mapping(mapping, options, case.lookups))
+    mapper = compiled.get(given)
+    if mapper is None:
+        mapper = compiled[given] = compile_mapping(mapping, options, case.lookups, for_members=False)
     result = mapper.map_row(row_of(mapping, case.row, case.format), True)
     differences: list[str] = []
     for expected, outcome in zip_longest(case.gives, result if isinstance(result, list) else [result]):

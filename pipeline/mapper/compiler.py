@@ -70,14 +70,16 @@ class Mapper:
     keeps_earliest: bool = False
 
 
-def compile_mapping(mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> Mapper:
-    """Compile for these options and the entries of the mapping's lookup files. Raises UsageError for settings that are
-    missing or that the mapping does not have, and MappingError for errors that the loader cannot detect, such as the
-    name of a table that does not exist."""
+def compile_mapping(
+    mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES, *, for_members: bool = True
+) -> Mapper:
+    """Compile for these options and the entries of the mapping's lookup files; without `for_members` only for rows that
+    are dicts. Raises UsageError for settings that are missing or that the mapping does not have, and MappingError for
+    errors that the loader cannot detect, such as the name of a table that does not exist."""
     _check_settings(mapping, options)
     _check_blanks(mapping)
     try:
-        return _compile(mapping, options, lookups)
+        return _compile(mapping, options, lookups, for_members)
     except (SyntaxError, RecursionError, MemoryError) as error:
         # Python's own limits: a mapping can exceed them within the limits of the loader.
         file, line, column = mapping.event.place
@@ -98,13 +100,14 @@ def check_mapping(mapping: Mapping) -> None:
         return  # a setting or a secret that only the operator has
 
 
-def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables) -> Mapper:
+def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_members: bool) -> Mapper:
     built = Builder(mapping, options, lookups).build()
+    _check_open(mapping, built)
     clock = ZoneClock(options.zones)
     emitter = StepEmitter(built)
     source = emitter.source()
     map_row = _loaded(emitter, source, clock)
-    map_members = _native(built, clock, map_row)
+    map_members = _native(built, clock, map_row) if for_members else None
     if built.decode is not None:
         map_row = _decoding(built.decode, map_row)
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
@@ -245,6 +248,19 @@ def _check_blanks(mapping: Mapping) -> None:
             file=file, line=line, column=column,
             hint="name the ones that are missing under `properties: blank`, or use `unless`",
         )  # fmt: skip
+
+
+def _check_open(mapping: Mapping, built: Program) -> None:
+    """The object with the properties cannot be computed from a property."""
+    for step in built.steps:
+        read = (one for one in expressions.operations(step) if isinstance(one, expressions.Property))
+        if isinstance(step, program.OpenProperties) and any(read):
+            file, line, column = place_of(mapping, "properties", "open")
+            raise MappingError(
+                "`open` cannot read a property: it gives the object with the properties",
+                file=file, line=line, column=column,
+                hint="write /column for a column of the row, or @name for a definition",
+            )  # fmt: skip
 
 
 def _check_settings(mapping: Mapping, options: SealedOptions) -> None:

@@ -56,9 +56,10 @@ def _kind(kind: Kind) -> Schema:
             return {"enum": [*words, *(_BOOLEANS[word] for word in words if word in _BOOLEANS)]}
         case Json():
             return {"type": "string", "contentMediaType": "application/json"}
-        case ListOf(item, most):
+        case ListOf(item, most, least):
             one = _kind(item)
-            return {"anyOf": [one, {"type": "array", "items": one, **({"maxItems": most} if most else {})}]}
+            limits = {name: number for name, number in (("minItems", least), ("maxItems", most)) if number}
+            return {"anyOf": [one, {"type": "array", "items": one, **limits}]}
         case TableOf(item):
             return {"type": "object", "additionalProperties": _kind(item)}
         case Verbs(family):

@@ -31,10 +31,11 @@ class Json:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list of at most `most` items, of any number where that is 0; a single item needs no list."""
+    """A list of `least` to `most` items, of any number where `most` is 0; a single item needs no list."""
 
     item: Kind
     most: int = 0
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +152,13 @@ TEXT = Text()
 NAMES = ListOf(TEXT)
 TEXTS = TableOf(TEXT)
 VALUE = Verbs("value")
-VALUES = ListOf(VALUE)
+VALUES = ListOf(VALUE, least=1)
 MOST_CANDIDATES = 32
 """Each is tried where those before it fail: one level deeper in the source of a mapper."""
-CANDIDATES = ListOf(VALUE, MOST_CANDIDATES)
+CANDIDATES = ListOf(VALUE, MOST_CANDIDATES, least=1)
 NUMBER = Verbs("value", numbers=True)
-NUMBERS = ListOf(NUMBER)
+NUMBERS = ListOf(NUMBER, least=1)
 VALUE_TABLE = TableOf(VALUE)
 CONDITION = Verbs("condition")
-CONDITIONS = ListOf(CONDITION)
+CONDITIONS = ListOf(CONDITION, least=1)
 YES = Choice(("yes", "no"))

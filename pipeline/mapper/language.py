@@ -359,7 +359,7 @@ class Mapping:
     skip: tuple[SkipRule, ...] = entry(ListOf(section("skip", SkipRule)), "rows left out", ())
     distinct_id: Ids = entry(section("distinct_id", Ids, short="first"), "the person's id")
     time: tuple[Clock, ...] = entry(
-        ListOf(section("clock", Clock)), "the event's time: the first of these that the row has"
+        ListOf(section("clock", Clock), least=1), "the event's time: the first of these that the row has"
     )
     received: tuple[Clock, ...] = entry(
         ListOf(section("clock", Clock)), "when the tool received it: the first that the row has", ()

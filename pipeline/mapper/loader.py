@@ -144,8 +144,10 @@ class Reader:
                 return self.choice(node, words, name)
             case Json():
                 return self.json(node, name)
-            case ListOf(item, most):
+            case ListOf(item, most, least):
                 if isinstance(node, yaml.SequenceNode):
+                    if len(node.value) < least:
+                        raise self.wrong(node, f"{name!r} is an empty list", f"name one, or delete {name!r}")
                     if most and len(node.value) > most:
                         raise self.wrong(
                             node.value[most],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 
 from pipeline.mapper.builder import Builder
 from pipeline.mapper.expressions import Apply, Value
@@ -21,6 +21,7 @@ NO_COUNTRIES = frozenset(["AC", "CP", "CQ", "DG", "EA", "EU", "EZ", "IC", "QO", 
 
 OTHER_NAMES = {
     "AE": ("UAE",),
+    "AX": ("Åland",),
     "BN": ("Brunei Darussalam",),
     "BO": ("Bolivia, Plurinational State of",),
     "BQ": ("Bonaire, Sint Eustatius and Saba",),
@@ -43,9 +44,11 @@ OTHER_NAMES = {
     "HM": ("Heard Island and McDonald Islands",),
     "IE": ("Republic of Ireland",),
     "IR": ("Iran, Islamic Republic of",),
+    "JO": ("Hashemite Kingdom of Jordan",),
     "KP": ("Korea, Democratic People's Republic of",),
     "KR": ("Korea, Republic of",),
     "LA": ("Lao People's Democratic Republic", "Lao PDR"),
+    "LT": ("Republic of Lithuania",),
     "MD": ("Moldova, Republic of",),
     "MF": ("Saint Martin (French part)",),
     "MK": ("Macedonia", "Macedonia, the former Yugoslav Republic of", "FYROM", "Republic of North Macedonia"),
@@ -57,6 +60,7 @@ OTHER_NAMES = {
     "PS": ("Palestine", "Palestine, State of", "Palestinian Territory", "Palestinian Territory, Occupied"),
     "RU": ("Russian Federation",),
     "SH": ("Saint Helena, Ascension and Tristan da Cunha",),
+    "SK": ("Slovak Republic",),
     "SX": ("Sint Maarten (Dutch part)",),
     "SY": ("Syrian Arab Republic",),
     "SZ": ("Swaziland",),
@@ -93,6 +97,7 @@ def country(build: Builder, call: Call) -> Value:
 
 
 @function(needs=1)
+@lru_cache(maxsize=1024)
 def country_code(text: str) -> str | None:
     """The code of a country's name or code; None for a text that is neither."""
     return _codes().get(_key(text)) if len(text) <= LONGEST else None
