@@ -1,8 +1,10 @@
-"""The decoder for rows whose columns are in objects, where other files of the same tool have them side by side."""
+"""The decoders for tools of which some files have columns in objects, and others have them side by side."""
 
 from __future__ import annotations
 
 from functools import partial
+
+from msgspec import Raw
 
 from pipeline import values
 from pipeline.mapper.builder import Builder
@@ -10,6 +12,7 @@ from pipeline.mapper.functions import decoding
 from pipeline.mapper.kinds import NAMES, TEXT, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.program import Decode
+from pipeline.mapper.runtime import encode
 from pipeline.values import Record
 
 decoder = partial(verb, "decoder")
@@ -38,3 +41,26 @@ def lifted(row: Record, where: str, *columns: str) -> list[Record]:
             del row[column]
             inside = {**members, **inside}
     return [{**inside, **row}]
+
+
+@decoder(
+    "nest",
+    "columns such as properties.plan become members of one column; of a name with several dots the first one counts",
+    nest=Field(NAMES, "the columns, without the dot", True),
+)
+def nest(_build: Builder, call: Call) -> Decode:
+    return Decode("nested", tuple(call.arguments["nest"]))
+
+
+@decoding
+def nested(row: Record, *columns: str) -> list[Record]:
+    """The row, with the columns that begin with one of these and a dot as members of an object of its name. Raises
+    BadValue where a column of that name is something else."""
+    found: dict[str, Record] = {}
+    for name in [name for name in row if "." in name]:
+        column, _, member = name.partition(".")
+        if column in columns:
+            found.setdefault(column, {})[member] = row.pop(name)
+    for column, members in found.items():
+        row[column] = Raw(encode({**members, **(values.opened(row.get(column)) or {})}))
+    return [row]
