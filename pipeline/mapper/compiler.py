@@ -124,7 +124,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         opens=(built.opened,) if built.opened is not None else (),
         map_row=map_row,
         map_members=map_members,
-        zone_evidence=any(clock.zone == "project" for clock in mapping.time),
+        zone_evidence=any(clock.zone == "project" or clock.proof_unless is not None for clock in mapping.time),
         hash_fingerprint=runtime.hash_fingerprint(os.environ[HASH_KEY]) if hashes else "",
         program=built,
         source=source,

@@ -85,7 +85,11 @@ class Clock:
         "utc",
     )
     space: str = entry(YES, "whether iso may have a space for the T", "no")
-    proof_unless: Call | None = entry(CONDITION, "rows whose times prove nothing about the zone", None)
+    proof_unless: Call | None = entry(
+        CONDITION,
+        "rows whose times prove nothing about the zone; with it, local clocks too are held against `received`",
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
