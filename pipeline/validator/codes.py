@@ -40,6 +40,8 @@ _OTHERS = (
     ),
     Code("item_of_purchase", SKIP, "an item that its purchase carries"),
     Code("separate_event_data", SKIP, "event data in a table of its own, which cannot be joined to its events"),
+    Code("aggregate", SKIP, "a sum or a summary over several events, and no event"),
+    Code("not_a_person", SKIP, "a row about something else than a person, such as a company"),
     Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),
     Code("attribution_event", SKIP, "the tool's own attribution record; the events carry the same properties"),
     Code("unsupported_event", SKIP, "an internal event of the service, which cannot be imported"),
