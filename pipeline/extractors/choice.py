@@ -20,12 +20,9 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
     and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
     """
-    reasons: dict[str, str] = {}
-    notes: list[Notice] = []
-    if rules.manifest:
-        choice = _manifest(rules.manifest)(Listing(source))
-        reasons.update(choice.left_out)
-        notes += [Notice("manifest", where, detail) for where, detail in choice.notes]
+    choice = _manifest(rules.manifest)(Listing(source)) if rules.manifest else Choice()
+    reasons = dict(choice.left_out)
+    notes = [Notice("manifest", where, detail) for where, detail in choice.notes]
     lookups: dict[str, Part] = {}
     for part in source.parts:
         if matches(part.path, rules.skip):
@@ -46,7 +43,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
         tuple(replace(source.parts[number], index=index) for index, number in enumerate(counting)),
         (*source.notes, *notes),
         tuple(source.sizes[number] for number in counting),
-        lookups=tuple(lookups.values()),
+        lookups=tuple(sorted(lookups.values(), key=lambda part: choice.order.get(part.path, -1))),
     )
 
 

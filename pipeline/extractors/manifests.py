@@ -28,10 +28,14 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Parts that do not count, by their paths with the reason of each, and notes about files: (where, sentence)."""
+    """Parts that do not count, by their paths with the reason of each, and notes about files: (where, sentence).
+
+    `order` numbers the lookup files that are to be read in another order than that of their names.
+    """
 
     left_out: dict[str, str] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
+    order: dict[str, int] = field(default_factory=dict)
 
 
 class Listing:
@@ -39,6 +43,7 @@ class Listing:
 
     def __init__(self, source: Source) -> None:
         self.parts = source.parts
+        self._copies = source.copies
         by_path = {part.path: [part] for part in source.parts}
         by_path |= {path: by_path[other] for path, other in source.copies}
         rowless = ("empty_file", "ignored_file", LEFT_OUT)
@@ -52,14 +57,21 @@ class Listing:
     def matching(self, *patterns: str) -> list[Part]:
         return [part for part in self.parts if matches(part.path, patterns)]
 
-    def files(self, addresses: Iterable[str]) -> dict[str, list[Part] | None]:
+    def named(self, name: str) -> list[tuple[str, Part]]:
+        """The files of a name in all folders: (path, part), the same part for files of the same bytes."""
+        parts = {part.path: part for part in self.parts}
+        found = [(part.path, part) for part in self.parts] + [(path, parts[other]) for path, other in self._copies]
+        return [(path, part) for path, part in found if matches(path, [name])]
+
+    def files(self, addresses: Iterable[str], *, least: int = 1) -> dict[str, list[Part] | None]:
         """The parts that a manifest means by each address: none for a file without rows, None where there is no file.
 
         An export is mostly copied from a bucket into a folder, so its paths begin otherwise than the addresses. All
-        lack the same number of folders at the beginning: the smallest with which any file is found.
+        lack the same number of folders at the beginning: the smallest with which any file is found. At least `least`
+        steps are compared, so that files of one name in several folders are told apart.
         """
         steps = {address: tuple(address.rpartition("://")[2].strip("/").split("/")) for address in addresses}
-        for dropped in range(max(map(len, steps.values()), default=0)):
+        for dropped in range(max(map(len, steps.values()), default=0) - least + 1):
             found = {address: self._ending(end[dropped:]) for address, end in steps.items()}
             if any(parts is not None for parts in found.values()):
                 return found
@@ -152,50 +164,143 @@ def heap(listing: Listing) -> Choice:
     return choice
 
 
+@dataclass(slots=True)
+class _PendoExport:
+    """One export of Data Sync: the list of its files, and where that list stands."""
+
+    listed_in: str
+    group: str
+    counter: int | None
+    content: dict[str, Any]
+
+    def addresses(self, files: Any) -> list[str]:
+        """The addresses of files, which are relative to the export's own folder."""
+        root = str(self.content["rootUrl"])
+        return [file if "://" in file else f"{root.rstrip('/')}/{file.lstrip('/')}" for file in map(str, files or ())]
+
+
 @manifest("pendo")
 def pendo(listing: Listing) -> Choice:
-    """Pendo Data Sync: `exportmanifest.json` lists exports; of each period the files of the last export count.
+    """Pendo Data Sync: an export that has a period replaces all events of that period in earlier exports.
 
-    Matched events repeat all events, so they do not count (docs/know/exports.md#pendo).
+    `exportmanifest.json`, one for each application, lists the exports of 30 days in the order of `counter`; of older
+    ones there is `billofmaterials.json` in the folder of each. An export without `allEvents` for a period (Pendo makes
+    it where rules of pages and features changed) has matched events only, and replaces none. Matched events repeat all
+    events, so they do not count (docs/know/exports.md#pendo).
     """
     choice = Choice()
-    for part in listing.matching("exportmanifest.json"):
+    exports, events = _pendo_exports(listing, choice), listing.matching(_PENDO_EVENTS)
+    if exports or events:
+        choice.left_out.update((part.path, _MATCHED) for part in listing.matching("matchedEvents"))
+    if not exports:
+        if len(events) > 1:
+            sentence = "no manifest is there: of a day in several exports, the events of all are sent, each once"
+            choice.notes.append((events[0].path, sentence))
+        return choice
+    addresses = [address for export in exports for address in _pendo_addresses(export)]
+    here = listing.files((address for address in addresses if "://" not in address), least=2)
+    files = here | listing.files((address for address in addresses if "://" in address), least=2)
+    last: dict[tuple[str, str], tuple[_PendoExport, list[str]]] = {}
+    for number, export in enumerate(exports):
+        for kind in _PENDO_DEFINITIONS:
+            for address in export.addresses(export.content.get(kind)):
+                choice.order.update((one.path, number) for one in files[address] or ())
+        for period in export.content.get("timeDependent") or ():
+            for matched in period.get("matchedEvents") or ():
+                for address in export.addresses(matched.get("files")):
+                    choice.left_out.update((one.path, _MATCHED) for one in files[address] or ())
+            if period.get("allEvents") is None:
+                continue
+            name = str(period.get("periodId"))
+            before, replaced = last.get((export.group, name), (export, []))
+            if before is not export and before.counter is None and export.counter is None:
+                raise UnfitExport(
+                    f"{before.listed_in} and {export.listed_in} have the period {name}, and neither has a counter",
+                    hint="leave out the folder of the older export, or fetch exportmanifest.json, which counts them",
+                )
+            for one in (one for address in replaced for one in files[address] or ()):
+                choice.left_out[one.path] = f"{_named(export)} has the period {name} again"
+            last[export.group, name] = export, export.addresses(period["allEvents"].get("files"))
+    current = {one.path for _, addresses in last.values() for address in addresses for one in files[address] or ()}
+    for export, addresses in last.values():
+        _refuse_missing(export.listed_in, [address for address in addresses if files[address] is None])
+    for path in current:
+        choice.left_out.pop(path, None)
+    for part in events:
+        if part.path not in current and part.path not in choice.left_out:
+            raise UnfitExport(
+                f"no manifest lists {part.path}, so it is unknown whether a later export replaces its events",
+                hint="fetch billofmaterials.json, which lies beside that file, or leave the file out",
+            )
+    for group in dict.fromkeys(export.group for export in exports):
+        of_group = [export for export in exports if export.group == group]
+        periods = sum(1 for other, _ in last if other == group)
+        choice.notes.append((of_group[-1].listed_in, f"{len(of_group)} exports, {periods} periods"))
+    return choice
+
+
+_MATCHED = "matched events repeat all events"
+_PENDO_EVENTS = "allevents*"
+_PENDO_DEFINITIONS = (
+    "pageDefinitionsFile", "featureDefinitionsFile", "trackTypeDefinitionsFile", "guideDefinitionsFile",
+)  # fmt: skip
+_PENDO_LISTS = ("timeDependent", "visitors", "accounts", *_PENDO_DEFINITIONS)
+
+
+def _named(export: _PendoExport) -> str:
+    return export.listed_in if export.counter is None else f"export {export.counter}"
+
+
+def _pendo_exports(listing: Listing, choice: Choice) -> list[_PendoExport]:
+    """All exports, older ones first: those that only their bill of materials lists come before those of a manifest."""
+    bills: dict[str, _PendoExport] = {}
+    for path, part in listing.named("billofmaterials.json"):
+        choice.left_out[part.path] = "a manifest"
+        content = listing.json(part)
+        if not isinstance(content, dict) or not any(name in content for name in _PENDO_LISTS):
+            raise UnreadableExport(
+                f"{path} is no bill of materials of Pendo: no list of files", path=path, hint=FETCH_AGAIN
+            )
+        folder = _folder(path)
+        bills[folder] = _PendoExport(
+            path, _folder(folder), _counter(content), {**content, "rootUrl": folder.replace("!", "/")}
+        )
+    counted: list[_PendoExport] = []
+    for path, part in listing.named("exportmanifest.json"):
         choice.left_out[part.path] = "a manifest"
         content = listing.json(part)
         exports = content.get("exports") if isinstance(content, dict) else None
         if not isinstance(exports, list):
-            raise UnreadableExport(
-                f"{part.path} is no manifest of Pendo: no list `exports`", path=part.path, hint=FETCH_AGAIN
-            )
-        files = listing.files(_pendo_files(exports))
-        last: dict[str, list[Part]] = {}
-        for export in sorted(exports, key=lambda export: int(export.get("counter", 0))):
-            root = str(export.get("rootUrl", ""))
-            for period in export.get("timeDependent", ()):
-                name = str(period.get("periodId"))
-                for earlier in last.get(name, ()):
-                    choice.left_out[earlier.path] = f"export {export.get('counter')} has the period {name} again"
-                addresses = [_joined(root, file) for file in period.get("allEvents", {}).get("files", ())]
-                _refuse_missing(part.path, [address for address in addresses if files[address] is None])
-                last[name] = [one for address in addresses for one in files[address] or ()]
-                for file in (file for matched in period.get("matchedEvents", ()) for file in matched.get("files", ())):
-                    for one in files[_joined(root, file)] or ():
-                        choice.left_out[one.path] = "matched events repeat all events"
-        for one in (one for parts in last.values() for one in parts):
-            choice.left_out.pop(one.path, None)
-        choice.notes.append((part.path, f"{len(exports)} exports, {len(last)} periods"))
-    return choice
+            raise UnreadableExport(f"{path} is no manifest of Pendo: no list `exports`", path=path, hint=FETCH_AGAIN)
+        group = _folder(path)
+        for entry in exports:
+            root = str(entry.get("rootUrl", "")).rstrip("/")
+            name = root.rpartition("/")[2]
+            bill = bills.pop(f"{group}/{name}".lstrip("/"), None)
+            content = {**(bill.content if bill is not None else {}), **entry, "rootUrl": root}
+            counted.append(_PendoExport(path, group, _counter(entry), content))
+    counted.sort(key=lambda export: export.counter or 0)
+    older = sorted(bills.values(), key=lambda export: -1 if export.counter is None else export.counter)
+    return [*older, *counted]
 
 
-def _pendo_files(exports: Iterable[Any]) -> Iterator[str]:
-    for export in exports:
-        for period in export.get("timeDependent", ()):
-            for files in (period.get("allEvents", {}), *period.get("matchedEvents", ())):
-                yield from (_joined(str(export.get("rootUrl", "")), file) for file in files.get("files", ()))
+def _folder(path: str) -> str:
+    """The folder of a path as it is shown; that of an archive's first level is the archive."""
+    cut = max(path.rfind("/"), path.rfind("!"))
+    return path[:cut] if cut >= 0 else ""
 
 
-def _joined(root: str, file: str) -> str:
-    return file if "://" in file else f"{root.rstrip('/')}/{file.lstrip('/')}"
+def _counter(content: dict[str, Any]) -> int | None:
+    counter = content.get("counter")
+    return int(counter) if counter is not None else None
+
+
+def _pendo_addresses(export: _PendoExport) -> Iterator[str]:
+    for kind in _PENDO_DEFINITIONS:
+        yield from export.addresses(export.content.get(kind))
+    for period in export.content.get("timeDependent") or ():
+        for files in (period.get("allEvents") or {}, *(period.get("matchedEvents") or ())):
+            yield from export.addresses(files.get("files"))
 
 
 @manifest("adobe")

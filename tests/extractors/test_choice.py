@@ -131,6 +131,74 @@ def test_pendo_replaces_a_period_by_a_later_export(tmp_path: Path) -> None:
         counting(extractors.open_source([str(tmp_path)]), manifest="pendo")
 
 
+def pendo_export(counter: int | None, uuid: str, *periods: str, root: bool = True, **more: Any) -> dict[str, Any]:
+    """An export of Data Sync, as a manifest lists it: a file of all events for each period."""
+    files = [{"periodId": period, "allEvents": {"files": [f"allevents-{period}.jsonl"]}} for period in periods]
+    listed: dict[str, Any] = {"timeDependent": files, **more}
+    if counter is not None:
+        listed["counter"] = counter
+    return listed | ({"rootUrl": f"s3://bucket/datasync/s/app/{uuid}"} if root else {})
+
+
+def test_pendo_keeps_a_period_whose_matched_events_alone_came_again(tmp_path: Path) -> None:
+    """An export without `allEvents` of a period has the events of changed rules of pages and features."""
+    again = {"periodId": "d1", "matchedEvents": [{"id": "Page/p", "files": ["matchedEvents/Page/p.jsonl"]}]}
+    manifest = {"exports": [pendo_export(1, "u1", "d1"), pendo_export(2, "u2", timeDependent=[again])]}
+    files = {"app/u1/allevents-d1.jsonl": 1, "app/u2/matchedEvents/Page/p.jsonl": 2}
+    source = export(tmp_path, {"app/exportmanifest.json": manifest, **files})
+    assert counting(source, manifest="pendo") == ["app/u1/allevents-d1.jsonl"]
+
+
+def test_pendo_lists_exports_of_more_than_30_days_ago_in_their_own_folders(tmp_path: Path) -> None:
+    """They come before those of the manifest. Another application has periods of its own, and its files are others of
+    the same names; a file of events that nothing lists stops, and so do two exports whose order nothing shows."""
+    files: dict[str, Any] = {
+        "app/exportmanifest.json": {"exports": [pendo_export(7, "u3", "d2")]},
+        "app/u3/allevents-d2.jsonl": 1,
+        "app/u3/billofmaterials.json": pendo_export(None, "u3", "d2", root=False),
+        "app/u1/allevents-d1.jsonl": 2, "app/u1/allevents-d2.jsonl": 3,
+        "app/u1/billofmaterials.json": pendo_export(None, "u1", "d1", "d2", root=False),
+        "other/u9/allevents-d2.jsonl": 4,
+        "other/u9/billofmaterials.json": pendo_export(None, "u9", "d2", root=False),
+    }  # fmt: skip
+    expected = ["app/u1/allevents-d1.jsonl", "app/u3/allevents-d2.jsonl", "other/u9/allevents-d2.jsonl"]
+    assert counting(export(tmp_path / "a", files), manifest="pendo") == expected
+    with pytest.raises(UnfitExport, match=r"no manifest lists app/u0/allevents-d0\.jsonl"):
+        counting(export(tmp_path / "a", {"app/u0/allevents-d0.jsonl": 5}), manifest="pendo")
+    files |= {
+        "app/u2/allevents-d1.jsonl": 6, "app/u2/billofmaterials.json": pendo_export(None, "u2", "d1", root=False),
+    }  # fmt: skip
+    with pytest.raises(UnfitExport, match=r"app/u1/.* and app/u2/.* have the period d1, and neither has a counter"):
+        counting(export(tmp_path / "b", files), manifest="pendo")
+
+
+def test_pendo_reads_definitions_in_the_order_of_exports(tmp_path: Path) -> None:
+    """Whatever their folders are called; the latest names count."""
+    files: dict[str, Any] = {
+        "app/exportmanifest.json": {
+            "exports": [
+                pendo_export(number, uuid, pageDefinitionsFile=["allpages.jsonl"])
+                for number, uuid in enumerate(["u2", "u1", "u3"])
+            ]
+        },
+        "app/u1/allpages.jsonl": 1, "app/u2/allpages.jsonl": 2, "app/u3/allpages.jsonl": 2,
+    }  # fmt: skip
+    chosen = extractors.choose_parts(export(tmp_path, files), FileRules(manifest="pendo", lookups=("allpages*",)))
+    assert [part.path for part in chosen.lookups] == ["app/u1/allpages.jsonl", "app/u2/allpages.jsonl"]
+    assert chosen.parts == ()
+
+
+def test_pendo_without_a_manifest_reads_all_events_or_else_matched_ones(tmp_path: Path) -> None:
+    """Of several files of all events it says that none replaces another."""
+    files = {"u1/allevents.jsonl": 1, "u1/matchedEvents/Page/p.jsonl": 2, "u2/allevents.jsonl": 3}
+    source = export(tmp_path / "a", files)
+    assert counting(source, manifest="pendo") == ["u1/allevents.jsonl", "u2/allevents.jsonl"]
+    notes = extractors.choose_parts(source, FileRules(manifest="pendo")).notes
+    assert ("manifest", "u1/allevents.jsonl") in [(note.code, note.where) for note in notes]
+    source = export(tmp_path / "b", {"u1/matchedEvents/Page/p.jsonl": 2})
+    assert counting(source, manifest="pendo") == ["u1/matchedEvents/Page/p.jsonl"]
+
+
 def test_adobe_lists_files_with_their_digests(tmp_path: Path) -> None:
     """A file that is missing, or that is another one, stops."""
     data = b'{"n":1}\n'
@@ -149,10 +217,13 @@ def test_adobe_lists_files_with_their_digests(tmp_path: Path) -> None:
         counting(source, manifest="adobe")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("manifests/1.json", "heap"), ("exportmanifest.json", "pendo")])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("manifests/1.json", "heap"), ("exportmanifest.json", "pendo"), ("u/billofmaterials.json", "pendo")],
+)
 def test_a_manifest_of_another_shape_is_named(tmp_path: Path, name: str, kind: str) -> None:
     """It decides what counts, so it is not passed over."""
-    with pytest.raises(UnreadableExport, match="is no manifest of"):
+    with pytest.raises(UnreadableExport, match=r"is no (manifest|bill of materials) of"):
         counting(export(tmp_path, {name: {"other": 1}}), manifest=kind)
 
 
