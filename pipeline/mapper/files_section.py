@@ -39,14 +39,18 @@ class LookupFile:
     """Files of the export whose rows are entries of a table, not events (`pipeline.plan.lookups`)."""
 
     file: tuple[str, ...] = entry(NAMES, "patterns of paths: these files have the entries, and none of them has events")
-    key: str = entry(TEXT, "the path of the value that a `lookup` looks for, such as /id")
-    value: str = entry(TEXT, "the path of the value that it finds, such as /name")
+    key: tuple[str, ...] = entry(
+        NAMES, "the path of the value that a `lookup` looks for, such as /id; of several the first that the row has"
+    )
+    value: tuple[str, ...] = entry(
+        NAMES, "the path of the value that it finds, such as /name; of several the first that the row has"
+    )
     columns: tuple[str, ...] = entry(
         NAMES, "the columns of delimited files without a header, which are written as `files` says", ()
     )
     missing: str = entry(
         Choice(("stop", "notice")),
-        "what a plan does where the export has no such file: it stops (default), or it has a notice and the table is"
-        " empty",
+        "what a plan does where the export has no such file, or none with such values: it stops (default), or it has a"
+        " notice and the table is empty",
         "stop",
     )

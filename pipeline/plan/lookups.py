@@ -7,7 +7,7 @@ be applied without the lookup files. Tables are held in memory by every worker, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from pipeline.plan.manifest import Plan
 from pipeline.text import pluralize, printable
 from pipeline.values import BadValue, Record
 
-MOST_ENTRIES = 1_000_000
+MOST_ENTRIES = 250_000
 """Of all tables of a mapping together."""
 _SHOWN_CHARACTERS = 60
 
@@ -92,24 +92,29 @@ def _read(part: Part, name: str, lookup: LookupFile, table: dict[str, str]) -> I
             table[key] = value
             if len(table) > MOST_ENTRIES:
                 return  # the caller refuses it
-    if rows and not entries and not broken:
+    wanted = f"{' or '.join(lookup.key)} and {' or '.join(lookup.value)}"
+    if rows and not entries and not broken and lookup.missing == "stop":
         raise UnfitExport(
-            f"no row of {part.path} has {lookup.key} and {lookup.value}, which the table {name!r} is made of",
+            f"no row of {part.path} has {wanted}, which the table {name!r} is made of",
             hint="leave the file out, or correct `key` and `value` of the table under `lookup_files`",
         )
     yield "lookup_file", part.path, f"{pluralize(entries, 'entry')} of the table {name!r}"
     if broken:
         yield "lookup_row", part.path, f"rows of the table {name!r} cannot be read, the first is {broken}"
     if without:
-        sentence = f"{pluralize(without, 'row')} without {lookup.key} or {lookup.value} for the table {name!r}"
-        yield "lookup_row", part.path, sentence
+        yield "lookup_row", part.path, f"{pluralize(without, 'row')} without {wanted} for the table {name!r}"
     if changed:
         example = printable(next(iter(changed)), _SHOWN_CHARACTERS)
         sentence = f"{pluralize(len(changed), 'key')} of the table {name!r} had another value before, such as {example}"
         yield "lookup_changed", part.path, f"{sentence}; the value in this file counts"
 
 
-def _text_at(path: str, row: Record) -> str | None:
+def _text_at(paths: Sequence[str], row: Record) -> str | None:
+    """The text at the first of these paths that has one."""
+    return next((text for path in paths if (text := _text(path, row)) is not None), None)
+
+
+def _text(path: str, row: Record) -> str | None:
     column, *steps = path_steps(path)
     value = row.get(column)
     try:
