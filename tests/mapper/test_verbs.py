@@ -58,6 +58,22 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{unless: [EMPTY, n/a], of: a}", '"a":"EMPTY"', None),
         ("{unless: [EMPTY, n/a], of: a}", '"a":1.0', "1.0"),
         ("{split: a, by: x, item: 0}", '"a":"1920x1080"', '"1920"'),
+        ('{pieces: a, by: ","}', '"a":"1, ,2,"', '["1","2"]'),
+        ('{pieces: a, by: ","}', '"a":" "', None),
+        ('{pieces: a, by: ",", escape: ^}', '"a":"x^,y,z^^"', '["x,y","z^"]'),
+        (
+            '{pieces: a, by: ",", cells: "=", table: codes, prefix: "land "}',
+            '"a":"France=1,Spain"',
+            '["FR","land Spain"]',
+        ),
+        ('{pieces: a, by: ",", cells: "=", table: codes}', '"a":"Spain=1,=2"', '["Spain"]'),
+        (
+            '{pieces: a, by: ",", cells: ;, columns: [group, id, price, rest], numbers: [price], escape: ^}',
+            '"a":";x^;1;1.10;p;q^;r,;,g;y^=;one"',
+            '[{"id":"x;1","price":1.10,"rest":"p;q;r"},{"group":"g","id":"y=","price":"one"}]',
+        ),
+        ("{total: a, of: n}", '"a":[{"n":1.10},{"m":1},{"n":"2"}]', "3.10"),
+        ("{total: a, of: n}", '"a":[{"m":1}]', None),
         ("{split: a, by: x, item: -1}", '"a":"1920x1080"', '"1080"'),
         ("{split: a, by: x, item: 2}", '"a":"1920x1080"', None),
         ("{split: a, by: x, item: 1}", '"a":"1920x "', None),
@@ -250,7 +266,7 @@ def test_every_verb_is_tried_here() -> None:
     tried = (
         "ref const json first template join lookup type unless item split lower upper strip url when session member"
         " entries country referring_domain browser_name os_name device_type record canonical"
-        " add subtract multiply divide round seconds date"
+        " add subtract multiply divide round total seconds date pieces"
     )
     elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"
     assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, Underflow
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 
 from msgspec import Raw
 
@@ -16,8 +16,9 @@ from pipeline.mapper.builder import Builder, wrong_call
 from pipeline.mapper.conversions import as_number
 from pipeline.mapper.expressions import Apply, Constant, Value
 from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import NUMBER, NUMBERS, TEXT, Field, verb
+from pipeline.mapper.kinds import NUMBER, NUMBERS, TEXT, VALUE, Field, verb
 from pipeline.mapper.language import Call
+from pipeline.mapper.runtime import member_at
 from pipeline.values import BadValue
 
 value = partial(verb, "value")
@@ -67,6 +68,16 @@ def divide(build: Builder, call: Call) -> Value:
 
 
 @value(
+    "total",
+    "the sum of one member of the objects of a list; missing where none of them has it",
+    total=Field(VALUE, "the list", True),
+    of=Field(TEXT, "the member's name", True),
+)
+def total(build: Builder, call: Call) -> Value:
+    return Apply("total_of", (build.present(call.arguments["total"]), Constant(call.arguments["of"])))
+
+
+@value(
     "round",
     "a number with no more than so many decimal places, halves away from zero; missing when it is",
     round=Field(NUMBER, "the number", True),
@@ -88,6 +99,13 @@ def calculated(operation: str, *numbers: values.Value) -> Raw | None:
     for other in others:
         result = _OPERATIONS[operation](result, other)
     return _json(result)
+
+
+@function(needs=1, warns=True)
+def total_of(listed: values.Value, name: str) -> Raw | None:
+    """The sum of a member; None where no item has it. Raises BadValue."""
+    numbers = [number for item in values.items(listed) or () if (number := member_at(item, name)) is not None]
+    return _json(reduce(_OPERATIONS["add"], map(_decimal, numbers))) if numbers else None
 
 
 @function(needs=1, warns=True)
