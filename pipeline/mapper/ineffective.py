@@ -75,18 +75,18 @@ def unused_settings(mapping: Mapping) -> Iterator[Finding]:
 
 @_check
 def unused_tables(mapping: Mapping) -> Iterator[Finding]:
-    """a table under `tables` or `lookup_files` that no `lookup` uses, or that is under both; a `lookup` with both a
+    """a table under `tables` or `lookup_files` that no verb uses, or that is under both; a `lookup` with both a
     `table` and its own `in`"""
     used = set()
     for call in _calls(mapping):
-        if call.verb == "lookup" and "table" in call.arguments:
+        if "table" in call.arguments:
             used.add(call.arguments["table"])
             if "in" in call.arguments:
                 yield Finding("a lookup with `in` does not use its `table`", "give one of the two", call)
     for section, tables in (("tables", mapping.tables), ("lookup_files", mapping.lookup_files)):
         for name in tables:
             if name not in used:
-                yield Finding(f"no lookup uses the table {name!r}", "delete it", (section, name))
+                yield Finding(f"nothing uses the table {name!r}", "delete it", (section, name))
     for name in mapping.tables.keys() & mapping.lookup_files.keys():
         yield Finding(f"lookup_files has a table {name!r} too", "rename one of them", ("tables", name))
 

@@ -22,7 +22,7 @@ CLOSED = "properties:\n  rest: drop\n"
 INEFFECTIVE = [
     ("settings: {plan: the plan}\n", "nothing uses the setting 'plan'", (7, 12)),
     ("uuid: {setting: plan, default: id}\n", "the setting 'plan' is not declared", (7, 7)),
-    ("tables: {codes: {a: b}}\n", "no lookup uses the table 'codes'", (7, 10)),
+    ("tables: {codes: {a: b}}\n", "nothing uses the table 'codes'", (7, 10)),
     ("tables: {codes: {a: b}}\nuuid: {lookup: x, table: codes, in: {c: d}}\n", "does not use its `table`", (8, 7)),
     ("define: {one: /a, two: '@one'}\n", "nothing refers to @two", (7, 19)),
     ("properties:\n  rest: x_\n", "every column is a property by its own name", (8, 3)),

@@ -137,7 +137,7 @@ def test_a_case_gives_the_entries_of_its_tables() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"lookup_files": {**MAPPING["lookup_files"], "other": PAGES}}, "no lookup uses the table 'other'"),
+        ({"lookup_files": {**MAPPING["lookup_files"], "other": PAGES}}, "nothing uses the table 'other'"),
         ({"tables": {"pages": {"a": "b"}}}, "lookup_files has a table 'pages' too"),
     ],
 )
