@@ -16,6 +16,7 @@ OUTCOME = Section(
         "event": Field(TEXT, "the event's name"),
         "distinct_id": Field(TEXT, "its distinct_id"),
         "timestamp": Field(TEXT, "its time, as 2020-12-30T12:00:00Z"),
+        "received": Field(TEXT, "when the tool received it, in the same form"),
         "uuid": Field(TEXT, "the source's own uuid"),
         "key": Field(NAMES, "the parts of its dedupe key; `none` for a row without"),
         "properties": Field(Json(), "all of its properties, exactly"),
