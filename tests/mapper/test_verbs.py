@@ -221,6 +221,9 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{when: {is: web, of: a}, then: b, else: c}", '"a":"web","b":1,"c":2', "1"),
         ("{when: {is: web, of: a}, then: b, else: c}", '"a":"app","b":1,"c":2', "2"),
         ("{when: {is: web, of: a}, then: b}", '"a":"app","b":1', None),
+        ("{combine: [a, b]}", '"a":{"x":1,"y":null},"b":{"y":2,"z":"3"}', '{"x":1,"y":null,"z":"3"}'),
+        ("{combine: [a, b]}", '"a":"{\\"x\\": 1}"', '{"x":1}'),
+        ("{combine: [a, b]}", '"a":null,"b":{}', None),
         ("{session: a, with: [b]}", '"a":1738796251078,"b":"d"', '"0194d855-37c6-'),
         ("{session: a}", '"a":-1', None),
         ("{session: a}", '"a":"x"', None),
@@ -266,7 +269,7 @@ def test_every_verb_is_tried_here() -> None:
     tried = (
         "ref const json first template join lookup type unless item split lower upper strip url when session member"
         " entries country referring_domain browser_name os_name device_type record canonical"
-        " add subtract multiply divide round total seconds date pieces"
+        " add subtract multiply divide round total seconds date pieces combine"
     )
     elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"
     assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())

@@ -63,6 +63,28 @@ def one_member(name: str, value: values.Value) -> Raw:
 
 
 @value(
+    "combine",
+    "one object with the members of several; of members of one name the earlier object's counts, null or not. What is"
+    " missing is passed over",
+    combine=Field(VALUES, "the objects", True),
+)
+def combine(build: Builder, call: Call) -> Value:
+    return Apply("combined", tuple(map(build.present, call.arguments["combine"])))
+
+
+@function(needs=0)
+def combined(*objects: values.Value) -> Raw | None:
+    """The members of all objects as JSON text, in their order; None without any. Raises BadValue for one that is no
+    object."""
+    members: values.Record = {}
+    for one in objects:
+        # The reader has opened the object that `properties: open` names.
+        opened = one if isinstance(one, dict) else values.opened(one)
+        members = {**members, **{name: value for name, value in (opened or {}).items() if name not in members}}
+    return Raw(encode({name: values.raw(value) for name, value in members.items()})) if members else None
+
+
+@value(
     "opened",
     "the object that `properties: open` names, with all of its members",
     opened=Field(YES, "yes", True),
