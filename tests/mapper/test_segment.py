@@ -97,6 +97,22 @@ def test_tracks_and_an_events_own_table_are_one_event_with_its_properties(
     assert [event["properties"]["$ip"] for event in events if event["event"] == "Signed Up"] == ["127.0.0.1"]
 
 
+def test_a_call_of_jitsus_is_one_event_from_tracks_and_its_own_table(tmp_path: Path) -> None:
+    """Neither row says when it was received; the one with the properties stays, whichever file comes first."""
+    call = {
+        "anonymous_id": "a-1",
+        "timestamp": "2024-03-10 09:03:00",
+        "event": "Order",
+        "context_library_name": "jitsu",
+    }
+    rows = {"tracks": [{"message_id": "m-1", **call}], "order": [{"message_id": "m-1", **call, "total": "1.10"}]}
+    files = [table(tmp_path / f"{name}.csv", found) for name, found in rows.items()]
+    for number, sources in enumerate((files, files[::-1])):
+        plan, events = planned(tmp_path / str(number), sources)
+        assert (plan.mapping.name, plan.skips) == ("segment-warehouse", {"superseded": 1})
+        assert [event["properties"]["total"] for event in events] == [1.1]
+
+
 def test_a_later_load_of_an_event_supersedes_an_earlier_one(tmp_path: Path) -> None:
     """The rule for tracks leaves the rule for copies as it is."""
     later = [{**ORDERS[0], "received_at": "2023-05-01 00:00:00", "plan_type": "later"}]

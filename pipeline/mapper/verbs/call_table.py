@@ -1,5 +1,5 @@
 """The decoder for warehouse tables of the Segment model, which RudderStack keeps too
-(docs/know/exports.md#segment-tables, #rudderstack).
+(docs/know/exports.md#segment-tables, #rudderstack), as Jitsu does under names of its own (#jitsu).
 
 A row of such a table does not name its table, and its custom columns are among the model's own. The decoder returns,
 for one row, one row with
@@ -12,6 +12,8 @@ for one row, one row with
 * the model's columns and the other `context_…` under their names in lower case, blank ones left out; times that
   are counts of microseconds (the data lake's) or end in ` UTC` (BigQuery's CSV) become ISO 8601, `_timestamp` becomes
   `timestamp`.
+
+Columns of the loader that copied a table (`_fivetran_synced` and the like) are none of these and are left out.
 
 Blank custom columns of JSON and Parquet stay in tracks, pages and screens; in other tables they may be a null that was
 once a cell of CSV, and would overwrite properties of a person or a group.
@@ -29,6 +31,7 @@ from pipeline.mapper.functions import decoding
 from pipeline.mapper.kinds import TEXT, YES, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.program import Decode
+from pipeline.mapper.verbs.loaded import is_bookkeeping
 from pipeline.timestamps import format_utc
 from pipeline.values import BadValue, Record, Value
 
@@ -39,6 +42,15 @@ MODEL = frozenset(
 """Columns that tables of events have and that are neither property nor trait."""
 OWN = {"groups": ("group_id",), "aliases": ("previous_id",), "": ("group_id", "previous_id")}
 """Further columns of the model, by table; "" is an unknown table."""
+TYPES = {
+    "track": "tracks",
+    "page": "pages",
+    "screen": "screens",
+    "identify": "identifies",
+    "group": "groups",
+    "alias": "aliases",
+}
+"""The table of a call by its type, which Jitsu's rows have."""
 DISCARDS = ("row_id", "column_name", "column_value", "table_name")
 _TABLES = frozenset(("tracks", "pages", "screens", "identifies", "users", "groups", "aliases", "rudder_discards"))
 MICROSECOND_DIGITS = 16
@@ -47,6 +59,7 @@ _TIMES = ("_timestamp", "timestamp", "original_timestamp", "received_at")
 _OF_A_CALL = ("timestamp", "original_timestamp", "sent_at", "anonymous_id", "user_id")
 _CALLS = frozenset(("tracks", "pages", "screens"))
 _TRAITS = "context_traits_"
+_GROUP = "context_group_"
 _BLANK = Raw(b'""')
 
 decoder = partial(verb, "decoder")
@@ -83,12 +96,16 @@ def unwrapped(row: Record) -> tuple[Record, str]:
 
 def decoded(row: Record, named: str, setting: str = "") -> Record:
     """One row as the decoder returns it; `named` is the table that the row names, `setting` that of the operator."""
-    if "ID" in row or "ROW_ID" in row:
+    if "ID" in row or "ROW_ID" in row or "MESSAGE_ID" in row:
         row = {name.lower(): value for name, value in row.items()}
+    if "message_id" in row and "id" not in row:
+        row, named = _of_jitsu(row)
     columns: Record = {}
     traits: Record = {}
     model: Record = {}
     for name, value in row.items():
+        if is_bookkeeping(name):
+            continue
         if name in MODEL or (name.startswith("context_") and not name.startswith(_TRAITS)):
             if not _blank(value):
                 model[name] = value
@@ -117,6 +134,20 @@ def decoded(row: Record, named: str, setting: str = "") -> Record:
     if table:
         model["table"] = table
     return model
+
+
+def _of_jitsu(row: Record) -> tuple[Record, str]:
+    """A row of Jitsu's under the model's names, and the table of its call; "" for a row without a type that is no
+    event's. The group of a group call is in `context_group_…`, but in a table of its own."""
+    row = {("id" if name == "message_id" else name): value for name, value in row.items() if name != "write_key"}
+    kind = values.text(row.pop("type", None))
+    table = TYPES.get(kind or "", "") or ("tracks" if not kind and not _blank(row.get("event")) else "")
+    if table == "groups":
+        id = row.pop(f"{_GROUP}id", None)
+        row = {(name.removeprefix(_GROUP)): value for name, value in row.items()}
+        if _blank(row.get("group_id")) and not _blank(id):
+            row["group_id"] = id
+    return row, table
 
 
 def _named(name: str, model: Record) -> str:
