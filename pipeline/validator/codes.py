@@ -38,6 +38,8 @@ _OTHERS = (
         SKIP,
         "the tool cut this visit at its limit of actions; those beyond it are not in the export",
     ),
+    Code("view_duration", SKIP, "the end of a view, which reports how long it lasted; its beginning is the view"),
+    Code("deleted_group", SKIP, "a deleted group"),
     Code("item_of_purchase", SKIP, "an item that its purchase carries"),
     Code("separate_event_data", SKIP, "event data in a table of its own, which cannot be joined to its events"),
     Code("aggregate", SKIP, "a sum or a summary over several events, and no event"),

@@ -15,7 +15,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.transform.block import BlockTransformer
-from sample_data.generator import matomo, umami
+from sample_data.generator import matomo, openpanel, umami
 
 AS_OF = 1_767_225_600_000_000
 
@@ -57,6 +57,24 @@ def test_tables_of_umami_beside_each_other_are_events_and_people(tmp_path: Path)
     plan, events = events_of(tmp_path / "plan", *sorted(tmp_path.glob("*.csv")))
     assert (plan.rejects, len(events)) == ({}, 21)
     assert {event["properties"]["distinct_id"] for event in events} >= {"user-1", "user-3"}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path, form: str) -> None:
+    """Properties are an object in JSON lines, a map in Parquet, and JSON text in CSV where the query makes it one."""
+    rows = openpanel.events()
+    lines, other = tmp_path / "events.jsonl", tmp_path / f"events.{form}"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    if form == "csv":
+        cells = [row | {name: json.dumps(row[name]) for name in ("properties", "groups")} for row in rows]
+        other.write_bytes(umami.table_text(cells))
+    else:
+        maps = pa.array([list(row["properties"].items()) for row in rows], pa.map_(pa.string(), pa.string()))
+        made = pa.Table.from_pylist([{key: row[key] for key in row if key != "properties"} for row in rows])
+        pq.write_table(made.append_column("properties", maps), other)
+    (_, expected), (plan, found) = events_of(tmp_path / "one", lines), events_of(tmp_path / "two", other)
+    assert (plan.mapping.name, plan.rejects, len(found)) == ("openpanel", {}, 10)
+    assert found == expected
 
 
 def test_matomo_visits_are_the_same_events_in_both_forms(tmp_path: Path) -> None:
