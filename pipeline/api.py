@@ -73,18 +73,19 @@ def plan_export(
     options: PlanOptions = PlanOptions(),
     *,
     progress: Callable[[int, int], None] = lambda rows, length: None,
+    notice: Callable[[str], None] = lambda line: None,
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan and its report into `directory`.
 
     The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
-    bytes that were read. Raises UsageError, MappingError,
+    bytes that were read, `notice` with a line on what the mapping's own code cost. Raises UsageError, MappingError,
     UnreadableExport, and Busy where the directory has the ledger of a plan that was applied.
     """
     from pipeline.plan.create import create_plan
     from pipeline.plan.directory import Directory
     from pipeline.report.machine import write_report
 
-    plan = create_plan(_texts(sources), Path(directory), options, progress=progress)
+    plan = create_plan(_texts(sources), Path(directory), options, progress=progress, notice=notice)
     write_report(Directory(Path(directory)), plan)
     return plan
 

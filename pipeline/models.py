@@ -147,6 +147,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     `key` is the tool's dedupe key (parts joined by uuids.SEPARATOR), None for a row without one.
     `uuid` is a source's own UUID as canonical lower-case text, used unchanged.
     `properties` go to the wire in this order, `distinct_id` excepted. `warnings` are (code, detail) pairs.
+    `mapped_id` is the id before the mapping's own code changed it, None where it did not.
     """
 
     event: str | None
@@ -160,6 +161,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     placeholder_id: bool = False
     warnings: tuple[tuple[str, str], ...] = ()
     note: Note | None = None
+    mapped_id: str | None = None
 
 
 class PersonUpdate(msgspec.Struct, gc=False):

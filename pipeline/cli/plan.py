@@ -10,6 +10,7 @@ from pipeline.cli import common
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Reading
 from pipeline.options import PlanOptions
+from pipeline.text import printable
 
 
 @click.command(epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/")
@@ -29,8 +30,11 @@ def plan(sources: tuple[str, ...], directory: Path, options: PlanOptions, as_jso
     from pipeline import api
     from pipeline.report import machine, terminal
 
+    notices: list[str] = []
     with Reading(quiet=quiet) as progress:
-        plan = api.plan_export(sources, directory, options, progress=progress)
+        plan = api.plan_export(sources, directory, options, progress=progress, notice=notices.append)
+    for notice in () if quiet else notices:
+        click.echo(printable(notice, 300), err=True)
     common.show(
         machine.plan_object(plan, directory),
         lambda console: terminal.show_plan(console, plan, directory=str(directory)),

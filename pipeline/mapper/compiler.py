@@ -27,6 +27,7 @@ from pipeline.mapper.functions import decode_row
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import place_of
 from pipeline.mapper.native_rows import NativeEmitter, NotNative
+from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import Program
 from pipeline.mapper.steps import StepEmitter
 from pipeline.models import MapperResult, SealedOptions
@@ -52,7 +53,8 @@ class Mapper:
     pass as opened objects, so that they are decoded once; `zone_evidence`: events have `wall`, by which the zone can be
     proved; `hash_fingerprint` identifies the secret of keyed hashes, "" without any; `unsets`: a note may remove a
     property of a person; `blanks`: a blank cell of a delimited file is a value; `keeps_earliest`: of rows with one
-    key the one received earliest counts.
+    key the one received earliest counts; `cost` adds up what the mapping's own code costs in this process, None where
+    it has none.
     """
 
     tool: str
@@ -68,6 +70,7 @@ class Mapper:
     unsets: bool = False
     blanks: bool = False
     keeps_earliest: bool = False
+    cost: Cost | None = None
 
 
 def compile_mapping(
@@ -76,6 +79,7 @@ def compile_mapping(
     """Compile for these options and the entries of the mapping's lookup files; without `for_members` only for rows that
     are dicts. Raises UsageError for settings that are missing or that the mapping does not have, and MappingError for
     errors that the loader cannot detect, such as the name of a table that does not exist."""
+    _check_code(mapping)
     _check_settings(mapping, options)
     _check_blanks(mapping)
     try:
@@ -113,6 +117,11 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
     if is_importer_key(mapping, options):
         space = uuids.POSTHOG_MIXPANEL
+    hasher = uuids.Hasher(space)
+    runner = OwnCodeRunner(mapping.code, hasher) if mapping.python and mapping.code is not None else None
+    if runner is not None:
+        map_row = runner.after(map_row)
+        map_members = None if map_members is None else runner.after(map_members)
     hashes = any(
         isinstance(operation, expressions.Hash | program.HashProperty)
         for operation in expressions.operations(built.steps)
@@ -120,7 +129,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     return Mapper(
         tool=mapping.tool,
         space=space,
-        hasher=uuids.Hasher(space),
+        hasher=hasher,
         opens=(built.opened,) if built.opened is not None else (),
         map_row=map_row,
         map_members=map_members,
@@ -131,6 +140,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
         keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",
+        cost=None if runner is None else runner.cost,
     )
 
 
@@ -237,6 +247,18 @@ _NAMES: dict[str, Any] = {
     "with_pair": runtime.with_pair,
 }
 """The globals of a mapper's source."""
+
+
+def _check_code(mapping: Mapping) -> None:
+    """Code is run only for a mapping that a person named by its path, which is where the code is read."""
+    if mapping.python and mapping.code is None:
+        file, line, column = place_of(mapping, "python")
+        raise MappingError(
+            "only a mapping that is named by its path may have `python`", file=file, line=line, column=column,
+            hint="copy the mapping and the code into a folder of yours, and name the copy: -m FOLDER/FILE.yaml",
+        )  # fmt: skip
+    if mapping.code is not None:
+        load(mapping.code)
 
 
 def _check_blanks(mapping: Mapping) -> None:

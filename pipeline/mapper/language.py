@@ -35,6 +35,7 @@ from pipeline.mapper.kinds import (
     entry,
     section,
 )
+from pipeline.mapper.own_code import OwnCode
 
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
@@ -313,7 +314,8 @@ class Extra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapping:
-    """One mapping file. `file` is its name in errors; `text` the file itself, for its digest."""
+    """One mapping file. `file` is its name in errors; `text` the file itself, for its digest; `code` the one that
+    `python` names, read."""
 
     tool: str = entry(TEXT, "the tool's name; part of every uuid, so never change it")
     title: str = entry(TEXT, "what the export is called, for people")
@@ -379,9 +381,16 @@ class Mapping:
     )
     persons: Persons = entry(section("persons", Persons), "how person properties are sent", Persons)
     also: tuple[Extra, ...] = entry(ListOf(section("extra", Extra)), "further events of the same row", ())
+    python: str = entry(
+        TEXT,
+        "your own code, as `file.py:function`, the file relative to the mapping's folder: a function that gets each"
+        " finished event and returns it, a list of events or None",
+        "",
+    )
     cases: tuple[Case, ...] = entry(ListOf(section("case", Case)), "examples, run by `backcast mapping test`", ())
     file: str = ""
     text: str = ""
+    code: OwnCode | None = None
 
 
 MAPPING = section("mapping", Mapping)

@@ -14,7 +14,8 @@ from pipeline.extractors.patterns import matches
 from pipeline.mapper.builder import Tables
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language import Mapping
-from pipeline.mapper.loader import parse
+from pipeline.mapper.loader import parse, place_of
+from pipeline.mapper.own_code import OwnCode, read
 from pipeline.mapper.references import find, properties_of
 from pipeline.models import SealedOptions
 from pipeline.values import Record
@@ -33,8 +34,11 @@ def available() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.yaml"))
 
 
-def load(name_or_path: str) -> Mapping:
-    """Read a shipped mapping by its name, or any by its path. Raises UsageError and MappingError."""
+def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
+    """Read a shipped mapping by its name, or any by its path, `with_code` also the code that it names with `python`.
+
+    Raises UsageError and MappingError.
+    """
     if name_or_path in available():
         return _shipped(name_or_path)
     path = Path(name_or_path)
@@ -44,7 +48,18 @@ def load(name_or_path: str) -> Mapping:
             f"there is no mapping {name_or_path!r}",
             hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
         )
-    return _read(path, name_or_path)
+    mapping = _read(path, name_or_path)
+    return replace(mapping, code=code_of(mapping, path)) if mapping.python and with_code else mapping
+
+
+def code_of(mapping: Mapping, path: Path) -> OwnCode:
+    """The code that the mapping at a path names with `python`. Raises MappingError."""
+
+    def wrong(message: str, hint: str) -> MappingError:
+        file, line, column = place_of(mapping, "python")
+        return MappingError(message, file=file, line=line, column=column, hint=hint)
+
+    return read(mapping.python, path, wrong)
 
 
 def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
@@ -95,14 +110,18 @@ def of_tool(tool: str) -> list[Mapping]:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """A mapping's text and the tables of its lookup files, which a worker process unpickles and compiles."""
+    """A mapping's text, its lookup files' tables and its own code, which a worker unpickles and compiles."""
 
     name: str
     text: str
     lookups: Tables = field(default_factory=dict)
+    code: OwnCode | None = None
 
     def __call__(self, options: SealedOptions) -> Mapper:
-        return compile_mapping(_parsed(self.text, self.name), options, self.lookups)
+        mapping = _parsed(self.text, self.name)
+        if self.code is not None:
+            mapping = replace(mapping, code=self.code)
+        return compile_mapping(mapping, options, self.lookups)
 
 
 @lru_cache(maxsize=16)

@@ -251,7 +251,8 @@ class _Finder:
 _APART = frozenset(
     (
         "tool", "title", "event", "distinct_id", "time", "recognise", "settings", "tables", "decoder",
-        "table_from_path", "files", "unlisted", "uuid", "key", "persons", "cases", "file", "text",
+        "table_from_path", "files", "unlisted", "uuid", "key", "persons", "python", "cases",
+        "file", "text", "code",
     )
 )  # fmt: skip
 """Sections without references to a column, or whose references are added with a slot."""

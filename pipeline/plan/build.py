@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from pipeline.identity.event_ids import EventIds, hot_ids
@@ -35,7 +35,11 @@ SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-bui
 """Libraries whose version can change an event; recorded, and named when a block's digest differs."""
 
 
-def build(request: Request, progress: Progress = lambda rows, length: None) -> Plan:
+def build(
+    request: Request,
+    progress: Progress = lambda rows, length: None,
+    notice: Callable[[str], None] = lambda line: None,
+) -> Plan:
     """Read every part and write every file of the plan directory. Returns the plan, which may not be ready.
 
     The directory has no older plan in it (`pipeline.plan.commit.staged_plan` provides one). Raises UnreadableExport.
@@ -44,7 +48,10 @@ def build(request: Request, progress: Progress = lambda rows, length: None) -> P
     directory.scratch.mkdir(parents=True)
     builder = _PlanBuilder(request, progress)
     try:
-        return builder.build()
+        plan = builder.build()
+        if builder.source.code_cost is not None:
+            notice(builder.source.code_cost)
+        return plan
     finally:
         builder.close()
         shutil.rmtree(directory.scratch, ignore_errors=True)

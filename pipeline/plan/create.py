@@ -25,6 +25,7 @@ from pipeline.models import SealedOptions, Source
 from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import parse_reject_limit
+from pipeline.plan.determinism import check_deterministic
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
 from pipeline.plan.lookups import read_lookups, save_lookups
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pipeline.plan.series import Series
 
 Progress = Callable[[int, int], None]
+Notice = Callable[[str], None]
 
 
 @private()
@@ -49,12 +51,15 @@ def create_plan(
     options: PlanOptions,
     *,
     progress: Progress = lambda rows, length: None,
+    notice: Notice = lambda line: None,
     series: Series | None = None,
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan. Returns the plan, which may not be ready: see its gates.
 
-    `series` are the earlier windows of a job. Raises UsageError, MappingError, UnreadableExport, and Busy where the
-    directory has the ledger of a plan that was applied.
+    `series` are the earlier windows of a job. `notice` is called with a line on what the mapping's own code cost.
+
+    Raises UsageError, MappingError, UnreadableExport, and Busy where the directory has the ledger of a plan that was
+    applied.
     """
     from pipeline.plan.commit import staged_plan
 
@@ -75,7 +80,7 @@ def create_plan(
             request = _prepare(source, (name, mapping), options, target_directory, work, workers, series)
             from pipeline.plan.build import build  # while the workers prepare
 
-            return build(request, progress)
+            return build(request, progress, notice)
 
 
 def _check_options(options: PlanOptions) -> None:
@@ -130,8 +135,15 @@ def _prepare(
     lookups = read_lookups(source, mapping)
     wanted = wanted_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
-        Compile(mapping.file, mapping.text, lookups.tables), sealed, options.limits, parts, excluded, wanted=wanted
+        Compile(mapping.file, mapping.text, lookups.tables, mapping.code),
+        sealed,
+        options.limits,
+        parts,
+        excluded,
+        wanted=wanted,
     )
+    if mapping.code is not None:
+        check_deterministic(mapping, config)
     workers.configure(config)
     from pipeline.plan.earlier import earlier_links, plans_beside
     from pipeline.plan.people import IdentityInputs
@@ -144,7 +156,9 @@ def _prepare(
     return Request(
         source=source,
         config=config,
-        mapping=MappingSeal(name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text),
+        mapping=MappingSeal(
+            name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text, mapping.code or UNSET
+        ),
         directory=work,
         workers=workers,
         target=options.target,

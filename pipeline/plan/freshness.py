@@ -14,6 +14,7 @@ import msgspec
 from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
 from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
+from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part
 from pipeline.plan.directory import EXCLUDED, Directory, digest_file
 from pipeline.plan.lookups import load_lookups
@@ -58,7 +59,8 @@ def transform_config_for(plan: Plan, directory: Directory, source_root: Path | N
             )  # fmt: skip
         excluded = read_ids(path)
     parts = find_parts(_with_spooled(plan, directory), source_root)
-    compile_ = Compile(plan.mapping.name, plan.mapping.text, load_lookups(plan, directory))
+    lookups = load_lookups(plan, directory)
+    compile_ = Compile(plan.mapping.name, plan.mapping.text, lookups, plan.mapping.python or None)
     return config_of(plan, parts, compile_, excluded, directory)
 
 
@@ -77,6 +79,7 @@ def differences(plan: Plan, config: TransformConfig) -> tuple[list[str], list[st
 
     stale = stale_parts(plan, config.parts)
     stale.extend(_mapping_differences(plan))
+    stale.extend(_code_differences(plan))
     warnings = []
     version = importlib.metadata.version("backcast")
     if version != plan.version:
@@ -91,18 +94,35 @@ def differences(plan: Plan, config: TransformConfig) -> tuple[list[str], list[st
 def _mapping_differences(plan: Plan) -> list[str]:
     """The first line of the mapping file that has changed; a file that is gone does not matter."""
     try:
-        text = load_mapping(plan.mapping.name).text
+        text = load_mapping(plan.mapping.name, with_code=False).text
     except MappingError as error:
         return [f"mapping {plan.mapping.name}: {error.message}"]
     except UsageError:
         return []
     if hashlib.sha256(text.encode()).hexdigest() == plan.mapping.digest:
         return []
-    before, after = plan.mapping.text.splitlines(), text.splitlines()
-    for number, (old, new) in enumerate(zip_longest(before, after, fillvalue=""), 1):
+    return [_first_difference(f"mapping {plan.mapping.name}", plan.mapping.text, text)]
+
+
+def _code_differences(plan: Plan) -> list[str]:
+    """The first line of the mapping's own code that has changed; a file that is gone does not matter."""
+    code = plan.mapping.python
+    if not isinstance(code, OwnCode):
+        return []
+    try:
+        content = Path(plan.mapping.name).parent.joinpath(code.file).read_bytes()
+    except OSError:
+        return []
+    if hashlib.sha256(content).hexdigest() == code.digest:
+        return []
+    return [_first_difference(f"code {code.file}", code.text, content.decode("utf-8-sig", "backslashreplace"))]
+
+
+def _first_difference(what: str, before: str, after: str) -> str:
+    for number, (old, new) in enumerate(zip_longest(before.splitlines(), after.splitlines(), fillvalue=""), 1):
         if old != new:
-            return [f"mapping {plan.mapping.name}, line {number}: sealed {old.strip()!r}, now {new.strip()!r}"]
-    return [f"mapping {plan.mapping.name}: line ends differ"]
+            return f"{what}, line {number}: sealed {old.strip()!r}, now {new.strip()!r}"
+    return f"{what}: line ends differ"
 
 
 def check_fresh(plan: Plan, config: TransformConfig) -> list[str]:

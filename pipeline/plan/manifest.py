@@ -13,6 +13,7 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
 from pipeline.identity.summary import MergeSummary
+from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Dialect, Finding, Part, SealedOptions
 from pipeline.options import Limits
 from pipeline.plan.commit import finish_commit
@@ -189,11 +190,13 @@ class SealedBlock(msgspec.Struct, frozen=True):
 
 
 class MappingSeal(msgspec.Struct, frozen=True):
-    """The mapping as it was used: its whole text, so that a plan needs no other file."""
+    """The mapping as it was used: its whole text, so that a plan needs no other file. `python` is its own code; a plan
+    without any does not have it."""
 
     name: str
     digest: str
     text: str
+    python: OwnCode | msgspec.UnsetType = msgspec.UNSET
 
 
 class Example(msgspec.Struct, frozen=True):

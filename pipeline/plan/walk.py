@@ -6,6 +6,7 @@ come, so memory does not grow with the input (docs/know/promises.md#constant-mem
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -16,6 +17,7 @@ from pipeline.errors import BackcastError
 from pipeline.extractors import blocks as read_blocks
 from pipeline.identity.aggregator import IdentityColumns
 from pipeline.identity.event_ids import EventIdAggregator
+from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part
 from pipeline.plan.checks import remedy_of
 from pipeline.plan.daily_counts import DailyCounts
@@ -25,9 +27,11 @@ from pipeline.plan.manifest import Example, PartSeal, SealedBlock, as_text
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.unmatched import ReferenceUsage
-from pipeline.transform.block import observe_block, take_aggregate
+from pipeline.text import pluralize
+from pipeline.transform.block import code_cost, observe_block, take_aggregate
 from pipeline.transform.event_keys import KEY, KEYLESS, NAME
 from pipeline.transform.tasks import BlockStats, Task
+from pipeline.transform.workers import Workers
 
 SAME_FILE = "same_file"
 """The one notice of the extractors that is a warning, too: the same bytes were given twice."""
@@ -67,7 +71,8 @@ class Walk:
 
     `parts` are the counts by part, `block_parts` the part of each block. `names` numbers the event names that key
     records refer to. `zone` counts offsets of the clock by month (`pipeline.clock_offsets`), `remedies` the rejected
-    rows that each remedy would help, `keyless` the events without a source key.
+    rows that each remedy would help, `keyless` the events without a source key. `code_cost` is a line on the time that
+    the mapping's own code took; it is in no file, since no two plans take the same time.
     """
 
     def __init__(self, request: Request, people: PeopleBuilder, progress: Progress) -> None:
@@ -92,6 +97,7 @@ class Walk:
         self.keys = KeyRecords(scratch / "keys")
         self.ids = EventIdAggregator(scratch / "ids-of-events")
         self.cells = DailyCounts(scratch)
+        self.code_cost: str | None = None
         self._bytes_read = 0
 
     def run(self, files: dict[str, str]) -> None:
@@ -102,6 +108,7 @@ class Walk:
             LinesWriter(self._directory.rejects) as rejects,
             self._request.workers as workers,
         ):
+            started = time.perf_counter()
             if limit is None:
                 for task, stats in workers.walk(observe_block, self.tasks()):
                     self._add(task, stats, blocks, rejects)
@@ -112,10 +119,23 @@ class Walk:
                         break
                     for _, stats in workers.walk(observe_block, [task._replace(limit=left)]):
                         self._add(task, stats, blocks, rejects)
+            elapsed = time.perf_counter() - started
             for identities in workers.ask_each(take_aggregate):
                 self._add_identities(identities)
+            self._add_cost(workers, elapsed)
             files["blocks.jsonl"] = blocks.close()
             files["rejects.jsonl"] = rejects.close()
+
+    def _add_cost(self, workers: Workers, elapsed: float) -> None:
+        code = self._request.mapping.python
+        if not isinstance(code, OwnCode):
+            return
+        costs = list(workers.ask_each(code_cost))
+        events, seconds = sum(cost.events for cost in costs), sum(cost.nanoseconds for cost in costs) / 1e9
+        share = seconds / max(elapsed * len(costs), seconds, 1e-9)
+        self.code_cost = (
+            f"{code.name}: {pluralize(events, 'event')}, {seconds:,.1f} s, {share:.0%} of the time of reading"
+        )
 
     def tasks(self) -> Iterator[Task]:
         """Every block of the source, numbered from 0."""

@@ -9,6 +9,7 @@ import msgspec
 
 from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
+from pipeline.mapper.own_code import OwnCode
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
@@ -48,7 +49,16 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "rejects": dict(plan.rejects),
         "warnings": dict(plan.warnings),
         "gates": [{"name": check.name, "level": check.level, "detail": check.detail} for check in plan.gates],
+        **code_object(plan),
     }
+
+
+def code_object(plan: Plan) -> dict[str, object]:
+    """The mapping's own code, by file, function and digest; nothing for a mapping without any."""
+    code = plan.mapping.python
+    if not isinstance(code, OwnCode):
+        return {}
+    return {"python": {"file": code.file, "function": code.function, "digest": code.digest}}
 
 
 def report_object(report: Report) -> dict[str, object]:
@@ -80,7 +90,7 @@ def report_object(report: Report) -> dict[str, object]:
             "profiles": plan.people.profiles,
         },
         "zone_evidence": plan.zone_evidence,
-        "mapping": {"name": plan.mapping.name, "digest": plan.mapping.digest},
+        "mapping": {"name": plan.mapping.name, "digest": plan.mapping.digest} | code_object(plan),
         "options": plan.options,
         "limits": plan.limits,
         "target": plan.target,

@@ -19,6 +19,7 @@ from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
 from pipeline.identity.aggregator import IdentityAggregator, IdentityColumns
 from pipeline.identity.promotion import PromotedUpdate, PromotionAggregator, count_promoted
+from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
 from pipeline.transform.event_keys import key_records
 from pipeline.transform.events import Events, Mapper
@@ -58,6 +59,11 @@ class BlockTransformer:
             settings = {**options.settings, "table": part.table}
             mapper = self._mappers[part.table] = self.config.compile(replace(options, settings=settings))
         return mapper
+
+    @property
+    def code_cost(self) -> Cost:
+        costs = [cost for mapper in self._mappers.values() if (cost := getattr(mapper, "cost", None)) is not None]
+        return Cost(sum(cost.events for cost in costs), sum(cost.nanoseconds for cost in costs))
 
     def transform(self, task: Task, *, observe: bool, aggregator: IdentityAggregator | None = None) -> Events:
         """The encoded events of a block, before the plan's tables are applied.
@@ -155,6 +161,11 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
 def take_aggregate(transformer: BlockTransformer) -> IdentityColumns:
     """The ids and updates that this process has not handed over yet."""
     return transformer.aggregator.take()
+
+
+def code_cost(transformer: BlockTransformer) -> Cost:
+    """What the mapping's own code cost in this process."""
+    return transformer.code_cost
 
 
 def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[str, list[PromotedUpdate]]] | None:

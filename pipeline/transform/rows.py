@@ -181,7 +181,7 @@ class RowTransformer:
         properties: Any = event.properties
         if properties.__class__ is Members:
             event.properties = properties.as_dict()
-        code = skip_code(event.time, (event.distinct_id,), context)
+        code = skip_code(event.time, (event.distinct_id, event.mapped_id), context)
         if code:
             if type(event.time) is int and event.event:
                 self.count(events.cells, (event.event, event.time // DAY, code))

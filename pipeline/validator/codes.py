@@ -62,6 +62,15 @@ _OTHERS = (
     Code("ambiguous_time", WARNING, "ambiguous local time (repeated hour at the end of DST)"),
     Code("nonexistent_time", WARNING, "nonexistent local time (skipped hour at the start of DST)"),
     Code("time_truncated", WARNING, "digits below a microsecond were removed"),
+    # the mapping's own code (`python`)
+    Code("python_skipped", SKIP, "left out by the mapping's own code"),
+    Code("python_error", REJECT, "the mapping's own code raised an exception"),
+    Code("python_result", REJECT, "the mapping's own code returned something that is no event"),
+    Code(
+        "python_changed_id",
+        WARNING,
+        "the mapping's own code changed the id of a row that joins two ids; the merge is left out",
+    ),
     # validating and encoding
     Code("outside_window", SKIP, "outside --since and --until"),
     Code("excluded_id", SKIP, "a person listed in --exclude-ids"),

@@ -1,0 +1,396 @@
+"""A mapping's own code (`python`): exact, sealed, deterministic, and a reject where it goes wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline import uuids
+from pipeline.api import apply_plan, plan_export, read_rejects, rehearse_plan
+from pipeline.errors import MappingError, StalePlan
+from pipeline.local_service import LocalService
+from pipeline.mapper import compile, load
+from pipeline.mapper.cases import run_cases
+from pipeline.mapper.compiler import check_mapping
+from pipeline.mapper.loader import parse
+from pipeline.mapper.mutations import mutate
+from pipeline.mapper.own_code import OwnCode, OwnCodeRunner
+from pipeline.models import RejectReason, SealedOptions, UnvalidatedEvent
+from pipeline.options import PlanOptions
+from pipeline.plan.contents import task_of, tasks
+from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.manifest import Plan
+from pipeline.transform.block import BlockTransformer
+from pipeline.values import raw
+from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
+from tests.support.commands import in_process
+from tests.support.jobs import KEYS, code, days, run, sent_once, write_job
+
+MAPPING = """format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+distinct_id: [/user, /anon]
+pair: {user: /user, anonymous: /anon}
+time: {from: /at}
+key: {of: /id, needs: /id}
+properties: {open: /p}
+python: clean.py:clean
+"""
+ROW = {"id": "1", "name": "Seen", "user": "u-1", "at": "2023-01-02T03:04:05Z", "p": {"n": 1}}
+KEY_UUID = uuids.Hasher(uuids.namespace("shop"))("1")
+
+
+def written(place: Path, body: str, *rows: dict[str, Any] | str, mapping: str = MAPPING) -> Path:
+    """A mapping with a function of this body, and rows beside it."""
+    place.mkdir(exist_ok=True)
+    lines = body.strip("\n").replace("\n", "\n    ")
+    (place / "clean.py").write_text(f"import datetime, math, os, time\nKEPT = []\n\ndef clean(event):\n    {lines}\n")
+    texts = (one if isinstance(one, str) else json.dumps(one) for one in rows or (ROW,))
+    (place / "rows.jsonl").write_text("".join(f"{one}\n" for one in texts), "utf-8")
+    path = place / "shop.yaml"
+    path.write_text(mapping, "utf-8")
+    return path
+
+
+def planned(place: Path, body: str, *rows: dict[str, Any] | str, mapping: str = MAPPING, **asked: Any) -> Plan:
+    """The plan of these rows, in one process."""
+    path = written(place, body, *rows, mapping=mapping)
+    options = PlanOptions(mapping=str(path), as_of=AS_OF, **{"workers": 0, "max_rejects": "100%", **asked})
+    return plan_export([str(place / "rows.jsonl")], place / "plan", options)
+
+
+def sent(place: Path) -> list[bytes]:
+    """The events that an apply of that plan sends."""
+    plan, directory = open_plan(place / "plan")
+    config = transform_config_for(plan, directory)
+    transformer = BlockTransformer(config)
+    of_blocks = tasks(plan, directory, config.parts, lambda one: task_of(plan, one))
+    return [event for task in of_blocks for event in transformer.sent_events(task)]
+
+
+def events(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(event) for event in sent(place)]
+
+
+def own(text: str) -> OwnCode:
+    return OwnCode("clean.py", "clean", text, text)
+
+
+# -- exactness ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_code_that_changes_nothing_changes_no_byte_of_a_sample(name: str, tmp_path: Path) -> None:
+    """Every block of every sample has the seal that it has without the code."""
+    sample = GOLDEN[name]
+    plan = plan_export(
+        [str(SAMPLES / file) for file in sample.files], tmp_path, PlanOptions(as_of=AS_OF, **sample.asked)
+    )
+    _, directory = open_plan(tmp_path)
+    config = transform_config_for(plan, directory)
+    text = f"{plan.mapping.text}\npython: clean.py:clean\n"
+    compile_ = replace(config.compile, text=text, code=own("def clean(event): return event"))  # type: ignore[type-var]
+    through = replace(config, compile=compile_)
+    transformer = BlockTransformer(through)
+    blocks = list(tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)))
+    for task in blocks:
+        transformer.transform_sealed(task)
+    assert bool(transformer.code_cost.events) == bool(plan.events.phases["events"])
+
+
+LITERALS = st.sampled_from(
+    (
+        "1.10", "-0.0", "-0", "1E+2", "1e5", "0.1e-7", "12345678901234567890123", "18446744073709551616", "9" * 5000,
+        '"\\u00e9"', '"\\ud83d"', '"\\/"', '""', '"NaN"', "null", "true", "1.0",
+    )
+)  # fmt: skip
+VALUES = st.recursive(
+    LITERALS | st.integers().map(str) | st.text().map(json.dumps),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: "[" + " ,".join(items) + "]")
+        | st.lists(st.tuples(st.text(max_size=3).filter(str.isprintable).map(json.dumps), inner), max_size=3).map(
+            lambda items: "{ " + ",".join(f"{name} : {value}" for name, value in items) + "}"
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(values=st.lists(VALUES, min_size=1, max_size=5))
+def test_what_the_code_does_not_touch_keeps_its_bytes(values: list[str]) -> None:
+    """Beside a property that it sets, in copies that it makes, and in events that it adds."""
+    runner = OwnCodeRunner(
+        own(
+            "import copy\ndef clean(event):\n    event['properties']['new'] = 1\n"
+            "    return [event, copy.deepcopy(event)]"
+        ),
+        uuids.Hasher(uuids.ROOT),
+    )
+    properties = {f"p{n}": Raw(text.encode()) for n, text in enumerate(values)}
+    map_row = runner.after(lambda row, observe: UnvalidatedEvent("Seen", "u", 0, dict(properties), "k"))
+    for made in map_row({}):
+        assert {name: bytes(raw(value)) for name, value in made.properties.items()} == {
+            **{name: bytes(value) for name, value in properties.items()},
+            "new": b"1",
+        }
+
+
+def test_numbers_are_exact_and_a_changed_object_keeps_the_digits_in_it(tmp_path: Path) -> None:
+    """An amount is a Decimal, a big integer an int; both arrive with their own digits."""
+    text = json.dumps(ROW)[:-1].replace('{"n": 1}', '{"price": 1.10, "cart": {"n": 12345678901234567890, "x": 0.10}}}')
+    body = """
+p = event["properties"]
+assert repr(p["price"]) == "Decimal('1.10')", p
+p["cart"]["more"] = p["price"] + 1
+p["half"] = 0.5
+return event
+"""
+    planned(tmp_path, body, text)
+    (event,) = sent(tmp_path)
+    assert b'"price":1.10,"cart":{"n":12345678901234567890,"x":0.10,"more":2.10},"half":0.5,' in event
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "reject", "detail"),
+    [
+        ("x = 1\nraise ValueError('no\\nmore')", "python_error", "ValueError: no, at clean.py:4"),
+        ("return math.sqrt(-1)", "python_error", "ValueError: math domain error, at clean.py:3"),
+        ("raise SystemExit(3)", "python_error", "SystemExit: 3, at clean.py:3"),
+        ("return clean(event)", "python_error", "RecursionError: "),
+        ("return 'a'", "python_result", "returned of the type str, not the event as a dict"),
+        ("del event['distinct_id']\nreturn event", "python_result", "the event lacks 'distinct_id'"),
+        (
+            "return event | {'plan': 1}",
+            "python_result",
+            "'plan' is no member of an event; is it one of the properties?",
+        ),
+        ("return event | {'properties': []}", "python_result", "properties is of the type list, not a dict"),
+        ("return event | {'properties': {1: 2}}", "python_result", "properties has the name 1, which is no text"),
+        ("return event | {'event': 5}", "python_result", "event is of the type int, not a text"),
+        ("return event | {'event': '\\ud800'}", "python_result", "event has '\\ud800', which is not Unicode"),
+        ("return event | {'uuid': 'u-1'}", "python_result", "uuid is 'u-1', which is no UUID"),
+        ("return event | {'uuid': 7}", "python_result", "uuid is 7, which is no UUID"),
+        ("return event | {'timestamp': 5}", "python_result", "timestamp is of the type int, not a text"),
+        ("return event | {'timestamp': 'soon'}", "python_result", "timestamp: not an ISO 8601 time: 'soon'"),
+        ("return event | {'timestamp': '2023-01-02T03:04:05'}", "python_result", "has no offset"),
+        ("return event | {'timestamp': '2023-01-02T03:04:05.1234567Z'}", "python_result", "below a microsecond"),
+        ("return [event, 1]", "python_result", "item 1 of the list: returned of the type int"),
+        ("return [event] * 1001", "python_result", "a list of 1,001 events; the most is 1,000"),
+        ("event['properties']['a'] = {'b': [float('nan')]}\nreturn event", "python_result", "['a']['b'][0] is nan"),
+        ("event['properties']['a'] = datetime.date(2023, 1, 1)\nreturn event", "python_result", "of the type date"),
+        ("event['properties']['a'] = 10 ** 400\nreturn event", "python_result", "beyond the range of a number"),
+        ("event['properties']['a'] = a = []\na.append(a)\nreturn event", "python_result", "has more than 64 levels"),
+    ],
+)
+def test_what_goes_wrong_is_a_reject_with_a_line_and_no_traceback(body: str, reject: str, detail: str) -> None:
+    """The text says what was returned, or what was raised and where in the user's file."""
+    lines = body.replace("\n", "\n    ")
+    code = own(f"import datetime, math\ndef clean(event):\n    {lines}\n")
+    map_row = OwnCodeRunner(code, uuids.Hasher(uuids.ROOT)).after(
+        lambda row, observe: UnvalidatedEvent("Seen", "u", 0, {"n": Raw(b"1")}, "k")
+    )
+    made = map_row({})
+    assert isinstance(made, RejectReason)
+    assert made.code == reject
+    assert detail in made.detail
+
+
+def test_a_row_that_goes_wrong_is_rejected_alone(tmp_path: Path) -> None:
+    """What the code leaves out of an event is missing to the rules of validation; the other rows are sent."""
+    body = """
+match event["properties"]["n"]:
+    case 1: raise ValueError("no")
+    case 2: event["event"] = ""
+    case 3: event["timestamp"] = None
+    case 4: event["distinct_id"] = None
+return event
+"""
+    rows = [{**ROW, "id": str(n), "p": {"n": n}} for n in range(5)]
+    plan = planned(tmp_path, body, *rows)
+    codes = ["python_error", "missing_event", "missing_timestamp", "missing_distinct_id"]
+    assert [(one.row, one.code) for one in read_rejects(tmp_path / "plan")] == [*enumerate(codes, 2)]
+    assert (plan.rows.mapped, plan.rows.balanced) == (1, True)
+
+
+def test_none_and_an_empty_list_skip_the_row(tmp_path: Path) -> None:
+    """They are counted under a code of their own."""
+    plan = planned(tmp_path, "return None if event['properties']['n'] else []", ROW, {**ROW, "id": "2", "p": {"n": 0}})
+    assert (dict(plan.skips), plan.rows.skipped) == ({"python_skipped": 2}, 2)
+
+
+def test_the_events_of_a_list_have_uuids_of_their_own(tmp_path: Path) -> None:
+    """The first has the row's; one that shares it gets a UUIDv5 of it and its index."""
+    other = "11111111-2222-4333-8444-555555555555"
+    body = f"""
+first, second, third, fourth = (dict(event) for _ in range(4))
+second["event"] = "Second"
+third["uuid"] = "{other.upper()}"
+del fourth["uuid"]
+return [first, second, third, fourth]
+"""
+    planned(tmp_path, body)
+    made = {event["uuid"]: event["event"] for event in events(tmp_path)}
+    derived = [str(uuid5(UUID(KEY_UUID), index)) for index in ("1", "3")]
+    assert made == {KEY_UUID: "Seen", derived[0]: "Second", other: "Seen", derived[1]: "Seen"}
+
+
+def test_events_after_a_list_keep_their_uuids(tmp_path: Path) -> None:
+    """A row's further event has the uuid that it has without the code, however many events come before it."""
+    also = MAPPING + "also: {event: {const: Extra}, properties: {a: n}}\n"
+    planned(tmp_path / "plain", "return event", mapping=also)
+    planned(tmp_path / "more", "return [event] * 3 if event['event'] == 'Seen' else event", mapping=also)
+    extra = [[one for one in events(tmp_path / name) if one["event"] == "Extra"] for name in ("plain", "more")]
+    assert extra[0] == extra[1] != []
+    assert len(events(tmp_path / "more")) == 4
+
+
+def test_rows_without_a_key_have_no_uuid_yet(tmp_path: Path) -> None:
+    """It depends on the whole source; the events of a list differ from each other and stay the same."""
+    keyless = MAPPING.replace("key: {of: /id, needs: /id}\n", "")
+    body = "assert event['uuid'] is None\nreturn [event, event]"
+    planned(tmp_path, body, mapping=keyless)
+    first = [event["uuid"] for event in events(tmp_path)]
+    planned(tmp_path / "again", body, mapping=keyless)
+    assert [event["uuid"] for event in events(tmp_path / "again")] == first
+    assert len(set(first)) == 2
+
+
+def test_a_changed_id_is_still_excluded_and_joins_nobody(tmp_path: Path) -> None:
+    """People who asked to be forgotten are known by the id that the export has; a merge by the old id is left out."""
+    (tmp_path / "gone.txt").write_text("u-2\n")
+    rows = [{**ROW, "anon": "a-1"}, {**ROW, "id": "2", "user": "u-2"}, {**ROW, "id": "3", "user": None, "anon": "a-1"}]
+    asked = {"exclude_ids": str(tmp_path / "gone.txt")}
+    plan = planned(tmp_path / "same", "return event", *rows, **asked)
+    assert (dict(plan.skips), plan.events.phases["identities"]) == ({"excluded_id": 1}, 1)
+    plan = planned(tmp_path / "changed", "event['distinct_id'] += '!'\nreturn event", *rows, **asked)
+    assert (dict(plan.skips), plan.events.phases["identities"]) == ({"excluded_id": 1}, 0)
+    assert plan.warnings["python_changed_id"] == 1
+    assert {event["properties"]["distinct_id"] for event in events(tmp_path / "changed")} == {"u-1!", "a-1!"}
+
+
+# -- determinism -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "time.time()",
+        "str(datetime.date.today())",
+        "time.localtime(0).tm_hour",
+        "list({'a', 'b', 'c', 'd', 'e', 'f', 'g'})",
+        "os.environ['LC_ALL']",
+        "KEPT.append(1) or len(KEPT)",
+    ],
+)
+def test_code_that_gives_another_event_each_time_stops_the_plan(tmp_path: Path, value: str) -> None:
+    """The message names the row, the event and the property, and the place in the mapping."""
+    with pytest.raises(MappingError, match=r"row 1 of rows\.jsonl .*properties\['t'\] of \"Seen\"") as caught:
+        planned(tmp_path, f"event['properties']['t'] = {value}\nreturn event", ROW, {**ROW, "id": "2"})
+    assert (caught.value.line, caught.value.exit_code) == (10, 2)
+    assert not (tmp_path / "plan" / "plan.json").exists()
+
+
+def test_the_cost_is_told_and_sealed_nowhere(tmp_path: Path) -> None:
+    """The line is on stderr, as is what the code prints; two plans have one digest."""
+    path = written(tmp_path, "print('seen')\nreturn event")
+    digests = []
+    for name in ("a", "b"):
+        words = ["plan", str(tmp_path / "rows.jsonl"), "-m", str(path), "-o", str(tmp_path / name), "--json"]
+        done = in_process(*words, "--as-of", "2026-01-01T00:00:00Z")
+        assert "clean.py:clean: 1 event, 0.0 s," in done.stderr
+        digests.append(json.loads(done.stdout)["digest"])
+    assert digests[0] == digests[1]
+
+
+# -- sealing -----------------------------------------------------------------------------------------------------------
+
+
+def test_changed_code_makes_a_plan_stale_and_lost_code_does_not(tmp_path: Path) -> None:
+    """The plan has its own copy; a file that says something else now is refused before anything is sent."""
+    plan = planned(tmp_path, "event['event'] = 'Cleaned'\nreturn event")
+    assert isinstance(plan.mapping.python, OwnCode)
+    sealed = {"file": "clean.py", "function": "clean", "digest": plan.mapping.python.digest}
+    report = json.loads((tmp_path / "plan" / "report.json").read_text())
+    assert report["mapping"]["python"] == report["plan"]["python"] == sealed
+    assert plan.mapping.python.digest in (tmp_path / "plan" / "report.html").read_text()
+    file = tmp_path / "clean.py"
+    before = file.read_text()
+    file.write_text(before.replace("Cleaned", "Changed"))
+    with pytest.raises(StalePlan, match=r"code clean\.py, line 5: sealed .*Cleaned.*, now .*Changed") as caught:
+        apply_plan(tmp_path / "plan", "http://127.0.0.1:9", project_key="phc_test")
+    assert caught.value.exit_code == 4
+    file.unlink()
+    with LocalService() as service:
+        assert apply_plan(tmp_path / "plan", service.url, project_key=service.capture_key).counts.accepted == 1
+
+
+def test_the_workers_run_the_code_and_a_rehearsal_proves_it(tmp_path: Path) -> None:
+    """The processes get the text; no file is read again."""
+    planned(tmp_path, "event['properties']['seen'] = True\nreturn event", workers=2)
+    assert rehearse_plan(tmp_path / "plan").verification.proved
+
+
+def test_a_job_runs_the_code_of_its_mapping(tmp_path: Path) -> None:
+    """Each window is planned and sent with it."""
+    rows = days(tmp_path, 1, 2, rows=3)
+    path = written(tmp_path, "return event", mapping=load("generic").text + "python: clean.py:clean\n")
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, mapping=path.name, until="2024-01-03")
+        assert code(run(job)) == 0
+        assert sent_once(service, rows)
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("python", "text", "message"),
+    [
+        ("clean.py", "", r"'clean.py' names no function, at .*shop.yaml:10:1"),
+        ("gone.py:clean", "", r"cannot read .*gone.py: No such file or directory, at .*shop.yaml:10:1"),
+        ("clean.py:clean", "def clean(event)\n    return event\n", r"not Python: .*, at clean.py:1:17"),
+        ("clean.py:clean", "x = 1\nimport nowhere_to_be_found\n", r"ModuleNotFoundError: .*, at clean.py:2:1"),
+        ("clean.py:clean", "def other(event): ...\n", r"there is no function 'clean', at clean.py"),
+    ],
+)
+def test_check_names_what_is_wrong_with_the_code(tmp_path: Path, python: str, text: str, message: str) -> None:
+    """At its line, in the mapping or in the file itself."""
+    path = written(tmp_path, "return event", mapping=MAPPING.replace("clean.py:clean", python))
+    if text:
+        (tmp_path / "clean.py").write_text(text)
+    with pytest.raises(MappingError, match=message):
+        check_mapping(load(str(path)))
+
+
+def test_cases_show_what_the_code_makes(tmp_path: Path) -> None:
+    """A case has the event after the code, and fails where that is another one."""
+    case = """cases:
+  - name: one
+    row: 'ROW'
+    gives: {event: NAME, properties: '{"n": 2}'}
+"""
+    text = MAPPING + case.replace("ROW", json.dumps(ROW))
+    for name, passed in (("Seen", False), ("Seen!", True)):
+        body = "event['event'] += '!'\nevent['properties']['n'] += 1\nreturn event"
+        path = written(tmp_path, body, mapping=text.replace("NAME", name))
+        assert [one.passed for one in run_cases(load(str(path)))] == [passed]
+    assert not any("python" in one.what for one in mutate(load(str(path))).survivors)
+
+
+def test_no_code_runs_from_a_mapping_that_was_not_named_by_its_path() -> None:
+    """A mapping that came as a text, as a shipped one does, is refused."""
+    with pytest.raises(MappingError, match="only a mapping that is named by its path may have `python`"):
+        compile(parse(MAPPING, "shop.yaml"), SealedOptions(as_of=0))
