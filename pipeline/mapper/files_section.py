@@ -43,7 +43,10 @@ class LookupFile:
         NAMES, "the path of the value that a `lookup` looks for, such as /id; of several the first that the row has"
     )
     value: tuple[str, ...] = entry(
-        NAMES, "the path of the value that it finds, such as /name; of several the first that the row has"
+        NAMES, "the path of the value that it finds, such as /name; of several the first that the row has", ()
+    )
+    values: tuple[str, ...] = entry(
+        NAMES, "or the paths of several values: it finds an object of those that the row has, as JSON", ()
     )
     columns: tuple[str, ...] = entry(
         NAMES, "the columns of delimited files without a header, which are written as `files` says", ()

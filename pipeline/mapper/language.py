@@ -334,7 +334,7 @@ class Mapping:
     )
     tables: Map[str, Map[str, str]] = entry(TableOf(TEXTS), "lookup tables, by name", dict)
     lookup_files: Map[str, LookupFile] = entry(
-        TableOf(section("lookup file", LookupFile)),
+        TableOf(section("lookup file", LookupFile, either=(("value",), ("values",)))),
         "lookup tables whose entries are rows of other files of the export, by name",
         dict,
     )

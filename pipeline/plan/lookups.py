@@ -21,12 +21,12 @@ from pipeline.mapper import Mapping
 from pipeline.mapper.builder import Tables
 from pipeline.mapper.files_section import LookupFile
 from pipeline.mapper.references import path_steps
-from pipeline.mapper.runtime import member_at, text_of
+from pipeline.mapper.runtime import encode, member_at, text_of
 from pipeline.models import BrokenRow, Part, Source
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.text import pluralize, printable
-from pipeline.values import BadValue, Record
+from pipeline.values import BadValue, Record, Value, is_absent
 
 MOST_ENTRIES = 250_000
 """Of all tables of a mapping together."""
@@ -82,7 +82,8 @@ def _read(part: Part, name: str, lookup: LookupFile, table: dict[str, str]) -> I
             if isinstance(row, BrokenRow):
                 broken = broken or f"row {rows}: {row.detail}"
                 continue
-            key, value = _text_at(lookup.key, row), _text_at(lookup.value, row)
+            key = _text_at(lookup.key, row)
+            value = _object_at(lookup.values, row) if lookup.values else _text_at(lookup.value, row)
             if not key or value is None:
                 without += 1
                 continue
@@ -92,7 +93,7 @@ def _read(part: Part, name: str, lookup: LookupFile, table: dict[str, str]) -> I
             table[key] = value
             if len(table) > MOST_ENTRIES:
                 return  # the caller refuses it
-    wanted = f"{' or '.join(lookup.key)} and {' or '.join(lookup.value)}"
+    wanted = f"{' or '.join(lookup.key)} and {' or '.join(lookup.value or lookup.values)}"
     if rows and not entries and not broken and lookup.missing == "stop":
         raise UnfitExport(
             f"no row of {part.path} has {wanted}, which the table {name!r} is made of",
@@ -114,15 +115,28 @@ def _text_at(paths: Sequence[str], row: Record) -> str | None:
     return next((text for path in paths if (text := _text(path, row)) is not None), None)
 
 
+def _object_at(paths: Sequence[str], row: Record) -> str | None:
+    """The values at these paths as an object in JSON, by the last names of the paths; None where there is none."""
+    values = {path_steps(path)[-1]: value for path in paths if not is_absent(value := _value(path, row))}
+    return encode(values).decode() if values else None
+
+
 def _text(path: str, row: Record) -> str | None:
+    try:
+        return text_of(_value(path, row))
+    except BadValue:
+        return None
+
+
+def _value(path: str, row: Record) -> Value:
     column, *steps = path_steps(path)
     value = row.get(column)
     try:
         for step in steps:
             value = member_at(value, step)
-        return text_of(value)
     except BadValue:
         return None
+    return value
 
 
 def save_lookups(directory: Directory, mapping: Mapping, lookups: Lookups) -> dict[str, str]:

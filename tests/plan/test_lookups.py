@@ -94,6 +94,17 @@ def test_the_tables_are_sealed_in_the_plan(tmp_path: Path) -> None:
         transform_config_for(plan, directory)
 
 
+def test_several_values_are_an_object(tmp_path: Path) -> None:
+    """Values that a row does not have are no members; numbers stay numbers."""
+    pages = {"file": "pages/*", "key": "/id", "values": ["/page/name", "/rank"]}
+    rows = [{"id": "p-1", "page": {"name": "Start"}, "rank": 2}, {"id": "p-9", "rank": 1.5}, {"id": "p-3"}]
+    mapping = MAPPING | {"lookup_files": {"pages": pages, "browsers": BROWSERS}}
+    plan = planned(tmp_path, export(tmp_path, pages__1_jsonl=lines(*rows)), mapping)
+    found = json.loads((tmp_path / "plan" / "lookups.json").read_bytes())["pages"]
+    assert found == {"p-1": '{"name":"Start","rank":2}', "p-9": '{"rank":1.5}'}
+    assert "1 row without /id and /page/name or /rank" in notices(plan)["pages/1.jsonl"]
+
+
 def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
     """Files in the order of their names, with numbers as numbers."""
     later = lines({"id": "p-1", "page": {"name": "Home"}})
