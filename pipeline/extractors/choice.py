@@ -33,11 +33,13 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
         elif rules.only and not matches(part.path, rules.only):
             reasons.setdefault(part.path, "the mapping reads other files only (`files: only`)")
     counting = [
-        number for number, part in enumerate(source.parts) if part.path not in reasons and part.path not in lookups
+        number
+        for number, part in enumerate(source.parts)
+        if part.path not in reasons and (part.path not in lookups or matches(part.path, rules.lookup_rows))
     ]
     _refuse_together([source.parts[number] for number in counting], rules)
     notes += [Notice(LEFT_OUT, path, reason) for path, reason in reasons.items()]
-    if len(counting) == len(source.parts):
+    if len(counting) == len(source.parts) and not lookups:
         return replace(source, notes=(*source.notes, *notes))
     return Source(
         tuple(replace(source.parts[number], index=index) for index, number in enumerate(counting)),

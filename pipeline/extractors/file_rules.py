@@ -20,8 +20,9 @@ class FileRules:
     a file beside it that has them; `like` describes values of some columns (`pipeline.extractors.layouts`). `quotes` is
     the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may
     match files. `manifest` names a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose
-    rows are entries of lookup tables. `layouts` are declarations with columns, of which one may fit: those of lookup
-    files, and where no mapping is chosen those of all mappings.
+    rows are entries of lookup tables, and `lookup_rows` those of them that are rows of the export too. `layouts` are
+    declarations with columns, of which one may fit: those of lookup files, and where no mapping is chosen those of all
+    mappings.
     """
 
     header: str = ""
@@ -38,6 +39,7 @@ class FileRules:
     apart: tuple[tuple[str, str], ...] = ()
     manifest: str = ""
     lookups: tuple[str, ...] = ()
+    lookup_rows: tuple[str, ...] = ()
     layouts: tuple[FileRules, ...] = ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass
 
 from pipeline.extractors.layouts import KINDS
-from pipeline.mapper.kinds import NAMES, TEXT, Choice, ListOf, TableOf, entry
+from pipeline.mapper.kinds import NAMES, TEXT, YES, Choice, ListOf, TableOf, entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupFile:
-    """Files of the export whose rows are entries of a table, not events (`pipeline.plan.lookups`)."""
+    """Files of the export whose rows are entries of a table (`pipeline.plan.lookups`)."""
 
-    file: tuple[str, ...] = entry(NAMES, "patterns of paths: these files have the entries, and none of them has events")
+    file: tuple[str, ...] = entry(
+        NAMES, "patterns of paths: these files have the entries, and no events unless `rows` says so"
+    )
     key: tuple[str, ...] = entry(
         NAMES, "the path of the value that a `lookup` looks for, such as /id; of several the first that the row has"
     )
@@ -51,6 +53,7 @@ class LookupFile:
     columns: tuple[str, ...] = entry(
         NAMES, "the columns of delimited files without a header, which are written as `files` says", ()
     )
+    rows: str = entry(YES, "whether the rows of these files are rows of the export too; no when left out", "no")
     missing: str = entry(
         Choice(("stop", "notice")),
         "what a plan does where the export has no such file, or none with such values: it stops (default), or it has a"

@@ -92,13 +92,15 @@ def _declared(mapping: Mapping) -> FileRules:
     return FileRules(
         **files,
         lookups=tuple(pattern for lookup in lookups for pattern in lookup.file),
+        lookup_rows=tuple(pattern for lookup in lookups if lookup.rows == "yes" for pattern in lookup.file),
         layouts=tuple(FileRules(**written, columns=names, only=tuple(only)) for names, only in layouts.items()),
     )
 
 
 def is_lookup_file(path: str) -> bool:
-    """Whether a shipped mapping reads files of this path as entries of a lookup table."""
-    return any(matches(path, lookup.file) for name in available() for lookup in load(name).lookup_files.values())
+    """Whether a shipped mapping reads files of this path as entries of a lookup table, and not as rows."""
+    lookups = (lookup for name in available() for lookup in load(name).lookup_files.values())
+    return any(lookup.rows == "no" and matches(path, lookup.file) for lookup in lookups)
 
 
 def of_tool(tool: str) -> list[Mapping]:

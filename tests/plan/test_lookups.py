@@ -105,6 +105,14 @@ def test_several_values_are_an_object(tmp_path: Path) -> None:
     assert "1 row without /id and /page/name or /rank" in notices(plan)["pages/1.jsonl"]
 
 
+def test_rows_of_a_lookup_file_can_be_events_too(tmp_path: Path) -> None:
+    """Every file of the export may then have entries."""
+    people = {"file": "hits*", "key": "/browser", "value": "/who", "rows": "yes"}
+    plan = planned(tmp_path, export(tmp_path), MAPPING | {"lookup_files": {"pages": PAGES, "browsers": people}})
+    assert [(part.path, part.rows) for part in plan.parts] == [("hits.jsonl", 2)]
+    assert [event["properties"]["$browser"] for event in events_of(tmp_path / "plan")] == ["u-1", "u-1"]
+
+
 def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
     """Files in the order of their names, with numbers as numbers."""
     later = lines({"id": "p-1", "page": {"name": "Home"}})
