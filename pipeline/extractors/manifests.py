@@ -123,44 +123,65 @@ def _refuse_missing(manifest_path: str, missing: Iterable[str]) -> None:
         )
 
 
+class _Table(msgspec.Struct):
+    """What a sync of Heap has of a table; `incremental: false` is the whole table."""
+
+    name: str
+    files: list[str]
+    incremental: bool = True
+
+
+class _Sync(msgspec.Struct):
+    """A manifest of Heap."""
+
+    dump_id: int
+    tables: list[_Table]
+
+
 @manifest("heap")
 def heap(listing: Listing) -> Choice:
     """Heap Connect: one manifest for each sync, in `manifests/`, with the files of each table.
 
-    A table with `incremental: false` is whole in that sync, so its files of earlier syncs do not count
-    (docs/know/exports.md#heap). Syncs are in the order of `dump_id`.
+    A table with `incremental: false` is whole in that sync, so its files of earlier syncs do not count, and may be
+    missing (docs/know/exports.md#heap). Syncs are in the order of `dump_id`.
     """
     choice = Choice()
-    manifests = listing.matching("manifests/*.json", "manifests/*", "*manifest*.json")
-    syncs = []
-    for part in manifests:
+    syncs: list[tuple[Part, _Sync]] = []
+    for part in listing.matching("manifests/*.json", "manifests/*", "*manifest*.json", "sync_*.json"):
         choice.left_out[part.path] = "a manifest"
-        content = listing.json(part)
-        if not isinstance(content, dict) or not isinstance(content.get("tables"), list):
+        try:
+            syncs.append((part, msgspec.convert(listing.json(part), _Sync, strict=False)))
+        except msgspec.ValidationError as error:
             raise UnreadableExport(
-                f"{part.path} is no manifest of Heap: no list `tables`", path=part.path, hint=FETCH_AGAIN
-            )
-        syncs.append((int(content.get("dump_id", 0)), part, content["tables"]))
-    files = listing.files(str(file) for _, _, entries in syncs for table in entries for file in table.get("files", ()))
-    tables: dict[str, set[str]] = {}
-    for number, part, entries in sorted(syncs, key=lambda sync: sync[0]):
-        for table in entries:
-            paths = tables.setdefault(str(table["name"]), set())
-            if table.get("incremental") is False:
-                for path in paths:
-                    choice.left_out[path] = f"{part.path} has the whole table {table['name']} (sync {number})"
-                paths.clear()
-            addresses = [str(file) for file in table.get("files", ())]
-            _refuse_missing(part.path, [address for address in addresses if files[address] is None])
-            paths.update(one.path for address in addresses for one in files[address] or ())
-    listed = {path for paths in tables.values() for path in paths}
+                f"{part.path} is no manifest of Heap: {error}", path=part.path, hint=FETCH_AGAIN
+            ) from None
+    syncs.sort(key=lambda sync: sync[1].dump_id)
+    files = listing.files(file for _, sync in syncs for table in sync.tables for file in table.files)
+    counting: dict[str, list[tuple[Part, _Table]]] = {}
+    for part, sync in syncs:
+        for table in sync.tables:
+            earlier = counting.setdefault(table.name, [])
+            if not table.incremental:
+                reason = f"{part.path} has the whole table {table.name} (sync {sync.dump_id})"
+                for replaced in (one for _, old in earlier for file in old.files for one in files[file] or ()):
+                    choice.left_out[replaced.path] = reason
+                earlier.clear()
+            earlier.append((part, table))
+    listed = set()
+    for name, tables in counting.items():
+        for part, table in tables:
+            _refuse_missing(part.path, (file for file in table.files if files[file] is None))
+            listed |= {one.path for file in table.files for one in files[file] or ()}
+        first, table = tables[0]
+        if table.incremental:
+            choice.notes.append((first.path, f"no manifest has the whole table {name}, so its older rows are missing"))
     for path in listed:
         choice.left_out.pop(path, None)
     if syncs:
         for part in listing.parts:
             if part.path not in listed:
                 choice.left_out.setdefault(part.path, "no manifest lists it")
-        choice.notes.append((syncs[0][1].path, f"{len(syncs)} manifests list {len(listed)} files that count"))
+        choice.notes.append((syncs[0][0].path, f"{len(syncs)} manifests list {len(listed)} files that count"))
     return choice
 
 

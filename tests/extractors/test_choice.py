@@ -92,6 +92,24 @@ def test_heap_replaces_whole_tables_and_appends_others(tmp_path: Path) -> None:
     assert reasons["sync_8/views/a"] == "no manifest lists it"
 
 
+def test_a_file_of_a_table_that_heap_replaced_may_be_missing(tmp_path: Path) -> None:
+    """It does not count anyway; a table that no manifest has as a whole is reported."""
+    source = export(
+        tmp_path,
+        {
+            "manifests/sync_9.json": heap_sync(9, users=(True, ["sync_9/users/a"])),
+            "manifests/sync_10.json": heap_sync(10, users=(False, ["sync_10/users/a"]), views=(True, ["sync_10/v/a"])),
+            "sync_10/users/a": 1, "sync_10/v/a": 2,
+        },
+    )  # fmt: skip
+    assert counting(source, manifest="heap") == ["sync_10/users/a", "sync_10/v/a"]
+    notes = extractors.choose_parts(source, FileRules(manifest="heap")).notes
+    assert [note.detail for note in notes if note.code == "manifest"] == [
+        "no manifest has the whole table views, so its older rows are missing",
+        "2 manifests list 2 files that count",
+    ]
+
+
 def test_a_copy_of_a_replaced_file_counts(tmp_path: Path) -> None:
     """A whole table that did not change has the same bytes again, and is read once."""
     source = export(
@@ -225,6 +243,15 @@ def test_a_manifest_of_another_shape_is_named(tmp_path: Path, name: str, kind: s
     """It decides what counts, so it is not passed over."""
     with pytest.raises(UnreadableExport, match=r"is no (manifest|bill of materials) of"):
         counting(export(tmp_path, {name: {"other": 1}}), manifest=kind)
+
+
+@pytest.mark.parametrize(
+    "entry", [7, {"files": ["a"]}, {"name": "users", "files": None}, {"name": "users", "files": 7}]
+)
+def test_a_manifest_of_heap_with_a_broken_entry_is_named(tmp_path: Path, entry: object) -> None:
+    """The error says where in the manifest it is."""
+    with pytest.raises(UnreadableExport, match=r"manifests/sync_1.json is no manifest of Heap: .*tables\[0"):
+        counting(export(tmp_path, {"manifests/sync_1.json": {"dump_id": 1, "tables": [entry]}}), manifest="heap")
 
 
 def test_an_unknown_kind_of_manifest_is_an_error(tmp_path: Path) -> None:
