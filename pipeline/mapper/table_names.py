@@ -27,7 +27,8 @@ _AFTER = r"(?:_view)?(?:[-_.]?\d[-_.:\dtz]*(?:part[-_]?\d+)?|[-_.]part[-_.\d]*)?
 _AFTER_ANY = r"(?:[-_.]\d{4}-?\d\d(?:-?\d\d)?|[-_.]\d{6,}|(?:[-_.]\d+)?[-_.]part[-_.\d]*)?"
 _ENDING = "(?:csv|tsv|txt|json|jsonl|ndjson|parquet|avro|snappy|gz|gzip|zst|bz2|xz|zip|tar|tgz)"
 _ENDINGS = rf"(?:\.{_ENDING})*"
-_ANY = rf"(?!(?:part|{_ENDING})(?:[-_.]|$))[a-z_][\w.]*?"
+_ANY = rf"(?!(?:part|{_ENDING})(?:[-_.]|$)|data(?:_\d+)+(?:\.|$))[a-z_][\w.]*?"
+"""No name of a table: the names that programs give the files of one, such as `part-00000` and `data_0_0_0`."""
 
 
 def names_in(part: Part) -> tuple[str, ...]:

@@ -60,6 +60,8 @@ def test_a_path_tells_a_table_where_a_name_in_it_is_that_tables(path: str, table
         ("sync_4/sign_up/part-00000-1f.avro", "*", "sign_up"),
         ("sign_up/000000000000.csv.gz", "*", "sign_up"),
         ("SIGN_UP_0000_part_00.parquet", "*", "sign_up"),
+        ("sign_up/data_0_0_0.csv.gz", "*", "sign_up"),
+        ("data_sent.csv", "*", "data_sent"),
     ],
 )  # fmt: skip
 def test_a_star_stands_for_any_name(path: str, known: str, table: str) -> None:
