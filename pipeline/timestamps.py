@@ -27,6 +27,8 @@ DAY = 24 * HOUR
 MILLISECONDS_FROM = 10_000_000_000
 """Unit `auto`: a greater number is milliseconds, else seconds; the service's importer has the same limit
 (docs/know/service.md#own-importer-mixpanel). In seconds it is the year 2286, in milliseconds April 1970."""
+MICROSECONDS_FROM = 100_000_000_000_000
+"""Unit `auto`: a greater number is microseconds. In milliseconds it is the year 5138, in microseconds March 1973."""
 
 RECEIVED_TOLERANCE = 60 * SECOND
 """How far a sender's clock may run ahead of the receiver's when a repeated hour is resolved."""
@@ -34,7 +36,8 @@ RECEIVED_TOLERANCE = 60 * SECOND
 UNITS = {"s": SECOND, "ms": 1_000, "us": 1}
 """Microseconds in one of each unit; `ns` and `auto` are handled apart."""
 UNIT_NAMES = {
-    "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "auto": "seconds or milliseconds",
+    "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds",
+    "auto": "seconds, milliseconds or microseconds",
 }  # fmt: skip
 
 WITHOUT_OFFSET = "a time without an offset; name the zone of its clock with --timezone"
@@ -156,7 +159,10 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
         else:
             raise BadTime(f"not a number of {UNIT_NAMES[unit]} since 1970: {text[:60]!r}")
     if unit == "auto":
-        unit = "s" if -MILLISECONDS_FROM <= value <= MILLISECONDS_FROM else "ms"
+        if -MILLISECONDS_FROM <= value <= MILLISECONDS_FROM:
+            unit = "s"
+        else:
+            unit = "ms" if -MICROSECONDS_FROM <= value <= MICROSECONDS_FROM else "us"
     if unit == "ns":
         top, bottom = 1, 1_000
     else:

@@ -6,7 +6,7 @@ from pipeline.mapper import program
 from pipeline.mapper.emitter import Emitter
 from pipeline.mapper.timeformat import TimeFormat
 from pipeline.models import RejectReason
-from pipeline.timestamps import MILLISECONDS_FROM, QUARTER, SECOND, UNITS, WITHOUT_OFFSET
+from pipeline.timestamps import MICROSECONDS_FROM, MILLISECONDS_FROM, QUARTER, SECOND, UNITS, WITHOUT_OFFSET
 
 START_OF_TIME = -62_135_596_800 * SECOND
 """The first instant of the year 1."""
@@ -64,8 +64,9 @@ def _write_clock(emitter: Emitter, target: str, clock: program.Clock) -> None:
 def _number(target: str, number: str, unit: str, source: str = "") -> str:
     """Set `target` from the expression of a whole number; `ns` needs the value that the number was decoded from."""
     if unit == "auto":
-        line = f"{target} = {number}"
-        return f"{line}; {target} *= 1000000 if -{MILLISECONDS_FROM} <= {target} <= {MILLISECONDS_FROM} else 1000"
+        factor = f"1000 if -{MICROSECONDS_FROM} <= {target} <= {MICROSECONDS_FROM} else 1"
+        factor = f"1000000 if -{MILLISECONDS_FROM} <= {target} <= {MILLISECONDS_FROM} else {factor}"
+        return f"{target} = {number}; {target} *= {factor}"
     if unit == "ns":
         return f"{target}, w = epoch_of({source}, 'ns', w)"
     return f"{target} = {number} * {UNITS[unit]}"

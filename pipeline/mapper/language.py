@@ -77,7 +77,9 @@ class TableFromPath:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
     source: Call = entry(VALUE, "the value with the time", name="from")
-    unit: Call | str = entry(Either(UNITS), "how it is written; iso when left out; auto tells s from ms by size", "iso")
+    unit: Call | str = entry(
+        Either(UNITS), "how it is written; iso when left out; auto tells s, ms and us by size", "iso"
+    )
     form: Call | None = entry(VALUE, "for unit format: a form such as %d/%m/%Y %H:%M", None, name="format")
     zone: str = entry(
         Choice(("utc", "local", "project")),

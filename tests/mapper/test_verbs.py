@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper.verbs.decoders import with_lower_names
 from pipeline.models import Skip
 from tests.support.small_mappings import drafted, mapper, properties, record
 
@@ -131,6 +132,7 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{lower: a}", '"a":"ÄB"', '"äb"'),
         ("{upper: a}", '"a":"äb"', '"ÄB"'),
         ('{strip: "$device:", of: a}', '"a":"$device:x"', '"x"'),
+        ("{strip: _raw, of: a, at: end}", '"a":"_raw_raw"', '"_raw"'),
         ("{url: host, of: a}", '"a":"https://x.example:8080/b?c=1"', '"x.example:8080"'),
         ("{url: query, of: a}", '"a":"https://x.example/b?c=1"', '"c=1"'),
         ("{url: host, of: a}", '"a":"https://[x"', None),
@@ -355,6 +357,12 @@ def test_a_hash_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UsageError) as caught:
         value("{hash: a, key: mail}", '"a":"x"')
     assert "BACKCAST_HASH_KEY" in caught.value.hint
+
+
+def test_names_in_capitals_are_written_small() -> None:
+    """In rows that have one of the columns; any other row stays as it is."""
+    assert with_lower_names({"EVENT_ID": 1, "Plan": 2, "plan": 3}, "EVENT_ID") == [{"event_id": 1, "plan": 2}]
+    assert with_lower_names({"event_id": 1, "Plan": 2}, "EVENT_ID") == [{"event_id": 1, "Plan": 2}]
 
 
 def test_a_decoder_makes_rows_of_a_list() -> None:

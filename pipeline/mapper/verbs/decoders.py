@@ -10,7 +10,7 @@ from functools import partial
 from pipeline import values
 from pipeline.mapper.builder import Builder
 from pipeline.mapper.functions import decoding
-from pipeline.mapper.kinds import TEXT, Field, verb
+from pipeline.mapper.kinds import NAMES, TEXT, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.program import Decode
 from pipeline.models import RejectReason
@@ -47,3 +47,25 @@ def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReaso
         else:
             records.append({**shared, **inside})
     return records
+
+
+@decoder(
+    "lower_names",
+    "the names of all columns in lower case, in rows with one of these columns: Snowflake writes names in capitals",
+    lower_names=Field(NAMES, "columns by which such rows are recognised, such as EVENT_ID", True),
+)
+def lower_names(_build: Builder, call: Call) -> Decode:
+    return Decode("with_lower_names", tuple(call.arguments["lower_names"]))
+
+
+@decoding
+def with_lower_names(row: Record, *columns: str) -> list[Record]:
+    """The row, its names in lower case if it has one of `columns`; where two names become one, a value wins over none
+    and then the first."""
+    if row.keys().isdisjoint(columns):
+        return [row]
+    lowered: Record = {}
+    for name, value in row.items():
+        if lowered.get(name.lower()) is None:
+            lowered[name.lower()] = value
+    return [lowered]

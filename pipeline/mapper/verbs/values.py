@@ -160,12 +160,14 @@ def upper(build: Builder, call: Call) -> Value:
 
 @value(
     "strip",
-    "the text without a prefix",
-    strip=Field(TEXT, "the prefix", True),
+    "the text without a prefix or a suffix",
+    strip=Field(TEXT, "the prefix or suffix", True),
     of=Field(VALUE, "the text", True),
+    at=Field(Choice(("start", "end")), "where it stands; start when left out"),
 )
 def strip(build: Builder, call: Call) -> Value:
-    return Apply("without_prefix", (build.text(call.arguments["of"]), Constant(call.arguments["strip"])))
+    name = "without_suffix" if call.arguments.get("at") == "end" else "without_prefix"
+    return Apply(name, (build.text(call.arguments["of"]), Constant(call.arguments["strip"])))
 
 
 @value(
@@ -198,3 +200,4 @@ def when(build: Builder, call: Call) -> Value:
 FUNCTIONS["lower_case"] = Function(str.lower, needs=1)
 FUNCTIONS["upper_case"] = Function(str.upper, needs=1)
 FUNCTIONS["without_prefix"] = Function(str.removeprefix, needs=1)
+FUNCTIONS["without_suffix"] = Function(str.removesuffix, needs=1)
