@@ -84,14 +84,15 @@ class Block:
 class Source:
     """The parts of one export, in a fixed order, and notices from the search.
 
-    `sizes` are the bytes of each part: of an archive's member, its own. `copies` are the paths of files that have the
-    same bytes as a part, each with the part's path. `lookups` are files whose rows are entries of lookup tables.
+    `sizes` are the bytes of each part: of an archive's member, its own. `copies` are the files that have the same bytes
+    as a part, each with its size and the part's path; `plan.precheck` restores those of another table. `lookups` are
+    files whose rows are entries of lookup tables.
     """
 
     parts: tuple[Part, ...]
     notes: tuple[Notice, ...] = ()
     sizes: tuple[int, ...] = ()
-    copies: tuple[tuple[str, str], ...] = ()
+    copies: tuple[tuple[Part, int, str], ...] = ()
     lookups: tuple[Part, ...] = ()
 
 

@@ -20,7 +20,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
     and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
     """
-    choice = _manifest(rules.manifest)(Listing(source)) if rules.manifest else Choice()
+    choice = _manifest(rules.manifest)(Listing(source, rules.lookups)) if rules.manifest else Choice()
     reasons = dict(choice.left_out)
     notes = [Notice("manifest", where, detail) for where, detail in choice.notes]
     lookups: dict[str, Part] = {}

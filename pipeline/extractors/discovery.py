@@ -29,6 +29,8 @@ from pipeline.models import Dialect, Notice, Part, Source
 
 _MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
 """Files and folders that exporting programs write beside the rows."""
+SAME_FILE = "same_file"
+"""The code of the notice about a file with the bytes of another."""
 _POSSIBLE_MARKERS = re.compile(r".*_complete|.*\.crc")
 _MARKER_BYTES = 64 * 1024
 """Names that an export could also have: they are markers up to this size."""
@@ -45,7 +47,7 @@ class _Search:
     sizes: list[int] = field(default_factory=list)
     notes: list[Notice] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
-    copies: list[tuple[str, str]] = field(default_factory=list)
+    copies: list[tuple[Part, int, str]] = field(default_factory=list)
 
     def wants(self, path: str) -> bool:
         """Whether the rules include a path; a Notice reports a file that they exclude."""
@@ -323,8 +325,8 @@ def _without_copies(search: _Search) -> list[tuple[Part, int]]:
         if parts_of_size[size] > 1:
             part = replace(part, digest=digest_of(part))
             if part.digest in paths:
-                search.copies.append((part.path, paths[part.digest]))
-                search.note("same_file", part.path, f"the same bytes as {paths[part.digest]}; read once")
+                search.copies.append((part, size, paths[part.digest]))
+                search.note(SAME_FILE, part.path, f"the same bytes as {paths[part.digest]}; read once")
                 continue
             paths[part.digest] = part.path
         distinct.append((part, size))

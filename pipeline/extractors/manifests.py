@@ -39,13 +39,17 @@ class Choice:
 
 
 class Listing:
-    """The parts of a source, and the paths of files that are no parts: copies of others, and files without rows."""
+    """The parts of a source, and the paths of files that are no parts: copies of others, and files without rows.
 
-    def __init__(self, source: Source) -> None:
+    `lookups` are the patterns of lookup files, which an operator may have added to the export.
+    """
+
+    def __init__(self, source: Source, lookups: tuple[str, ...] = ()) -> None:
         self.parts = source.parts
-        self._copies = source.copies
+        self.lookups = lookups
+        self._copies = [(copy.path, other) for copy, _, other in source.copies]
         by_path = {part.path: [part] for part in source.parts}
-        by_path |= {path: by_path[other] for path, other in source.copies}
+        by_path |= {path: by_path[other] for path, other in self._copies}
         rowless = ("empty_file", "ignored_file", LEFT_OUT)
         by_path = {note.where: [] for note in source.notes if note.code in rowless} | by_path
         root = next((part.file.removesuffix(part.path.partition("!")[0]) for part in source.parts), "")
@@ -179,7 +183,7 @@ def heap(listing: Listing) -> Choice:
         choice.left_out.pop(path, None)
     if syncs:
         for part in listing.parts:
-            if part.path not in listed:
+            if part.path not in listed and not matches(part.path, listing.lookups):
                 choice.left_out.setdefault(part.path, "no manifest lists it")
         choice.notes.append((syncs[0][0].path, f"{len(syncs)} manifests list {len(listed)} files that count"))
     return choice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Mapping
 from os import fspath
 from pathlib import Path
@@ -15,8 +16,10 @@ from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
 from pipeline.mapper import load
 from pipeline.mapper.registry import file_rules
+from pipeline.mapper.table_names import names_in, table_in_path
 from pipeline.models import Part
 from pipeline.plan.manifest import Plan, as_name
+from pipeline.plan.precheck import with_tables_apart
 
 
 class RecordedPart(NamedTuple):
@@ -42,18 +45,22 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
     path = job.source.at(window.wall)
     if not glob.glob(pattern, recursive=True):
         return Arrivals(absent=f"nothing matches {path}")
-    rules = file_rules(load(fspath(job.plan.mapping)) if job.plan.mapping else None, job.plan.settings)
+    mapping = load(fspath(job.plan.mapping)) if job.plan.mapping else None
+    tables = mapping.table_from_path.known if mapping is not None and mapping.table_from_path is not None else ()
+    rules = file_rules(mapping, job.plan.settings)
     try:
-        source = choose_parts(open_source([pattern], rules=rules), rules)
+        source = open_source([pattern], rules=rules)
+        source = choose_parts(with_tables_apart(source, mapping) if mapping is not None else source, rules)
     except UsageError as error:
         return Arrivals(absent=error.message.replace(pattern, path))
-    digests = {part.digest for part in recorded.values()}
+    # Equal bytes are a copy only within one table.
+    digests = {(part.digest, table_in_path(re.split("[/!]", part.path), tables)) for part in recorded.values()}
 
     def is_new(part: Part) -> bool:
         before = recorded.get(name_of(part.file, part.member, job.folder))
         if before is not None and (before.bytes, before.mtime_ns) == (part.bytes, part.mtime_ns):
             return False
-        return not recorded or (part.digest or digest_of(part)) not in digests
+        return not recorded or (part.digest or digest_of(part), table_in_path(names_in(part), tables)) not in digests
 
     return Arrivals(tuple(dict.fromkeys(part.file for part in source.parts if is_new(part))))
 

@@ -30,7 +30,7 @@ from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
 from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.manifest import MappingSeal, Plan
-from pipeline.plan.precheck import check_first_rows, detect_settings
+from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
 from pipeline.survey.recognition import guess_mapping
 from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
@@ -75,7 +75,7 @@ def create_plan(
             name = guess_mapping(source)
             mapping = load_mapping(name)
             rules = file_rules(mapping, options.settings)
-        source = choose_parts(source, rules)
+        source = choose_parts(with_tables_apart(source, mapping), rules)
         with Workers(workers_for(options.workers, source.parts)) as workers:
             request = _prepare(source, (name, mapping), options, target_directory, work, workers, series)
             from pipeline.plan.build import build  # while the workers prepare

@@ -14,18 +14,49 @@ from pipeline.errors import UnfitExport
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import has_fixed_columns
 from pipeline.extractors import rows as read_rows
+from pipeline.extractors.discovery import SAME_FILE, natural
 from pipeline.mapper import Mapping
 from pipeline.mapper.blanks import blank_remover
 from pipeline.mapper.references import find
 from pipeline.mapper.setting_columns import NamedColumns, has_column, named_columns
-from pipeline.mapper.table_names import SETTING, names_in, table_of
-from pipeline.models import Part, SealedOptions
+from pipeline.mapper.table_names import SETTING, names_in, table_in_path, table_of
+from pipeline.models import Part, SealedOptions, Source
 from pipeline.values import Record
 
 BLOCK_BYTES, BLOCK_ROWS = 64 * 1024, 1
 """The size of the blocks in which a file is read here, because one row mostly decides."""
 MAX_SHOWN = 12
 """An error lists this many names at most."""
+
+
+def with_tables_apart(source: Source, mapping: Mapping) -> Source:
+    """The source with files that have the bytes of another file and the name of another table: they are no copies.
+
+    One action may be a row of several tables, as in Heap, so two tables can be equal to the byte.
+    """
+    rule = mapping.table_from_path
+    if rule is None or not source.copies:
+        return source
+    seen = {(part.digest, table_in_path(names_in(part), rule.known)) for part in source.parts}
+    restored: list[tuple[Part, int]] = []
+    for part, size, _ in source.copies:
+        key = part.digest, table_in_path(names_in(part), rule.known)
+        if key not in seen:
+            seen.add(key)
+            restored.append((part, size))
+    if not restored:
+        return source
+    paths = {part.path for part, _ in restored}
+    ordered = sorted(
+        [*zip(source.parts, source.sizes, strict=True), *restored], key=lambda entry: natural(entry[0].path)
+    )
+    return replace(
+        source,
+        parts=tuple(replace(part, index=index) for index, (part, _) in enumerate(ordered)),
+        notes=tuple(note for note in source.notes if note.code != SAME_FILE or note.where not in paths),
+        sizes=tuple(size for _, size in ordered),
+        copies=tuple(copy for copy in source.copies if copy[0].path not in paths),
+    )
 
 
 def check_first_rows(parts: Sequence[Part], mapping: Mapping, options: SealedOptions) -> tuple[Part, ...]:

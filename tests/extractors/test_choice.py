@@ -110,6 +110,13 @@ def test_a_file_of_a_table_that_heap_replaced_may_be_missing(tmp_path: Path) -> 
     ]
 
 
+def test_a_lookup_file_that_the_operator_added_counts(tmp_path: Path) -> None:
+    """No manifest can list it."""
+    files = {"manifests/1.json": heap_sync(1, views=(False, ["sync_1/v/a"])), "sync_1/v/a": 1, "names.csv": 2, "b": 3}
+    source = extractors.choose_parts(export(tmp_path, files), FileRules(manifest="heap", lookups=("names.*",)))
+    assert [part.path for part in (*source.parts, *source.lookups)] == ["sync_1/v/a", "names.csv"]
+
+
 def test_a_copy_of_a_replaced_file_counts(tmp_path: Path) -> None:
     """A whole table that did not change has the same bytes again, and is read once."""
     source = export(

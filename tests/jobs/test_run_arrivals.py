@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from pipeline.jobs import load_job
+from pipeline.jobs.arrivals import RecordedPart, find_arrivals
+from pipeline.jobs.calendar import Window
 from pipeline.local_service import LocalService
 from tests.support.jobs import KEYS, code, counts, days, outcomes, put, row, run, sent_once, write_job
 
@@ -88,3 +93,17 @@ def test_a_window_whose_rows_are_all_settled_is_done(tmp_path: Path) -> None:
         assert code(run(job)) == 0
         assert counts(job)[-1] == ("2024-01-02", "done", 0, 10)
         assert run(job).windows == []
+
+
+def test_a_part_of_another_table_is_new_though_its_bytes_are_known(tmp_path: Path) -> None:
+    """One action may be a row of two tables of a warehouse; a file of the same table is a copy."""
+    folder = tmp_path / "exports/2024/01/01"
+    folder.mkdir(parents=True)
+    text = "id,anonymous_id,received_at,uuid_ts\n1,2,2024-01-01 09:00:00,2024-01-01 09:00:01\n"
+    for name in ("pages.csv", "screens.csv", "pages_2024-01-01.csv"):
+        (folder / name).write_text(text)
+    source = json.dumps("exports/{date:%Y/%m/%d}/*.csv")
+    job = load_job(write_job(tmp_path, "http://127.0.0.1:1", mapping="segment-warehouse", set="", source=source))
+    known = RecordedPart("exports/2024/01/01/pages.csv", 0, 0, sha256(text.encode()).hexdigest())
+    arrivals = find_arrivals(job, Window("2024-01-01", datetime(2024, 1, 1), 0, 0), {known.path: known})
+    assert [Path(file).name for file in arrivals.files] == ["screens.csv"]
