@@ -192,15 +192,17 @@ def _decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
             rows = decode_row(decode, row)
         except (values.BadValue, msgspec.MsgspecError) as error:
             return models.RejectReason("bad_value", str(error))
+        if len(rows) == 1:
+            # Returned as it is, so that an event of an ordinary row takes the fast path.
+            return rows[0] if isinstance(rows[0], models.RejectReason) else map_row(rows[0], observe)
+        if not rows:
+            return models.Skip("empty_row")
         outcomes = models.ItemOutcomes()
         for plain in rows:
             outcome = plain if isinstance(plain, models.RejectReason) else map_row(plain, observe)
             outcomes += outcome if isinstance(outcome, list) else [outcome]
             outcomes.ends.append(len(outcomes))
-        if len(rows) > 1:
-            return outcomes
-        only = outcomes[0] if outcomes else models.Skip("empty_row")
-        return list(outcomes) if len(outcomes) > 1 or not isinstance(only, models.RejectReason | models.Skip) else only
+        return outcomes
 
     return map_decoded
 
