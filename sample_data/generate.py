@@ -40,6 +40,7 @@ from sample_data.generator import (
     rudderstack,
     segment,
     service,
+    snowplow,
     statsig,
     umami,
     universal_analytics,
@@ -75,6 +76,7 @@ def files() -> dict[str, bytes]:
         "universal-analytics/ga_sessions_20170801/000000000000.json.gz": _gzipped(
             lines(universal_analytics.sessions())
         ),
+        f"snowplow/{snowplow.PATH}": _gzipped(snowplow.archive(snowplow.events())),
         **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
         **{f"braze/{braze.path_of(kind)}": braze.avro(kind, table) for kind, table in braze.rows().items()},
         "mparticle/2023/04/20/14/batches.json.gz": _gzipped(lines(mparticle.batches())),

@@ -60,6 +60,7 @@ GOLDEN = {
     "rudderstack-staging": Sample(("rudderstack/staging",), {"mapping": "rudderstack-warehouse"}),
     "rudderstack-lake": Sample(("rudderstack/lake",), {"mapping": "rudderstack-warehouse"}),
     "matomo": Sample(("matomo/visits.json",), {"mapping": "matomo"}),
+    "snowplow": Sample(("snowplow",), {"mapping": "snowplow"}),
     "umami": Sample(("umami",), {"mapping": "umami"}),
     "universal-analytics": Sample(("universal-analytics",), {"mapping": "universal-analytics"}),
     "vercel": Sample(("vercel",), {"mapping": "vercel"}),
