@@ -101,19 +101,17 @@ def describe(outcome: MapperResult) -> dict[str, Any]:
     if isinstance(outcome, Link):
         return {"link": [outcome.kind, outcome.distinct_id, outcome.other]}
     if isinstance(outcome, GroupUpdate):
-        return {"group": [outcome.type, outcome.key], "set": _json(outcome.set), **_received(outcome)}
+        return {"group": [outcome.type, outcome.key], "set": _json(outcome.set), **_times(outcome)}
     if isinstance(outcome, PersonUpdate):
         if reason := check_update(outcome, _CONTEXT):
             return {"reject": reason.code}
         if outcome.note is None:
             return {"skip": "empty_person_update"}
-        return {"person": outcome.distinct_id, **_received(outcome), **_note(outcome.note), **_warnings(outcome)}
+        return {"person": outcome.distinct_id, **_times(outcome), **_note(outcome.note), **_warnings(outcome)}
     if reason := check(outcome, _CONTEXT):
         return {"reject": reason.code}
     described: dict[str, Any] = {"event": outcome.event, "distinct_id": outcome.distinct_id}
-    if isinstance(outcome.time, int):
-        described["timestamp"] = format_utc(outcome.time)
-    described |= _received(outcome)
+    described |= _times(outcome)
     if outcome.uuid is not None:
         described["uuid"] = outcome.uuid
     described["key"] = outcome.key.split(SEPARATOR) if outcome.key is not None else ["none"]
@@ -133,8 +131,9 @@ def _note(note: Note) -> dict[str, Any]:
     return described
 
 
-def _received(outcome: UnvalidatedEvent | PersonUpdate | GroupUpdate) -> dict[str, str]:
-    return {"received": format_utc(outcome.received)} if outcome.received is not None else {}
+def _times(outcome: UnvalidatedEvent | PersonUpdate | GroupUpdate) -> dict[str, str]:
+    times = {"timestamp": outcome.time, "received": outcome.received}
+    return {name: format_utc(time) for name, time in times.items() if isinstance(time, int)}
 
 
 def _warnings(outcome: UnvalidatedEvent | PersonUpdate) -> dict[str, Any]:
