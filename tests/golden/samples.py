@@ -41,6 +41,7 @@ GOLDEN = {
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
     "braze": Sample(("braze",), {"mapping": "braze"}),
     "clevertap": Sample(("clevertap",), {"timezone": "Asia/Kolkata"}),
+    "customerio": Sample(("customerio",)),
     "intercom": Sample(("intercom",)),
     "statsig": Sample(("statsig",)),
     "countly": Sample(("countly",), {"mapping": "countly"}),
