@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import archives
@@ -12,6 +13,8 @@ from pipeline.extractors.sniffing import Content, sniff
 _LOOKUP = "lookup"
 """Adobe delivers the column names in an archive of this name where a delivery has several files
 (docs/know/exports.md#adobe)."""
+_PAGE = re.compile(r"\A\d+-")
+"""What the name of each of these files begins with: `01-suite_2023-04-21.tsv.gz`."""
 
 
 def beside(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:
@@ -38,11 +41,13 @@ def beside(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:
 
 
 def _lookups(folder: str, file: str) -> list[str]:
-    """The archives of lookups in a folder: first the one that begins with the same name up to its first dot."""
-    stem = os.path.basename(file).split(".")[0]
-    names = sorted(entry for entry in os.listdir(folder) if _LOOKUP in entry)
-    paths = [os.path.join(folder, entry) for entry in sorted(names, key=lambda entry: not entry.startswith(stem))]
-    return [path for path in paths if path != file and os.path.isfile(path)]
+    """The archives of lookups that belong to a file: those that begin with its name up to the first dot, and otherwise
+    the only one of the folder. Columns differ from one delivery to the next, so another delivery's say nothing."""
+    stem = _PAGE.sub("", os.path.basename(file).split(".")[0])
+    paths = [os.path.join(folder, entry) for entry in sorted(os.listdir(folder)) if _LOOKUP in entry]
+    paths = [path for path in paths if path != file and os.path.isfile(path)]
+    own = [path for path in paths if os.path.basename(path).startswith(stem)]
+    return own or (paths if len(paths) == 1 else [])
 
 
 def _member(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:

@@ -6,7 +6,6 @@ named by a mapping (`files: manifest: heap`). A file that a manifest lists and t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pipeline.errors import UnfitExport, UnreadableExport
+from pipeline.extractors import adobe_feed
 from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.extractors.patterns import matches
 from pipeline.extractors.stream import opened
@@ -41,7 +41,8 @@ class Choice:
 class Listing:
     """The parts of a source, and the paths of files that are no parts: copies of others, and files without rows.
 
-    `lookups` are the patterns of lookup files, which an operator may have added to the export.
+    `lookups` are the patterns of lookup files, which an operator may have added to the export. `given` are the files of
+    all of these paths.
     """
 
     def __init__(self, source: Source, lookups: tuple[str, ...] = ()) -> None:
@@ -53,6 +54,7 @@ class Listing:
         rowless = ("empty_file", "ignored_file", LEFT_OUT)
         by_path = {note.where: [] for note in source.notes if note.code in rowless} | by_path
         root = next((part.file.removesuffix(part.path.partition("!")[0]) for part in source.parts), "")
+        self.given = {str(Path(root + path.partition("!")[0])) for path in by_path}
         self._by_name: dict[str, list[tuple[tuple[str, ...], list[Part]]]] = {}
         for path, parts in by_path.items():
             steps = tuple((root + path).replace("!", "/").split("/"))
@@ -333,54 +335,32 @@ def adobe(listing: Listing) -> Choice:
     """Adobe data feeds: a text file for each delivery, written last, lists its files with their MD5.
 
     Its lines are `Data-File: NAME` or `Lookup-File: NAME`, then `MD5-Digest: …` and `Record-Count: …`
-    (docs/know/exports.md#adobe).
+    (docs/know/exports.md#adobe). The MD5 of a file proves its rows; those of a file that was unpacked are counted. A
+    manifest counts where files that it lists were given, or are not there.
     """
     choice = Choice()
-    for path, text in _texts_beside(listing):
-        files = _adobe_files(text)
-        found = listing.files(name for name, _ in files)
-        stored = {_stored_name(part): part for part in listing.parts}
-        _refuse_missing(path, (name for name, _ in files if found[name] is None and name not in stored))
-        for name, digest in files:
-            if name in stored:
-                _refuse_changed(stored[name], digest, path)
-        choice.notes.append((path, f"a manifest of {len(files)} files"))
+    for manifest_file in adobe_feed.manifests_beside(listing.parts):
+        files = adobe_feed.listed_files(manifest_file)
+        found = listing.files(file.name for file in files)
+        places = {file: manifest_file.with_name(file.name) for file in files}
+        given = [file for file in files if str(places[file]) in listing.given]
+        unpacked = {
+            file: adobe_feed.unpacked(listing.parts, places[file]) for file in files if not places[file].exists()
+        }
+        absent = [
+            file
+            for file, parts in unpacked.items()
+            if not parts
+            and found[file.name] is None
+            and (file.has_hits or not manifest_file.with_name(adobe_feed.HEADERS).exists())
+        ]
+        if not any(file.has_hits for file in (*given, *unpacked)):
+            continue
+        _refuse_missing(manifest_file.name, (file.name for file in absent))
+        for file in given:
+            adobe_feed.refuse_changed(places[file], file, manifest_file.name)
+        for file, parts in unpacked.items():
+            if file.has_hits and parts and file.records is not None:
+                adobe_feed.refuse_other_count(parts, file, manifest_file.name)
+        choice.notes.append((manifest_file.name, f"a manifest of {len(files)} files"))
     return choice
-
-
-def _stored_name(part: Part) -> str:
-    return part.file.replace("\\", "/").rpartition("/")[2]
-
-
-def _texts_beside(listing: Listing) -> Iterator[tuple[str, str]]:
-    """The manifests in the folders of the parts, which are no parts because they have no rows: (path, content)."""
-    for folder in sorted({Path(part.file).parent for part in listing.parts}):
-        for path in sorted(folder.glob("*.txt")):
-            text = path.read_text("utf-8", "replace")[:_MOST_BYTES]
-            if "Data-File" in text or "Datafeed-Manifest-Version" in text:
-                yield path.name, text
-
-
-def _adobe_files(text: str) -> list[tuple[str, str]]:
-    """(name, MD5 or "") of each file in a manifest."""
-    files: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        key, _, value = (piece.strip() for piece in line.partition(":"))
-        if key in ("Data-File", "Lookup-File"):
-            files.append((value, ""))
-        elif key == "MD5-Digest" and files:
-            files[-1] = files[-1][0], value.lower()
-    return files
-
-
-def _refuse_changed(part: Part, digest: str, manifest_path: str) -> None:
-    if not digest:
-        return
-    with open(part.file, "rb") as stream:
-        actual = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if actual != digest:
-        raise UnreadableExport(
-            f"{_stored_name(part)} is not the file that {manifest_path} lists: its MD5 is {actual}, and {digest} there",
-            path=part.path,
-            hint=FETCH_AGAIN,
-        )

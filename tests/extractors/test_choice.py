@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -239,6 +240,39 @@ def test_adobe_lists_files_with_their_digests(tmp_path: Path) -> None:
     source = export(tmp_path, {"rs_2023-01-02.txt": text.encode() + b"Data-File: b.jsonl\n"})
     (tmp_path / "a.jsonl").write_bytes(data)
     with pytest.raises(UnfitExport, match=r"lists b.jsonl"):
+        counting(source, manifest="adobe")
+
+
+def adobe_day(day: int, data: bytes, lookup: bytes, records: int = 1) -> dict[str, bytes]:
+    """The files of a delivery: one with rows, one with lookups, the manifest of both."""
+    names = {f"01-rs_{day}.jsonl.gz": gzip.compress(data, mtime=0), f"rs_{day}-lookup.jsonl": lookup}
+    digests = [hashlib.md5(content, usedforsecurity=False).hexdigest() for content in names.values()]
+    (file, other), (digest, of_other) = names, digests
+    text = f"Datafeed-Manifest-Version: 1.0\n\nLookup-File: {other}\nMD5-Digest: {of_other}\n"
+    text += f"Data-File: {file}\nMD5-Digest: {digest}\nRecord-Count: {records}\n"
+    return names | {f"rs_{day}.txt": text.encode()}
+
+
+def test_adobe_delivers_the_same_lookups_every_day(tmp_path: Path) -> None:
+    """They are copies, and there. The manifest of a day that was not given says nothing of another."""
+    days = [adobe_day(day, f'{{"n":{day}}}\n'.encode(), b'{"id":1}\n') for day in (1, 2)]
+    source = export(tmp_path, days[0] | days[1])
+    parts = extractors.choose_parts(source, FileRules(manifest="adobe")).parts
+    assert [part.path for part in parts] == ["01-rs_1.jsonl.gz", "01-rs_2.jsonl.gz", "rs_1-lookup.jsonl"]
+    (tmp_path / "01-rs_2.jsonl.gz").write_bytes(b"another")
+    source = extractors.open_source([str(tmp_path / "01-rs_1.jsonl.gz")])
+    assert counting(source, manifest="adobe") == ["01-rs_1.jsonl.gz"]
+
+
+def test_the_rows_of_an_unpacked_file_of_adobe_are_counted(tmp_path: Path) -> None:
+    """Its MD5 is gone; a file with fewer rows than the manifest lists stops."""
+    data = b'{"n":1}\n{"n":2}\n'
+    files = adobe_day(1, data, b'{"id":1}\n', records=2)
+    del files["01-rs_1.jsonl.gz"]
+    source = export(tmp_path, {**files, "01-rs_1.jsonl": data})
+    assert counting(source, manifest="adobe") == ["01-rs_1.jsonl", "rs_1-lookup.jsonl"]
+    source = export(tmp_path, {"01-rs_1.jsonl": data[:8]})
+    with pytest.raises(UnreadableExport, match=r"01-rs_1.jsonl has 1 rows, and rs_1.txt lists 2 for 01-rs_1.jsonl.gz"):
         counting(source, manifest="adobe")
 
 

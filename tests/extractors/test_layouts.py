@@ -125,6 +125,19 @@ def test_columns_come_from_a_file_beside(tmp_path: Path, rules: FileRules, place
     assert [rows_of(part, size) for part in parts for size in (20, 1 << 22)] == [EXPECTED, EXPECTED]
 
 
+def test_each_delivery_has_its_own_columns(tmp_path: Path) -> None:
+    """Those of another day say nothing, even where their number is the same."""
+    for day, headers in (("01", b"b\ta\n"), ("02", b"a\tb\n")):
+        tar(tmp_path / f"rs_2023-01-{day}-lookup_data.tar.gz", column_headers=headers)
+        (tmp_path / f"01-rs_2023-01-{day}.hit_data.tsv").write_bytes(b"1\t" + day.encode() + b"\n")
+    parts = opened(tmp_path, _any_hits(ADOBE))
+    rows = [rows_of(part) for part in parts if "hit_data" in part.path]
+    assert rows == [[{"b": "1", "a": "01"}], [{"a": "1", "b": "02"}]]
+    (tmp_path / "rs_2023-01-02-lookup_data.tar.gz").rename(tmp_path / "rs_2023-01-03-lookup_data.tar.gz")
+    with pytest.raises(UnreadableExport, match=r"01-rs_2023-01-02\.hit_data\.tsv has no header"):
+        opened(tmp_path, _any_hits(ADOBE))
+
+
 def _any_hits(rules: FileRules) -> FileRules:
     return FileRules(
         columns_from=rules.columns_from, delimiter="\t", quotes="none", escape="\\", encoding="iso-8859-1",

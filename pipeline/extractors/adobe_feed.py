@@ -1,0 +1,87 @@
+"""The files of a delivery of an Adobe data feed, and its manifest: a text file that lists them with their MD5
+(docs/know/exports.md#adobe)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.containers import FETCH_AGAIN
+from pipeline.models import Part
+
+HITS, HEADERS = "hit_data.tsv", "column_headers.tsv"
+"""What archives have the hits in, and the names of their columns."""
+_BEGINNING_BYTES = 4096
+
+
+class Listed(NamedTuple):
+    """A file in a manifest. `digest` is its MD5 or "", `records` the number of its rows or None."""
+
+    name: str
+    has_hits: bool
+    digest: str = ""
+    records: int | None = None
+
+
+def manifests_beside(parts: Sequence[Part]) -> Iterator[Path]:
+    """The manifests in the folders of the parts, which are no parts because they have no rows."""
+    for folder in sorted({Path(part.file).parent for part in parts}):
+        for path in sorted(folder.glob("*.txt")):
+            with path.open("rb") as stream:
+                beginning = stream.read(_BEGINNING_BYTES)
+            if b"Data-File" in beginning or b"Datafeed-Manifest-Version" in beginning:
+                yield path
+
+
+def listed_files(manifest: Path) -> list[Listed]:
+    """The files that a manifest lists."""
+    files: list[Listed] = []
+    for line in manifest.read_text("utf-8", "replace").splitlines():
+        key, _, value = (piece.strip() for piece in line.partition(":"))
+        if key in ("Data-File", "Lookup-File"):
+            files.append(Listed(value, key == "Data-File"))
+        elif key == "MD5-Digest" and files:
+            files[-1] = files[-1]._replace(digest=value.lower())
+        elif key == "Record-Count" and files and value.isdecimal():
+            files[-1] = files[-1]._replace(records=int(value))
+    return files
+
+
+def unpacked(parts: Sequence[Part], place: Path) -> list[Part]:
+    """The parts of a file that was decompressed, or unpacked into the folder or into a folder of its name."""
+    name = place.name
+    for ending in (".gz", ".tar", ".tgz", ".zip"):
+        name = name.removesuffix(ending)
+    bare = place.with_name(name)
+    return [part for part in parts if bare in (Path(part.file), Path(part.file).parent)] or [
+        part for part in parts if name != place.name and Path(part.file) == place.with_name(HITS)
+    ]
+
+
+def refuse_changed(place: Path, file: Listed, manifest_path: str) -> None:
+    if not file.digest:
+        return
+    with place.open("rb") as stream:
+        actual = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if actual != file.digest:
+        raise UnreadableExport(
+            f"{file.name} is not the file that {manifest_path} lists: its MD5 is {actual}, and {file.digest} there",
+            path=file.name,
+            hint=FETCH_AGAIN,
+        )
+
+
+def refuse_other_count(parts: list[Part], file: Listed, manifest_path: str) -> None:
+    from pipeline.extractors import blocks, rows
+
+    hits = [part for part in parts if Path(part.file).name in (HITS, file.name.removesuffix(".gz"))]
+    count = sum(1 for part in hits for block in blocks(part) for _ in rows(part, block, observe=False))
+    if hits and count != file.records:
+        raise UnreadableExport(
+            f"{hits[0].path} has {count} rows, and {manifest_path} lists {file.records} for {file.name}",
+            path=hits[0].path,
+            hint=FETCH_AGAIN,
+        )
