@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sample_data.generator import (
+    adobe,
     amplitude,
     braze,
     clevertap,
@@ -81,6 +82,7 @@ def files() -> dict[str, bytes]:
         **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
         **{f"braze/{braze.path_of(kind)}": braze.avro(kind, table) for kind, table in braze.rows().items()},
         "mparticle/2023/04/20/14/batches.json.gz": _gzipped(lines(mparticle.batches())),
+        **{f"adobe/{name}": content for name, content in adobe.files().items()},
         **{f"kissmetrics/{name}": content for name, content in kissmetrics.files().items()},
         "keen/2018-03-10T10-00-00.000Z/purchases/part.json.gz": _gzipped(lines(keen.events())),
         "vercel/drain.jsonl": lines(vercel.events()),

@@ -36,6 +36,7 @@ class Sample:
 GENERIC = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp", "uuid": "uuid"}
 GENERIC_WITHOUT_UUID = {key: value for key, value in GENERIC.items() if key != "uuid"}
 GOLDEN = {
+    "adobe": Sample(("adobe",), {"mapping": "adobe"}),
     "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "timezone": "America/New_York"}),
     "mixpanel-people": Sample(("mixpanel", "mixpanel-people"), {"mapping": "mixpanel", "timezone": "America/New_York"}),
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
