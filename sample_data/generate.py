@@ -3,7 +3,7 @@
     python -m sample_data.generate            write them all
     python -m sample_data.generate --check    compare, write nothing; exit 1 and a line per difference
 
-A compressed file is compared by what is inside, and Parquet as a table: the bytes around them depend on the
+A compressed file is compared by what is inside, Avro and Parquet as tables: the bytes around them depend on the
 version of a library. Everything else is compared byte for byte.
 """
 
@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,6 +30,7 @@ from sample_data.generator import (
     customerio,
     ga4,
     generic,
+    heap,
     intercom,
     june,
     keen,
@@ -81,6 +83,7 @@ def files() -> dict[str, bytes]:
         f"snowplow/{snowplow.PATH}": _gzipped(snowplow.archive(snowplow.events())),
         **{f"umami/{name}.csv": text for name, text in umami.tables().items()},
         **{f"braze/{braze.path_of(kind)}": braze.avro(kind, table) for kind, table in braze.rows().items()},
+        **{f"heap/{path}": content for path, content in heap.bucket().items()},
         "mparticle/2023/04/20/14/batches.json.gz": _gzipped(lines(mparticle.batches())),
         **{f"adobe/{name}": content for name, content in adobe.files().items()},
         **{f"kissmetrics/{name}": content for name, content in kissmetrics.files().items()},
@@ -154,10 +157,16 @@ def _parquet(table: pa.Table, rows: int) -> bytes:
     return out.getvalue()
 
 
+def _rows(content: bytes) -> object:
+    reader = fastavro.reader(io.BytesIO(content))
+    return reader.writer_schema, reader.codec, list(reader)
+
+
 def _inside(name: str, content: bytes) -> object:
     openers: dict[str, Callable[[bytes], object]] = {
         ".gz": gzip.decompress,
         ".zip": _members,
+        ".avro": _rows,
         ".parquet": _table,
     }
     return openers.get(Path(name).suffix, bytes)(content)

@@ -47,6 +47,7 @@ GOLDEN = {
     "statsig": Sample(("statsig",)),
     "countly": Sample(("countly",), {"mapping": "countly"}),
     "ga4": Sample(("ga4",), {"mapping": "ga4"}),
+    "heap": Sample(("heap",)),
     "keen": Sample(("keen",), {"mapping": "keen", "settings": {"collection": "purchases"}}),
     "kissmetrics": Sample(("kissmetrics",), {"mapping": "kissmetrics"}),
     "june": Sample(("june",), {"mapping": "june"}),
