@@ -115,11 +115,11 @@ def _of_section(section: Section, part: Any, path: Path) -> Iterator[Change]:
         if value is None or value == empty or key in _UNSEEN.get(section.name, ()):
             continue
         whole = isinstance(field.kind, Verbs | Either | Text | Choice)
-        if not field.required and whole and not _is_field(value):
+        needed = field.required or any(key in group for group in section.either)
+        if not needed and whole and not _is_field(value):
             yield Change(f"without `{key}`", (*path, key), replace(part, **{name: empty}))
             if isinstance(field.kind, Text | Choice):
                 continue
-        needed = field.required or any(key in group for group in section.either)
         for change in _of_kind(field.kind, value, (*path, key), needed):
             yield change._replace(part=replace(part, **{name: change.part}))
 

@@ -94,3 +94,9 @@ def test_a_part_without_a_value_is_an_error(section: str, problem: str) -> None:
     """It has no meaning, and the file and the place are named."""
     with pytest.raises(MappingError, match=problem):
         check_mapping(parse(f"format: backcast.mapping/1\ntool: x\ntitle: x\nevent: /e\n{section}\n", "x.yaml"))
+
+
+def test_what_stands_for_two_others_is_not_taken_away() -> None:
+    """A merge has a list of ids, or two ids: without the list it would be no mapping."""
+    merge = MAPPING.replace("{skip: left}", "{link: {kind: merge, of: {type: json, of: /ids, else: keep}}}")
+    assert "without `of`" not in [change.what for change in changes(parse(merge, "shop.yaml"))]

@@ -317,6 +317,7 @@ def test_what_cannot_be_calculated_is_missing_with_a_warning(verb: str, message:
         (SET + "{add: [a]}\n", "two or more numbers, not 1"),
         (SET + "{subtract: [a, b, c]}\n", "two numbers, not 3"),
         (SET + "{divide: a, by: 0.0}\n", "a division by 0"),
+        (SET + "{divide: a, by: {json: '\"x\"'}}\n", "not a number"),
         (SET + "{round: a, digits: 13}\n", "no number from 0 to 12"),
         (SET + "{date: a, unit: format}\n", "belong together"),
         (SET + "{date: a, unit: s, format: '%Y'}\n", "belong together"),

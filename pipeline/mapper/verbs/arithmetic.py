@@ -61,8 +61,13 @@ _several("multiply", "the product of numbers; missing when one of them is", "two
 )
 def divide(build: Builder, call: Call) -> Value:
     by = call.arguments["by"]
-    if by.verb == "json" and not _decimal(by.arguments["json"]):
-        raise wrong_call(call, "a division by 0 has no result", "write another number")
+    if by.verb == "json":
+        try:
+            divisor = _decimal(by.arguments["json"])
+        except BadValue as error:
+            raise wrong_call(call, str(error), "write a number, or a reference to one") from None
+        if not divisor:
+            raise wrong_call(call, "a division by 0 has no result", "write another number")
     numbers = (build.present(call.arguments["divide"]), build.present(by))
     return Apply("calculated", (Constant("divide"), *numbers))
 
