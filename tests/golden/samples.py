@@ -39,6 +39,9 @@ GOLDEN = {
     "adobe": Sample(("adobe",), {"mapping": "adobe"}),
     "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "timezone": "America/New_York"}),
     "mixpanel-people": Sample(("mixpanel", "mixpanel-people"), {"mapping": "mixpanel", "timezone": "America/New_York"}),
+    "mixpanel-warehouse": Sample(
+        ("mixpanel-warehouse",), {"mapping": "mixpanel-warehouse", "timezone": "America/New_York"}
+    ),
     "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
     "braze": Sample(("braze",), {"mapping": "braze"}),
     "clevertap": Sample(("clevertap",), {"timezone": "Asia/Kolkata"}),

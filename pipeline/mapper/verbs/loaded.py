@@ -1,11 +1,72 @@
-"""What loaders add to the tables that they copy into a warehouse (docs/know/exports.md#warehouse-copies)."""
+"""The decoder for rows that a loader copied into a warehouse, and what loaders add to them
+(docs/know/exports.md#warehouse-copies)."""
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache, partial
+
+from msgspec import Raw
+
+from pipeline import values
+from pipeline.mapper.builder import Builder
+from pipeline.mapper.functions import decoding
+from pipeline.mapper.kinds import NAMES, TEXT, YES, Field, verb
+from pipeline.mapper.language import Call
+from pipeline.mapper.program import Decode
+from pipeline.mapper.runtime import encode
+from pipeline.values import Record
+
 BOOKKEEPING = ("_fivetran_", "_airbyte_", "_dlt_", "_sdc_")
 """How the names of loaders' own columns begin: Fivetran's, Airbyte's, dlt's and Stitch's."""
+RAW = "_airbyte_data"
+"""The column of Airbyte's raw tables that has the whole record."""
+_PREFIX = "mp_reserved_"
+"""What Singer's tap writes for a dollar sign."""
+_NOT_A_WORD = re.compile(r"[^a-z0-9]+")
+
+decoder = partial(verb, "decoder")
+
+
+@decoder(
+    "loaded",
+    "a row that Fivetran, Airbyte, dlt or Stitch copied: without the loader's own columns, Airbyte's raw record opened,"
+    " names in capitals in small letters, and the columns in one object",
+    loaded=Field(YES, "yes", True),
+    into=Field(TEXT, "the object that the columns become members of, beside its own", True),
+    stay=Field(NAMES, "columns that stay columns"),
+    names=Field(NAMES, "names of the tool: $browser for a column browser, _browser or mp_reserved_browser"),
+)
+def loaded(_build: Builder, call: Call) -> Decode:
+    stay, names = call.arguments.get("stay", ()), call.arguments.get("names", ())
+    return Decode("loaded_row", (call.arguments["into"], str(len(stay)), *stay, *names))
+
+
+@decoding
+def loaded_row(row: Record, into: str, staying: str, *words: str) -> list[Record]:
+    """The one row that a loaded row becomes: `words` are so many columns that stay, then the names. Raises BadValue for
+    a record or an object that is none."""
+    stay, names = words[: int(staying)], words[int(staying) :]
+    if not any(name != name.upper() for name in row):
+        row = {name.lower(): value for name, value in row.items()}
+    if RAW in row:
+        row = values.opened(row[RAW]) or {}
+    own = {_word(name): name for name in names}
+    members = values.opened(row.get(into)) or {}
+    # Of several spellings the plainest is the tool's; the others are of properties that somebody made up.
+    for name in sorted(row, key=lambda one: len(one) - len(one.lstrip("_"))):
+        if not is_bookkeeping(name) and name not in (*stay, into):
+            tools = own.get(_word(name.removeprefix(_PREFIX)), name)
+            members[name if tools != name and (tools in members or tools in row) else tools] = row[name]
+    kept = {name: row[name] for name in stay if name in row}
+    return [{**kept, into: Raw(encode({name: values.raw(value) for name, value in members.items()}))}]
 
 
 def is_bookkeeping(name: str) -> bool:
     """Whether a column is a loader's own, and no part of what it copied."""
     return name.startswith(BOOKKEEPING)
+
+
+@lru_cache
+def _word(name: str) -> str:
+    return _NOT_A_WORD.sub("_", name.lower()).strip("_")
