@@ -136,4 +136,5 @@ def session_uuid(start_ms: int, *parts: str) -> str:
     raw = bytearray(start_ms.to_bytes(6, "big") + digest[:10])
     raw[6] = raw[6] & 0x0F | 0x70
     raw[8] = raw[8] & 0x3F | 0x80
-    return str(uuid.UUID(bytes=bytes(raw)))
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -26,6 +27,8 @@ Warnings: TypeAlias = tuple[tuple[str, str], ...]
 
 TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were left out"),)
 
+SESSIONS = 16_384
+"""Sessions whose ids are remembered: a session has many events."""
 LONGEST_VERSION = 18
 """Digits of the version of a row about a person: it is counted in 64 bits."""
 
@@ -87,6 +90,7 @@ def clean_uuid(text: str | None) -> str | None:
 
 
 @function()
+@lru_cache(SESSIONS)
 def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
     """The UUIDv7 of a session that started at `start` ms; None for a missing or negative start."""
     if start is None or not _MILLISECONDS.fullmatch(start) or not 0 < int(start) < 1 << 48:

@@ -84,6 +84,10 @@ def _written(call: Call, given: Any) -> tuple[Value, Value]:
 @function(needs=1, warns=True)
 def written_time(time: values.Value, unit: str, form: str, as_: str) -> Raw | str | None:
     """A time as text, or as a number for the forms `s` and `ms`; None for a blank one. Raises BadValue."""
+    return (_written_often if type(time) is str else _written_once)(time, unit, form, as_)
+
+
+def _written_once(time: values.Value, unit: str, form: str, as_: str) -> Raw | str | None:
     read = _read(time, unit, form)
     if read is None:
         return None
@@ -95,6 +99,10 @@ def written_time(time: values.Value, unit: str, form: str, as_: str) -> Raw | st
             return text[:10]
         case _:
             return _number(read.us, SECOND if as_ == "s" else 1_000)
+
+
+# The day of a session is the same in many rows.
+_written_often = lru_cache(4_096)(_written_once)
 
 
 @function(needs=2, warns=True)
