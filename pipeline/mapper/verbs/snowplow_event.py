@@ -34,16 +34,14 @@ BOOLEANS = (
     " br_features_realplayer br_features_windowsmedia br_features_gears br_features_silverlight br_cookies"
     " dvce_ismobile"
 )
-TIMES = (
-    "etl_tstamp collector_tstamp dvce_created_tstamp dvce_sent_tstamp refr_dvce_tstamp derived_tstamp true_tstamp"
-    " load_tstamp"
-)
+TIMES = "collector_tstamp dvce_created_tstamp dvce_sent_tstamp refr_dvce_tstamp derived_tstamp true_tstamp"
 ENTITIES = ("contexts", "derived_contexts")
 PAYLOAD = "unstruct_event"
 
 _COLUMN = re.compile(r"(contexts|unstruct_event)_(.+?)_([0-9]+)(?:_[0-9]+_[0-9]+|_recovered_.+)?")
 _SCHEMA = re.compile(r"iglu:([^/]+)/([^/]+)/[^/]+/([0-9]+)-.*")
 _TIME = re.compile(r"([0-9-]{10})[T ]([0-9:]{8})(?:\.([0-9]*?)0*)?(?:Z| ?UTC|\+00(?::?00)?)?")
+_MILLISECONDS = len("2021-03-03 21:27:32.696")
 _PREFIXES = frozenset(("contexts_", "unstruct_"))
 _PREFIX = len("contexts_")
 
@@ -100,16 +98,28 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
         vendor, schema, payload = _payload(text)
         row.setdefault("event_vendor", vendor)
         row.setdefault("event_name", schema)
-    for name in [name for name in row if name[:_PREFIX] in _PREFIXES]:
+    further = []
+    for name, value in row.items():
+        as_typed = _TYPES.get(name)
+        if as_typed is not None:
+            row[name] = as_typed(value)
+        elif name[:_PREFIX] in _PREFIXES:
+            further.append(name)
+    for name in further:
         column, is_payload = _column(name)
         if not column:
             continue
         for member in values.items(row.pop(name)) or ():
             members = _object(name, member)
-            if members is not None and is_payload:
-                payload = members
-            elif members is not None:
+            if members is None:
+                continue
+            if not is_payload:
                 entities.setdefault(column, []).append(members)
+            elif payload and members:
+                raise BadValue(f"column {name!r}: the row has another payload, too")
+            else:
+                # A struct whose members are all null stands in the columns of other events.
+                payload = payload or members
     if payload is not None:
         row[PAYLOAD] = payload
     own = _own_names(named)
@@ -119,8 +129,6 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
             row[name] = listed[0]
         if not name or len(listed) > 1:
             row[column] = Raw(encode(listed))
-    for name in _TYPES.keys() & row.keys():
-        row[name] = _TYPES[name](row[name])
     return [row]
 
 
@@ -144,8 +152,13 @@ def _described(column: str, value: Value) -> list[tuple[str, Record]]:
 
 @lru_cache(1_024)
 def _derived(column: str, value: str) -> list[tuple[str, Record]]:
-    """`_described`, for entities that all events of a browser share; nobody changes them."""
-    return _described(column, value)
+    """`_described`, for entities that all events of a browser share; nobody changes them. Their texts are decoded."""
+    found = _described(column, value)
+    return [(name, {member: _decoded(one) for member, one in data.items()}) for name, data in found]
+
+
+def _decoded(value: Value) -> Value:
+    return values.text(value) if type(value) is Raw and bytes(value)[:1] == b'"' else value
 
 
 def _payload(text: bytes) -> tuple[str, str, Record]:
@@ -237,6 +250,8 @@ def _boolean(value: Value) -> Value:
 def _time(value: Value) -> Value:
     """A time in UTC as 2021-03-03T21:27:32.696Z, without zeros at its end; what is written otherwise stays."""
     text = value if type(value) is str else values.text(value) or ""
+    if len(text) == _MILLISECONDS and text[10] == " " and text[19] == "." and text[-1] not in "0Z":
+        return f"{text[:10]}T{text[11:]}Z"
     match = _TIME.fullmatch(text)
     if match is None:
         return value
