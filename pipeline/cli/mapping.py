@@ -30,16 +30,28 @@ def mapping() -> None:
 @mapping.command("list", epilog="Example: backcast mapping list")
 @common.as_json
 def list_(as_json: bool) -> int:
-    """The shipped mappings."""
-    from pipeline.mapper import available, load
+    """The shipped mappings, and the mappings, formats and verbs of installed packages.
 
-    mappings = [{"name": name, "tool": load(name).tool, "title": load(name).title} for name in available()]
+    Exit 2 when one of a package cannot be used.
+    """
+    from pipeline.mapper.listing import listing
+
+    listed = listing()
     if as_json:
-        common.emit({"format": "backcast.mappings/1", "mappings": mappings})
+        common.emit({"format": "backcast.mappings/1", **listed})
     else:
-        for entry in mappings:
-            click.echo(f"{entry['name']:12} {entry['title']}")
-    return 0
+        for entry in listed["mappings"]:
+            click.echo(f"{entry['name']:12} {entry['title']}{_of_package(entry)}")
+        for kind in ("format", "verb"):
+            for entry in listed[f"{kind}s"]:
+                click.echo(f"{kind} {entry['name']}: {entry['title']}{_of_package(entry)}")
+    for problem in listed["problems"]:
+        click.echo(f"Error: {printable(problem['error'], 1_000)}", err=True)
+    return 2 if listed["problems"] else 0
+
+
+def _of_package(entry: Mapping[str, str]) -> str:
+    return f" ({printable(entry['package'], 100)} {printable(entry['version'], 50)})" if "package" in entry else ""
 
 
 @mapping.command(epilog="Example: backcast mapping show mixpanel > mine.yaml")

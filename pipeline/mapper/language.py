@@ -317,7 +317,7 @@ class Extra:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapping:
     """One mapping file. `file` is its name in errors; `text` the file itself, for its digest; `code` the one that
-    `python` names, read."""
+    `python` names, read; `verbs` are those of installed packages."""
 
     tool: str = entry(TEXT, "the tool's name; part of every uuid, so never change it")
     title: str = entry(TEXT, "what the export is called, for people")
@@ -393,6 +393,7 @@ class Mapping:
     file: str = ""
     text: str = ""
     code: OwnCode | None = None
+    verbs: tuple[str, ...] = ()
 
 
 MAPPING = section("mapping", Mapping)

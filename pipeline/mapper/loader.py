@@ -14,9 +14,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from pipeline.errors import MappingError, WrongFile
+from pipeline.errors import MappingError, UsageError, WrongFile
 from pipeline.json_limits import MAX_DEPTH, depth
-from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
+from pipeline.mapper import (
+    plugin_verbs,
+    verbs,  # noqa: F401  (declares the verbs)
+)
 from pipeline.mapper.conversions import PLAIN_NUMBER
 from pipeline.mapper.kinds import (
     FAMILIES,
@@ -55,7 +58,7 @@ def parse(text: str, file: str) -> Mapping:
     if form is None or not isinstance(form, yaml.ScalarNode) or form.value != FORMAT:
         raise reader.wrong(form or root, f"the first line must be `format: {FORMAT}`", "")
     given = reader.fields(root, MAPPING.name, MAPPING.fields, entries)
-    return Mapping(**given, file=file, text=text)
+    return Mapping(**given, file=file, text=text, verbs=tuple(sorted(reader.verbs)))
 
 
 def place_of(mapping: Mapping, *path: str | int) -> Place:
@@ -82,6 +85,8 @@ class Reader:
     def __init__(self, file: str, error: type[WrongFile] = MappingError) -> None:
         self._file = file
         self._error = error
+        self.verbs: set[str] = set()
+        """The verbs of installed packages that were read."""
 
     def compose(self, text: str) -> yaml.Node | None:
         levels = 0
@@ -243,9 +248,20 @@ class Reader:
         if not isinstance(node, yaml.MappingNode):
             raise self.wrong(node, f"{name!r} takes a {family}", f"a table with one of: {', '.join(known)}")
         entries = self.entries(node)
+        from_packages = [key for key in entries if key in plugin_verbs.names()]
+        for key in from_packages:
+            self._load(key, node)
         named = [key for key in entries if key in known]
         verb = self._verb(node, named, entries, known, family)
+        if verb.name in from_packages:
+            self.verbs.add(verb.name)
         return Call(verb.name, self.fields(node, verb.name, verb.arguments, entries), self.place(node))
+
+    def _load(self, name: str, node: yaml.MappingNode) -> None:
+        try:
+            plugin_verbs.load(name)
+        except UsageError as error:
+            raise self.wrong(self.key(node, name), error.message, error.hint) from None
 
     def _verb(
         self, node: yaml.Node, named: list[str], entries: dict[str, yaml.Node], known: dict[str, Verb], family: str

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.errors import MappingError, UsageError
@@ -18,6 +21,7 @@ from pipeline.mapper.loader import parse, place_of
 from pipeline.mapper.own_code import OwnCode, read
 from pipeline.mapper.references import find, properties_of
 from pipeline.models import SealedOptions
+from pipeline.plugins import MAPPINGS, Plugin, collision, installed
 from pipeline.values import Record
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -29,18 +33,82 @@ def folder() -> Path:
     return bundled if bundled.is_dir() else _PACKAGE.parent / "mappings"
 
 
-def available() -> list[str]:
+def shipped() -> list[str]:
     """The names of the shipped mappings, sorted."""
     return sorted(path.stem for path in folder().glob("*.yaml"))
 
 
+def available() -> list[str]:
+    """The names of the shipped mappings and of those in installed packages, sorted."""
+    return sorted({*shipped(), *of_packages()})
+
+
+@cache
+def of_packages() -> dict[str, list[tuple[Plugin, Path]]]:
+    """The mapping files in installed packages, by name; more than one of a name are a collision."""
+    found: dict[str, list[tuple[Plugin, Path]]] = {}
+    for plugin in installed(MAPPINGS):
+        for path in sorted(_folder_of(plugin).glob("*.yaml")):
+            found.setdefault(path.stem, []).append((plugin, path))
+    return found
+
+
+def _folder_of(plugin: Plugin) -> Path:
+    """The folder with a package's mapping files; nothing of the package is imported, unless it is an editable one."""
+    there = plugin.root.joinpath(*plugin.module.split("."))
+    if there.is_dir():
+        return there
+    try:
+        spec = find_spec(plugin.module)
+    except Exception:
+        return there
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else there
+
+
+def usable() -> Iterator[tuple[str, Mapping]]:
+    """Every mapping that can be read, with its name. One of a package that cannot is left out (see `problems`); where
+    several have one name, each is given."""
+    own = set(shipped())
+    for name in sorted({*own, *of_packages()}):
+        if name in own:
+            yield name, _shipped(name)
+        for plugin, path in of_packages().get(name, ()):
+            with contextlib.suppress(MappingError, UsageError):
+                yield name, _of_package(plugin, path)
+
+
+@cache
+def problems() -> tuple[tuple[Plugin, UsageError], ...]:
+    """What is wrong with the mappings of installed packages."""
+    return tuple(_problems())
+
+
+def _problems() -> Iterator[tuple[Plugin, UsageError]]:
+    for plugin in installed(MAPPINGS):
+        if not any(_folder_of(plugin).glob("*.yaml")):
+            yield plugin, plugin.broken(f"{_folder_of(plugin)} has no mapping file (*.yaml)")
+    for name, origins in of_packages().items():
+        try:
+            load(name)
+        except UsageError as error:
+            yield origins[0][0], error
+
+
 def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
-    """Read a shipped mapping by its name, or any by its path, `with_code` also the code that it names with `python`.
+    """Read a shipped mapping or one of a package by its name, or any by its path, `with_code` also the code that it
+    names with `python`.
 
     Raises UsageError and MappingError.
     """
-    if name_or_path in available():
+    packages = of_packages().get(name_or_path, [])
+    if name_or_path in shipped():
+        if packages:
+            raise _collision(name_or_path)
         return _shipped(name_or_path)
+    if len(packages) > 1:
+        raise _collision(name_or_path)
+    if packages:
+        return _of_package(*packages[0])
     path = Path(name_or_path)
     if not path.is_file():
         near = difflib.get_close_matches(name_or_path, available(), n=1)
@@ -50,6 +118,11 @@ def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
         )
     mapping = _read(path, name_or_path)
     return replace(mapping, code=code_of(mapping, path)) if mapping.python and with_code else mapping
+
+
+def _collision(name: str) -> UsageError:
+    origins = [f"{plugin.origin} ({path})" for plugin, path in of_packages()[name]]
+    return collision("mapping", name, [*(["backcast itself"] if name in shipped() else []), *origins])
 
 
 def code_of(mapping: Mapping, path: Path) -> OwnCode:
@@ -69,7 +142,7 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
     """
     given = rules_set(settings)
     if mapping is None:
-        rules = [_declared(load(name)) for name in available()]
+        rules = [_declared(mapping) for _, mapping in usable()]
         layouts = [layout for rule in rules for layout in (rule, *rule.layouts)]
         return replace(given, layouts=tuple(rule for rule in layouts if rule.columns or rule.columns_from))
     declared = _declared(mapping)
@@ -98,16 +171,17 @@ def _declared(mapping: Mapping) -> FileRules:
 
 
 def is_lookup_file(path: str) -> bool:
-    """Whether a shipped mapping reads files of this path as entries of a lookup table, and not as rows."""
-    lookups = (lookup for name in available() for lookup in load(name).lookup_files.values())
+    """Whether a mapping reads files of this path as entries of a lookup table, and not as rows."""
+    lookups = (lookup for _, mapping in usable() for lookup in mapping.lookup_files.values())
     return any(lookup.rows == "no" and matches(path, lookup.file) for lookup in lookups)
 
 
 def of_tool(tool: str) -> list[Mapping]:
-    """The shipped mappings of a tool."""
+    """The mappings of a tool, the shipped ones and those of packages."""
     line = f"\ntool: {tool}\n"
     names = (path.stem for path in sorted(folder().glob("*.yaml")) if line in path.read_text(encoding="utf-8"))
-    return [load(name) for name in names]
+    others = (mapping for name, mapping in usable() if name not in shipped()) if of_packages() else ()
+    return [*map(_shipped, names), *(mapping for mapping in others if mapping.tool == tool)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +211,11 @@ def _shipped(name: str) -> Mapping:
     return _read(folder() / f"{name}.yaml", f"{name}.yaml")
 
 
+@lru_cache(maxsize=64)
+def _of_package(plugin: Plugin, path: Path) -> Mapping:
+    return _read(path, str(path))
+
+
 def _read(path: Path, name: str) -> Mapping:
     try:
         return parse(path.read_text(encoding="utf-8"), name)
@@ -147,8 +226,8 @@ def _read(path: Path, name: str) -> Mapping:
 
 
 def recognise(record: Record) -> list[str]:
-    """The names of the shipped mappings that fit a row; the row is not changed."""
-    return [name for name in available() if fits(load(name), record)]
+    """The names of the mappings that fit a row; the row is not changed."""
+    return list(dict.fromkeys(name for name, mapping in usable() if fits(mapping, record)))
 
 
 def fits(mapping: Mapping, record: Record) -> bool:

@@ -252,7 +252,7 @@ _APART = frozenset(
     (
         "tool", "title", "event", "distinct_id", "time", "recognise", "settings", "tables", "decoder",
         "table_from_path", "files", "unlisted", "uuid", "key", "persons", "python", "cases",
-        "file", "text", "code",
+        "file", "text", "code", "verbs",
     )
 )  # fmt: skip
 """Sections without references to a column, or whose references are added with a slot."""

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from msgspec import UNSET
+
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
 from pipeline.plan.checks import KeyConflicts, PlanFacts, run_checks, verdict_of
@@ -265,5 +267,6 @@ class _PlanBuilder:
             blocks=len(source.block_parts),
             event_bytes=source.event_bytes,
             files=dict(sorted(self.files.items())),  # sorted, because two threads write them
+            plugins=list(request.plugins) or UNSET,
             notices=[*request.notices, *((n.code, n.where, n.detail) for n in request.source.notes)],
         )

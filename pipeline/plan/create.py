@@ -30,6 +30,7 @@ from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
 from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.manifest import MappingSeal, Plan
+from pipeline.plan.plugins import broken_plugins, used_plugins
 from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
 from pipeline.survey.recognition import guess_mapping
 from pipeline.targets import address_of
@@ -131,6 +132,7 @@ def _prepare(
     notices: list[tuple[str, str, str]] = []
     if series is None:
         sealed, notices = detect_settings(source.parts, mapping, sealed)
+    notices += broken_plugins(mappings=not options.mapping)
     parts = check_first_rows(source.parts, mapping, sealed)
     lookups = read_lookups(source, mapping)
     wanted = wanted_references(mapping, sealed, of_tool(mapping.tool))
@@ -169,6 +171,7 @@ def _prepare(
         files=save_lookups(work, mapping, lookups),
         series=series,
         identity_inputs=IdentityInputs(identities, earlier_links(earlier)),
+        plugins=used_plugins(name, mapping, parts),
     )
 
 

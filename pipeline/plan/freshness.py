@@ -19,6 +19,7 @@ from pipeline.models import Part
 from pipeline.plan.directory import EXCLUDED, Directory, digest_file
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.manifest import Plan, load
+from pipeline.plan.plugins import plugin_differences
 
 if TYPE_CHECKING:
     from pipeline.transform.tasks import TransformConfig
@@ -80,7 +81,8 @@ def differences(plan: Plan, config: TransformConfig) -> tuple[list[str], list[st
     stale = stale_parts(plan, config.parts)
     stale.extend(_mapping_differences(plan))
     stale.extend(_code_differences(plan))
-    warnings = []
+    changed, warnings = plugin_differences(plan.plugins or ())
+    stale.extend(changed)
     version = importlib.metadata.version("backcast")
     if version != plan.version:
         warnings.append(f"planned with backcast {plan.version}, this is {version}")

@@ -18,6 +18,7 @@ from pipeline.models import Dialect, Finding, Part, SealedOptions
 from pipeline.options import Limits
 from pipeline.plan.commit import finish_commit
 from pipeline.plan.directory import Directory
+from pipeline.plan.plugins import PluginSeal
 from pipeline.plan.zone import MonthEvidence
 from pipeline.text import pluralize
 
@@ -209,7 +210,8 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A sealed plan: what was read, what would be sent, and everything that decides it."""
+    """A sealed plan: what was read, what would be sent, and everything that decides it. `plugins` are what it used of
+    installed packages; a plan that used nothing of any does not have it."""
 
     format: str = FORMAT
     digest: str = ""
@@ -239,6 +241,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str]
     notices: list[tuple[str, str, str]]
     people: PeopleSeal = PeopleSeal()
+    plugins: list[PluginSeal] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ready(self) -> bool:

@@ -10,6 +10,7 @@ from pipeline.plan.checks import RejectLimit
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import IdentityInputs
+from pipeline.plan.plugins import PluginSeal
 from pipeline.plan.series import Series
 from pipeline.transform.tasks import TransformConfig
 from pipeline.transform.workers import Workers
@@ -22,7 +23,7 @@ class Request:
     `workers` are started and configured; they are ended when everything was read. Under `allow_key_conflicts` rows of
     one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
     `files` are the digests of files of the plan that are already written. `open_choices` are those that the mapping
-    lists under `open`: the plan is not ready while there is one.
+    lists under `open`: the plan is not ready while there is one. `plugins` are what it uses of installed packages.
     """
 
     source: Source
@@ -38,3 +39,4 @@ class Request:
     series: Series | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
     identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)
+    plugins: Sequence[PluginSeal] = ()

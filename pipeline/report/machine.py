@@ -50,6 +50,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "warnings": dict(plan.warnings),
         "gates": [{"name": check.name, "level": check.level, "detail": check.detail} for check in plan.gates],
         **code_object(plan),
+        **({"plugins": plan.plugins} if plan.plugins else {}),
     }
 
 

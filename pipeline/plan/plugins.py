@@ -1,0 +1,81 @@
+"""The plug-ins of a plan: what it used of installed packages, sealed, and what has changed of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from pipeline.errors import UsageError
+from pipeline.extractors import formats
+from pipeline.mapper import Mapping, plugin_verbs
+from pipeline.mapper.registry import of_packages
+from pipeline.models import Part
+from pipeline.plugins import FORMATS, KINDS, MAPPINGS, VERBS, Plugin, by_name, digest_of
+
+
+class PluginSeal(msgspec.Struct, frozen=True):
+    """One mapping, format or verb of a package. `digest` is the sha256 of its source, of a mapping of the file."""
+
+    kind: str
+    name: str
+    package: str
+    version: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} of the package {self.package}"
+
+
+def used_plugins(name: str, mapping: Mapping, parts: Iterable[Part]) -> list[PluginSeal]:
+    """What a plan uses of packages; `name` is the name of its mapping, or its path. Raises UsageError."""
+    used = []
+    if packaged := of_packages().get(name):
+        used.append(_seal(packaged[0][0], name, hashlib.sha256(mapping.text.encode()).hexdigest()))
+    of_formats = by_name(FORMATS)
+    used += [_current(FORMATS, one) for one in sorted({part.format for part in parts}) if one in of_formats]
+    used += [_current(VERBS, one) for one in mapping.verbs]
+    return used
+
+
+def broken_plugins(*, mappings: bool) -> list[tuple[str, str, str]]:
+    """Notices of what was left out: formats that cannot be loaded, verbs of a shipped name, `mappings` that were not
+    asked."""
+    from pipeline.mapper.registry import problems
+
+    found = [*formats.problems(), *plugin_verbs.taken(), *(problems() if mappings else ())]
+    return [("broken_plugin", plugin.origin, error.message) for plugin, error in found]
+
+
+def plugin_differences(sealed: Iterable[PluginSeal]) -> tuple[list[str], list[str]]:
+    """What changed of the plug-ins of a plan, a line each: reasons to refuse it, and warnings.
+
+    The text of a mapping is in the plan, so a package of mappings may be gone or changed: the plan compares the text.
+    """
+    stale, warnings = [], []
+    for before in sealed:
+        group = next(group for group, kind in KINDS.items() if kind == before.kind)
+        if group == MAPPINGS:
+            continue
+        try:
+            now = _current(group, before.name)
+        except (UsageError, KeyError) as error:
+            reason = error.message if isinstance(error, UsageError) else "it is not installed"
+            stale.append(f"{before}: {reason}")
+            continue
+        if now.digest != before.digest:
+            versions = [f"{one.version} ({one.digest[:12]})" for one in (before, now)]
+            stale.append(f"{before}: sealed {versions[0]}, now {versions[1]}")
+        elif now.version != before.version:
+            warnings.append(f"planned with {before.package} {before.version}, this is {now.version}")
+    return stale, warnings
+
+
+def _current(group: str, name: str) -> PluginSeal:
+    plugin, module = (formats.of_package(name)[:2]) if group == FORMATS else plugin_verbs.load(name)
+    return _seal(plugin, name, digest_of(module))
+
+
+def _seal(plugin: Plugin, name: str, digest: str) -> PluginSeal:
+    return PluginSeal(KINDS[plugin.group], name, plugin.package, plugin.version, digest)
