@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import UnfitExport
+from pipeline.extractors import open_source
+from pipeline.survey.recognition import guess_mapping
 from sample_data.generator import heap
 from tests.support.sent_events import planned
 
@@ -118,6 +120,14 @@ def test_names_of_events_change_no_uuid(tmp_path: Path, expected: tuple[Any, lis
     assert [event["uuid"] for event in events] == [event["uuid"] for event in expected[1]]
     assert {event["event"] for event in events} ^ {event["event"] for event in expected[1]} == {"sign_up", "Signed Up"}
     assert [where for code, where, _ in plan.notices if code == "lookup_missing"] == ["heap_names.*"]
+
+
+def test_a_bucket_is_recognised_by_its_manifests(tmp_path: Path) -> None:
+    """They come before all other files, also as documents over several lines."""
+    for number in range(25):
+        content = json.loads(heap.bucket()["manifests/sync_1.json"]) | {"dump_id": number}
+        (tmp_path / f"sync_{number}.json").write_text(json.dumps(content, indent=number % 2 or None))
+    assert guess_mapping(open_source([str(tmp_path)])) == "heap"
 
 
 def test_two_tables_of_equal_bytes_are_two_tables(tmp_path: Path) -> None:
