@@ -33,6 +33,24 @@ def test_a_word_is_the_text_itself_and_names_a_member(verb: str, settings: dict[
     assert value(verb, '"a":1.10', **settings) == given
 
 
+@pytest.mark.parametrize(
+    ("verb", "members", "given"),
+    [
+        ("{flat: a}", '"a":{"b":{"c":{"d":1.10}},"e":[{"f":2}],"g":null,"h":{}}', '{"b_c_d":1.10,"e":[{"f":2}]}'),
+        ("{flat: a, own: [b, /b/c]}", '"a":{"b":{"c":{"d":1},"x":2}}', '{"d":1,"x":2}'),
+        ("{flat: a, own: [b], except: [e]}", '"a":{"b":{"e":1},"e":2}', '{"e":1}'),
+        ("{flat: a, own: [b, c]}", '"a":{"d":1,"b":{"d":2},"c":{"d":3,"b_d":4}}', '{"d":1,"b_d":2,"c_d":3,"c_b_d":4}'),
+        ("{flat: a}", '"a":{"b_c":1,"b":{"c":2}}', '{"b_c":1,"b_b_c":2}'),
+        ("{flat: a}", '"a":{}', None),
+        ("{flat: a}", "", None),
+    ],
+)
+def test_an_object_is_made_flat(verb: str, members: str, given: str | None) -> None:
+    """No member is lost where two would have one name; lists stay as they are."""
+    sections = f"properties:\n  drop: [name, user, at, a]\n  set:\n    out: {verb}\n"
+    assert properties(sections, members).get("out") == given
+
+
 def test_a_row_is_refused_with_a_sentence_and_what_shows_it() -> None:
     """The reject has the mapping's own sentence, and the row's value after it; other rows go through."""
     sections = f"{SET}{{first: [a, {{refuse: no such kind, of: b}}]}}\n"

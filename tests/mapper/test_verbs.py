@@ -273,7 +273,7 @@ def test_every_verb_is_tried_here() -> None:
         " entries country referring_domain browser_name os_name device_type record canonical"
         " add subtract multiply divide round total seconds date pieces combine"
     )
-    elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number"
+    elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number flat"
     assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())
     conditions = "present absent is one_of starts contains same all any not"
     assert set(FAMILIES["condition"]) == set(conditions.split())

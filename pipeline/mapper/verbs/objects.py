@@ -11,10 +11,13 @@ from pipeline.mapper import expressions
 from pipeline.mapper.builder import Builder
 from pipeline.mapper.expressions import Apply, Constant, Missing, Value
 from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import TEXT, VALUE, VALUES, YES, Field, verb
+from pipeline.mapper.kinds import NAMES, TEXT, VALUE, VALUES, YES, Field, verb
 from pipeline.mapper.language import Call
+from pipeline.mapper.references import path_steps
 from pipeline.mapper.runtime import encode, is_count
+from pipeline.mapper.runtime import opened as opened_object
 from pipeline.uuids import SEPARATOR
+from pipeline.values import Record
 
 value = partial(verb, "value")
 RANK_DIGITS = 10
@@ -91,6 +94,50 @@ def combined(*objects: values.Value) -> Raw | None:
 )
 def opened(build: Builder, call: Call) -> Value:
     return expressions.AllProperties()
+
+
+@value(
+    "flat",
+    "an object whose members are no objects: members of objects inside it are named `object_member`, and with the name"
+    " alone those of the objects in `own`; of two with one name the second is named `object_member` too",
+    flat=Field(VALUE, "the object", True),
+    own=Field(NAMES, "objects whose members keep their names, such as agent, or /metadata/agent deeper in it"),
+    except_=Field(NAMES, "members of the outermost object that are left out"),
+)
+def flat(build: Builder, call: Call) -> Value:
+    given = call.arguments
+    own = (path_steps(path) for path in given.get("own", ()))
+    left_out = given.get("except", ())
+    spec = [str(len(left_out)), *left_out, *(SEPARATOR.join(path) for path in own)]
+    return Apply("flattened", (build.present(given["flat"]), *map(Constant, spec)))
+
+
+@function()
+def flattened(value: values.Value, count: str, *spec: str) -> Raw | None:
+    """The members of an object and of the objects in it, as one object; None for a missing or empty one. Raises
+    BadValue where the value is no object."""
+    left_out, own = spec[: int(count)], frozenset(spec[int(count) :])
+    members = opened_object(value)
+    found: Record = {}
+    if members:
+        _flatten({name: member for name, member in members.items() if name not in left_out}, "", "", own, found)
+    return Raw(encode({name: values.raw(member) for name, member in found.items()})) if found else None
+
+
+def _flatten(members: Record, path: str, prefix: str, own: frozenset[str], found: Record) -> None:
+    """Add members to `found`; `path` leads to their object, `prefix` is what their names begin with."""
+    for name, member in members.items():
+        inside = opened_object(member) if type(member) is Raw and bytes(member)[:1] == b"{" else None
+        here = f"{path}{SEPARATOR}{name}" if path else name
+        if inside is not None:
+            _flatten(inside, here, prefix if here in own else f"{prefix}{name}_", own, found)
+        elif not values.is_absent(member):
+            new, number = prefix + name, 1
+            while new in found:
+                outer = path.rpartition(SEPARATOR)[2]
+                new = f"{prefix}{outer}_{name}" if number == 1 and outer else f"{prefix}{name}_{number}"
+                number += 1
+            found[new] = member
 
 
 @value(
