@@ -57,6 +57,9 @@ def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[S
     leaving: dict[str, str | None] = dict.fromkeys(dropped)
     leaving.update(properties.rename)
     read = leaving.keys() & set(always_read(steps))
+    # What is taken out when it is read would be missing from all properties, or not, by the order of the steps.
+    whole = any(isinstance(one, expressions.AllProperties) for one in expressions.operations(steps))
+    taken_out = set() if whole else read
     reserved = RESERVED if properties.reserved is None else properties.reserved
     rare: dict[str, str | None] = {name: f"{mapping.tool}_{name}" for name in reserved if name not in leaving}
     waiting = [name for name in leaving if name not in read]
@@ -66,7 +69,7 @@ def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[S
     return program.RenameProperties(
         blanks=tuple({name: blank.values for blank in properties.blank for name in blank.within}.items()),
         rare=tuple(RenameProperty(old, new) for old, new in rare.items()),
-        common=tuple(RenameProperty(old, new, old in read) for old, new in leaving.items() if old not in rare),
+        common=tuple(RenameProperty(old, new, old in taken_out) for old, new in leaving.items() if old not in rare),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.models import RejectReason
+from pipeline.models import RejectReason, UnvalidatedEvent
 from tests.support.small_mappings import ROW, mapper, properties, record
 
 SET = "settings: {kind: a word}\nproperties:\n  drop: [name, user, at]\n  set:\n    out: "
@@ -84,3 +84,16 @@ def test_the_opened_object_is_given_whole_whoever_reads_of_it() -> None:
     sections = "properties:\n  open: /p\n  rest: drop\n  drop: [b]\n  set: {copy: {opened: yes}}\n"
     made = properties(sections, '"p":{"b":1.10,"a":null,"c":"x"}')
     assert made == {"a": "null", "c": '"x"', "copy": '{"b":1.10,"a":null,"c":"x"}'}
+
+
+@pytest.mark.parametrize("section", ["define:\n  all: {opened: yes}\n", ""])
+def test_the_whole_row_has_the_columns_that_are_read_and_dropped(section: str) -> None:
+    """Wherever it stands: every section reads the row as it came."""
+    source = '"@all"' if section else "{opened: yes}"
+    sections = f"{section}properties:\n  drop: [name, user, at]\nperson:\n  spread_set: [{{from: {source}}}]\n"
+    outcome = mapper(sections).map_row(record(f'{{{ROW},"b":1}}'), True)
+    assert isinstance(outcome, UnvalidatedEvent)
+    assert outcome.note is not None
+    assert outcome.note.set is not None
+    assert sorted(outcome.note.set) == ["at", "b", "name", "user"]
+    assert list(outcome.properties) == ["b"]
