@@ -41,6 +41,7 @@ from sample_data.generator import (
     mixpanel_warehouse,
     mparticle,
     openpanel,
+    pendo,
     rejects,
     rudderstack,
     segment,
@@ -99,6 +100,7 @@ def files() -> dict[str, bytes]:
         "countly/drill_events.jsonl": lines(countly.lines()),
         **{f"june/{name}.csv": text for name, text in june.tables().items()},
         **{f"openpanel/{name}.jsonl": lines(rows) for name, rows in openpanel.tables().items()},
+        **{f"pendo/{name}": content for name, content in pendo.files().items()},
         **_segment(),
         **_rudderstack(),
     }

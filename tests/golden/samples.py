@@ -56,6 +56,7 @@ GOLDEN = {
     "june": Sample(("june",), {"mapping": "june"}),
     "mparticle": Sample(("mparticle",), {"mapping": "mparticle"}),
     "openpanel": Sample(("openpanel",), {"mapping": "openpanel"}),
+    "pendo": Sample(("pendo",), {"mapping": "pendo"}),
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
     "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),
     "generic-csv": Sample(("generic/orders.csv",), {"mapping": "generic", "settings": GENERIC}),
