@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from pipeline.errors import UnfitExport, UsageError
+from pipeline.extractors.discovery import SAME_FILE
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.manifests import LEFT_OUT, MANIFESTS, Choice, Listing
 from pipeline.extractors.patterns import matches
@@ -39,11 +40,13 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     ]
     _refuse_together([source.parts[number] for number in counting], rules)
     notes += [Notice(LEFT_OUT, path, reason) for path, reason in reasons.items()]
+    # Names that did not change are often delivered again with every export.
+    before = [note for note in source.notes if note.code != SAME_FILE or not matches(note.where, rules.lookups)]
     if len(counting) == len(source.parts) and not lookups:
-        return replace(source, notes=(*source.notes, *notes))
+        return replace(source, notes=(*before, *notes))
     return Source(
         tuple(replace(source.parts[number], index=index) for index, number in enumerate(counting)),
-        (*source.notes, *notes),
+        (*before, *notes),
         tuple(source.sizes[number] for number in counting),
         lookups=tuple(sorted(lookups.values(), key=lambda part: choice.order.get(part.path, -1))),
     )

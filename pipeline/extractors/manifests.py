@@ -19,6 +19,7 @@ from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.extractors.patterns import matches
 from pipeline.extractors.stream import opened
 from pipeline.models import Part, Source
+from pipeline.text import pluralize
 
 LEFT_OUT = "left_out_file"
 """The code of the notice about a file that does not count."""
@@ -262,7 +263,9 @@ def pendo(listing: Listing) -> Choice:
     for group in dict.fromkeys(export.group for export in exports):
         of_group = [export for export in exports if export.group == group]
         periods = sum(1 for other, _ in last if other == group)
-        choice.notes.append((of_group[-1].listed_in, f"{len(of_group)} exports, {periods} periods"))
+        choice.notes.append(
+            (of_group[-1].listed_in, f"{pluralize(len(of_group), 'export')}, {pluralize(periods, 'period')}")
+        )
     return choice
 
 

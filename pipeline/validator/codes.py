@@ -43,6 +43,7 @@ _OTHERS = (
     Code("excluded_hit", SKIP, "a hit that the tool leaves out of its reports"),
     Code("summary_row", SKIP, "a total that was uploaded to the tool, not an event"),
     Code("heartbeat", SKIP, "a sign that a page or a stream is still open"),
+    Code("metadata_event", SKIP, "properties of a person or group that a page sent; their exports have the latest"),
     Code("item_of_purchase", SKIP, "an item that its purchase carries"),
     Code("page_ping", SKIP, "the heartbeat of an open page, left out unless a setting keeps it"),
     Code("spider", SKIP, "an event that the tool takes for a robot's, left out unless a setting keeps it"),

@@ -64,7 +64,7 @@ def events(day: str, *, final: bool, seed: int = 13) -> list[Row]:
             add("meta", at + 8, **known)
     late = found.pop()
     if final:
-        del found[3]
+        del found[2]
         found.append(late)
     return found
 

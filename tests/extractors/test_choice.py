@@ -212,6 +212,7 @@ def test_pendo_reads_definitions_in_the_order_of_exports(tmp_path: Path) -> None
     chosen = extractors.choose_parts(export(tmp_path, files), FileRules(manifest="pendo", lookups=("allpages*",)))
     assert [part.path for part in chosen.lookups] == ["app/u1/allpages.jsonl", "app/u2/allpages.jsonl"]
     assert chosen.parts == ()
+    assert "same_file" not in [note.code for note in chosen.notes]  # it is no mistake that they come again
 
 
 def test_pendo_without_a_manifest_reads_all_events_or_else_matched_ones(tmp_path: Path) -> None:
