@@ -148,7 +148,8 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     `key` is the tool's dedupe key (parts joined by uuids.SEPARATOR), None for a row without one.
     `uuid` is a source's own UUID as canonical lower-case text, used unchanged.
     `properties` go to the wire in this order, `distinct_id` excepted. `warnings` are (code, detail) pairs.
-    `mapped_id` is the id before the mapping's own code changed it, None where it did not.
+    `mapped_id` is the id before the mapping's own code changed it, None where it did not. `rule` is the number of the
+    mapping's rule for the event's name, 0 without one.
     """
 
     event: str | None
@@ -162,6 +163,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     placeholder_id: bool = False
     warnings: tuple[tuple[str, str], ...] = ()
     note: Note | None = None
+    rule: int = 0
     mapped_id: str | None = None
 
 

@@ -130,6 +130,11 @@ class PlanOptions(Checked):
         "0", "--max-rejects", metavar="N|P%", shown=True, help="Maximum rejected rows.",
         job="gates.max_rejects", job_help="rows that may be rejected, such as 100 or 0.1%",
     )  # fmt: skip
+    max_unmapped: str | None = option(
+        None, "--max-unmapped", metavar="N|P%",
+        help="Maximum fields and event names that are kept and that the mapping does not name.  [default: any number]",
+        job="gates.max_unmapped", job_help="fields and event names that the mapping need not name, such as 0 or 10%",
+    )  # fmt: skip
     allow_recent: bool = option(
         False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
     )

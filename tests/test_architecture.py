@@ -16,7 +16,7 @@ PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
     "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types", "options", "models",
-    "uuids", "config", "values", "text", "files", "ctrl_c", "id_hash", "clock_offsets", "targets", "extractors",
+    "uuids", "config", "values", "text", "mask", "files", "ctrl_c", "id_hash", "clock_offsets", "targets", "extractors",
     "validator", "mapper", "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan", "delivery",
     "management", "verify", "report", "preflight", "local_service", "jobs", "api", "demo", "cli",
 )  # fmt: skip

@@ -293,14 +293,12 @@ def _whole(text: str, least: int) -> int:
 
 
 def _allowed(text: str) -> str:
-    from pipeline.plan.checks import parse_reject_limit
+    from pipeline.plan.checks import parse_limit
 
     try:
-        parse_reject_limit(text)
+        parse_limit(text)
     except UsageError as error:
-        raise UsageError(
-            error.message, hint="write a number of rows such as 100, or a percentage such as 0.1%"
-        ) from None
+        raise UsageError(error.message, hint="write a number such as 100, or a percentage such as 0.1%") from None
     return text
 
 
@@ -324,5 +322,6 @@ _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
     "timezone": _timezone,
     "settings": lambda table, key, folder: table.texts(key),
     "max_rejects": lambda table, key, folder: table.value(key, _allowed),
+    "max_unmapped": lambda table, key, folder: table.value(key, _allowed),
 }
 """By the name of an option: how to read it, where its declaration does not describe that."""

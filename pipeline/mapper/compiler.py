@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -37,18 +37,39 @@ from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.values import Record
 
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
-"""Takes a row, which it may change, and whether a plan observes it; returns the outcome or outcomes of the row."""
+"""Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the outcome or the
+outcomes of the row."""
 
 _ALWAYS_KNOWN = ("source", "header", "rows")
+
+
+class RowScan(Protocol):
+    """What a plan shows each row to before it is changed, and each plain row that a decoder makes of it.
+
+    `row` and `opened` get the members of a row and those of its opened properties, `members` both at once of a native
+    row; `event` is set to the event's name as the mapping reads it, before the rules of `events`.
+    """
+
+    event: str | None
+
+    @property
+    def row(self) -> Callable[[Any], None]: ...
+
+    @property
+    def opened(self) -> Callable[[Any], None]: ...
+
+    @property
+    def members(self) -> Callable[[Any], None]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Mapper:
     """A compiled mapping.
 
-    `map_row(row, observe=False)` returns the outcomes of a row and may change the row. With `observe` the events are
-    the same, and they have the notes that only a plan needs. `map_members` does the same for rows that are
-    `pipeline.native` Members; None without the native part, or where it cannot run the mapping.
+    `map_row(row, observe=False, scan=None)` returns the outcomes of a row and may change the row. With `observe` the
+    events are the same, and they have the notes that only a plan needs; `scan` sees the row as it came. `map_members`
+    does the same for rows that are `pipeline.native` Members; None without the native part, or where it cannot run the
+    mapping.
     `space` is the namespace of the tool's keys and `hasher` computes uuids in it; `opens` are columns that a reader may
     pass as opened objects, so that they are decoded once; `zone_evidence`: events have `wall`, by which the zone can be
     proved; `hash_fingerprint` identifies the secret of keyed hashes, "" without any; `unsets`: a note may remove a
@@ -187,19 +208,29 @@ def _interned(code: CodeType) -> CodeType:
 def _decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
     """The function that maps all plain rows that a decoder returns for one row."""
 
-    def map_decoded(row: Record, observe: bool = False) -> MapperResult | list[MapperResult]:
+    def map_decoded(row: Record, observe: bool = False, scan: RowScan | None = None) -> Any:
+        names = dict(row) if scan is not None else row
         try:
             rows = decode_row(decode, row)
         except (values.BadValue, msgspec.MsgspecError) as error:
+            if scan is not None:
+                scan.row(names)
             return models.RejectReason("bad_value", str(error))
-        if len(rows) == 1:
+        if len(rows) == 1 and not isinstance(rows[0], models.RejectReason):
             # Returned as it is, so that an event of an ordinary row takes the fast path.
-            return rows[0] if isinstance(rows[0], models.RejectReason) else map_row(rows[0], observe)
-        if not rows:
-            return models.Skip("empty_row")
+            return map_row(rows[0], observe, scan)
+        if len(rows) <= 1:
+            if scan is not None:
+                scan.row(names)
+            return rows[0] if rows else models.Skip("empty_row")
         outcomes = models.ItemOutcomes()
         for plain in rows:
-            outcome = plain if isinstance(plain, models.RejectReason) else map_row(plain, observe)
+            if not isinstance(plain, models.RejectReason):
+                outcome = map_row(plain, observe, scan)
+            else:
+                outcome = plain
+                if scan is not None:
+                    scan.row({})
             outcomes += outcome if isinstance(outcome, list) else [outcome]
             outcomes.ends.append(len(outcomes))
         return outcomes

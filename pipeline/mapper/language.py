@@ -308,6 +308,14 @@ class SkipRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Names that stay as they are, and that a person has looked at. They change no event."""
+
+    events: tuple[str, ...] = entry(NAMES, "names of events; a name ending in * is a prefix", ())
+    fields: tuple[str, ...] = entry(NAMES, "properties, and /columns beside them; a name ending in * is a prefix", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
     event: Call = entry(VALUE, "the extra event's name")
     properties: Map[str, Call] = entry(VALUE_TABLE, "its properties", dict)
@@ -388,6 +396,11 @@ class Mapping:
         "your own code, as `file.py:function`, the file relative to the mapping's folder: a function that gets each"
         " finished event and returns it, a list of events or None",
         "",
+    )
+    known: Known = entry(
+        section("known", Known),
+        "names that stay as they are: `plan --max-unmapped` does not count them, and they change no event",
+        Known,
     )
     cases: tuple[Case, ...] = entry(ListOf(section("case", Case)), "examples, run by `backcast mapping test`", ())
     file: str = ""

@@ -24,7 +24,7 @@ LEAST_SHARE = 0.95
 """The share of the changes by which a case has to fail."""
 
 _UNSEEN = {
-    "mapping": ("tool", "title", "recognise", "files", "open", "lookup_files", "blanks", "persons", "cases"),
+    "mapping": ("tool", "title", "recognise", "files", "open", "lookup_files", "blanks", "persons", "known", "cases"),
     "properties": ("common",),
     "setting": ("says", "one_of", "found"),
     "table_from_path": ("unless",),

@@ -33,7 +33,8 @@ class NativeEmitter(StepEmitter):
             self.line("p = row")
         else:
             self.line(f"p = row.get({self.program.opened!r})")
-            self.line("if p.__class__ is not Members: return map_dict(row.as_dict(), observe)")
+            self.line("if p.__class__ is not Members: return map_dict(row.as_dict(), observe, scan)")
+        self.line("if scan is not None: scan.members(row); scan.event = None")
         self._set_registers()
 
     def _owner(self, value: expressions.Value) -> str:

@@ -110,8 +110,8 @@ class OwnCodeRunner:
     def after(self, map_row: Callable[..., Any]) -> Callable[..., Any]:
         """The function of a mapper with the code after it."""
 
-        def map_row_and_run(row: Any, observe: bool = False) -> Any:
-            result = map_row(row, observe)
+        def map_row_and_run(row: Any, observe: bool = False, scan: Any = None) -> Any:
+            result = map_row(row, observe, scan)
             if result.__class__ is UnvalidatedEvent:
                 made = self._run(result, 0, 0)
                 return made[0] if len(made) == 1 else made

@@ -77,11 +77,17 @@ def wanted_references(
     return Wanted(own, mapping.properties.open, Builder(mapping, options).decode()) if own else None
 
 
+def references_of(mapping: language.Mapping, options: SealedOptions) -> tuple[Reference, ...]:
+    """All references of a mapping, also those to members of properties that are computed."""
+    return tuple(dict.fromkeys(_Finder(mapping, options, computed=True).references))
+
+
 class _Finder:
     """Walks a mapping once. `references` are all of its references, those of one slot together."""
 
-    def __init__(self, mapping: language.Mapping, options: SealedOptions) -> None:
+    def __init__(self, mapping: language.Mapping, options: SealedOptions, *, computed: bool = False) -> None:
         self._mapping = mapping
+        self._computed = computed
         self._options = options
         opened = mapping.properties.open
         self._column = (
@@ -243,7 +249,7 @@ class _Finder:
         return Level(False, steps[: len(steps) - less])
 
     def _add(self, level: Level, name: str, text: str, place: Place | None, slot: str) -> None:
-        if level.opened and self._column is None:
+        if level.opened and self._column is None and not self._computed:
             return  # the properties are a computed object, whose members are no names of the source
         self.references.append(Reference(level, name, text, place, slot))
 

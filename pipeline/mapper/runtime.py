@@ -258,11 +258,14 @@ class Spreader:
                 return json in self._blank_json
         return values.text(value) in self._blank
 
-    def _name(self, name: str) -> str | None:
+    def new_name(self, name: str) -> str | None:
+        """The new name of a member; None where it is left out."""
         if (self._only and not named(name, self._only)) or named(name, self._leave):
-            new = None
-        else:
-            new = self._rename.get(name) or self._prefix + name.removeprefix(self._strip)
+            return None
+        return self._rename.get(name) or self._prefix + name.removeprefix(self._strip)
+
+    def _name(self, name: str) -> str | None:
+        new = self.new_name(name)
         if len(self._names) < 10_000:
             self._names[name] = new
         return new

@@ -23,8 +23,9 @@ class StepEmitter(Emitter):
         self._extra_events: list[tuple[str, str]] = []
 
     def source(self) -> str:
-        """The source of the function `map_row`. With `observe` it also returns the updates and notes for a plan."""
-        self.lines = ["def map_row(row, observe=False):", "    w = ()", "    try:"]
+        """The source of the function `map_row`. With `observe` it also returns the updates and notes for a plan, and
+        `scan` sees the row, its opened properties and its event's name as they came (`RowScan`)."""
+        self.lines = ["def map_row(row, observe=False, scan=None):", "    w = ()", "    try:"]
         self.depth = 2
         self.write(self.program.steps)
         self.lines += [
@@ -51,6 +52,7 @@ class StepEmitter(Emitter):
                     self.line(f"return {self.const(Skip(code, warning), ('skip', code, warning))}")
             case program.SetEvent(value):
                 self.line(f"event = {self.value(value)}")
+                self.line("if scan is not None: scan.event = event")
             case program.MatchEvent():
                 self._match_event(step)
             case program.ReadTime():
@@ -140,6 +142,7 @@ class StepEmitter(Emitter):
     # --- steps that `pipeline.mapper.native_rows` overrides
 
     def open_properties(self, step: program.OpenProperties) -> None:
+        self.line("if scan is not None: scan.row(row)")
         if step.source is None:
             self.line("p = row")
             with self.block("if None in p.values():"):
@@ -152,6 +155,7 @@ class StepEmitter(Emitter):
                 self.line(f"except MsgspecError: p = opened({source}) or {{}}")
             with self.block("else:"):
                 self.line(f"p = opened({source}) or {{}}")
+            self.line("if scan is not None: scan.opened(p)")
         self.line("pop = p.pop")
         self.line("get = p.get")
         self._set_registers()
@@ -371,6 +375,8 @@ class StepEmitter(Emitter):
 
     def _give_event(self) -> None:
         values = "event, distinct_id, time, p, key, uuid, received, wall, placeholder, w, note"
+        if any(isinstance(step, program.MatchEvent) for step in self.program.steps):
+            values += ", rule"
         self.line(f"result = UnvalidatedEvent({values})")
         for extra, suffix in self._extra_events:
             values = f"{extra}[0], distinct_id, time, {extra}[1], key and key + {suffix!r}"

@@ -15,8 +15,10 @@ from msgspec import UNSET
 
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
+from pipeline.mapper.field_uses import FieldUses
 from pipeline.plan.checks import KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.contents import planned_blocks
+from pipeline.plan.coverage import Coverage
 from pipeline.plan.daily_counts import day_name, sorted_counts
 from pipeline.plan.digests import BackgroundDigests
 from pipeline.plan.directory import LinesWriter
@@ -200,6 +202,14 @@ class _PlanBuilder:
             self.files["cells.jsonl"] = writer.close()
         return names
 
+    def coverage(self) -> Coverage | None:
+        """What becomes of each field and event's name; None without a mapping file."""
+        counts, mapping = self.source.coverage, self.request.document
+        if counts is None or mapping is None:
+            return None
+        uses = FieldUses(mapping, self.config.options, self.request.lookups)
+        return counts.coverage(uses, items=mapping.decoder is not None)
+
     # -- check and seal ------------------------------------------------------------------------------
 
     def manifest(self, parts: list[PartSeal], people: PeopleSeal, names: Counter[str]) -> Plan:
@@ -218,6 +228,7 @@ class _PlanBuilder:
             "persons": people.persons.persons,
         }
         zone = judge_zone(source.zone, options.zones)
+        coverage = self.coverage()
         findings = run_checks(
             PlanFacts(
                 rows=rows,
@@ -237,6 +248,8 @@ class _PlanBuilder:
                 people=people,
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,
                 open_choices=request.open_choices,
+                unmapped_limit=request.unmapped_limit,
+                coverage=coverage,
                 in_series=request.series is not None,
                 max_merges=request.series.max_merges if request.series is not None else None,
             )
@@ -250,6 +263,7 @@ class _PlanBuilder:
             rows=rows,
             events=EventCounts(sum(phases.values()), phases),
             people=people,
+            coverage=UNSET if coverage is None else coverage,
             parts=parts,
             skips=sorted_counts(source.skips),
             rejects=sorted_counts(source.rejects),

@@ -19,18 +19,20 @@ from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
 from pipeline.identity.settings import MAX_TYPES
 from pipeline.models import Finding, SealedOptions
+from pipeline.plan.coverage import Coverage
 from pipeline.plan.manifest import GroupTypeSeal, PeopleSeal, RowCounts
 from pipeline.plan.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, printable
 from pipeline.timestamps import WITHOUT_OFFSET
 
 Level = Literal["stop", "warning"]
+_NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
 
 
 @dataclass(frozen=True, slots=True)
-class RejectLimit:
-    """How many rows may be rejected: a number, or a percentage of all rows, exactly as it was written."""
+class CountLimit:
+    """How many of something may be: a number, or a percentage of all, exactly as it was written."""
 
     number: int = 0
     percent: Decimal | None = None
@@ -38,17 +40,17 @@ class RejectLimit:
     def __str__(self) -> str:
         return f"{self.percent}%" if self.percent is not None else str(self.number)
 
-    def permits(self, rejected: int, read: int) -> bool:
-        return rejected * 100 <= read * self.percent if self.percent is not None else rejected <= self.number
+    def permits(self, count: int, of: int) -> bool:
+        return count * 100 <= of * self.percent if self.percent is not None else count <= self.number
 
 
-def parse_reject_limit(text: str) -> RejectLimit:
-    """Read `12` or `0.5%`. Raises UsageError."""
+def parse_limit(text: str, flag: str = "--max-rejects") -> CountLimit:
+    """Read `12` or `0.5%`, which the option `flag` has. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,18})|(\d{1,3}(?:\.\d{1,18})?)\s*%", text.strip(), re.ASCII)
     percent = Decimal(match.group(2)) if match is not None and match.group(2) else None
     if match is None or (percent is not None and percent > 100):
-        raise UsageError(f"not a number or a percentage: {text!r}", hint="write --max-rejects 100 or 0.5%")
-    return RejectLimit(percent=percent) if percent is not None else RejectLimit(int(match.group(1)))
+        raise UsageError(f"not a number or a percentage: {text!r}", hint=f"write {flag} 100 or 0.5%")
+    return CountLimit(percent=percent) if percent is not None else CountLimit(int(match.group(1)))
 
 
 class KeyConflicts(NamedTuple):
@@ -70,13 +72,14 @@ class PlanFacts:
     rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None where
     the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
     `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
+    `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
     """
 
     rows: RowCounts
     phases: Mapping[str, int]
     options: SealedOptions
-    reject_limit: RejectLimit
+    reject_limit: CountLimit
     remedies: Mapping[str, int]
     skips: Counter[str]
     keyless: int
@@ -88,6 +91,8 @@ class PlanFacts:
     max_merges: int | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
     rejects: int = 0
+    unmapped_limit: CountLimit | None = None
+    coverage: Coverage | None = None
 
 
 class Check(NamedTuple):
@@ -243,6 +248,28 @@ def missing_required_references(facts: PlanFacts) -> str | None:
 def missing_references(facts: PlanFacts) -> str | None:
     """The mapping names a field that no row has."""
     return facts.references.detail if facts.references is not None and not facts.references.required else None
+
+
+@check("max_unmapped", "stop")
+def too_many_unmapped(facts: PlanFacts) -> str | None:
+    """More fields and event names are kept without the mapping naming them than --max-unmapped allows."""
+    limit, coverage = facts.unmapped_limit, facts.coverage
+    if limit is None or coverage is None or limit.permits(coverage.unmapped, coverage.met):
+        return None
+    fields = [one.field for one in coverage.fields if one.unmapped]
+    events = [one.event for one in coverage.events if one.unmapped]
+    return (
+        f"{coverage.unmapped:,} of {coverage.met:,} fields and event names are kept and the mapping does not name them"
+        f" (limit {limit}): {_some('field', fields, coverage.fields_total.unmapped)};"
+        f" {_some('event name', events, coverage.events_total.unmapped)}"
+    )
+
+
+def _some(unit: str, names: Sequence[str], count: int) -> str:
+    """How many there are, and the names of the first."""
+    shown = [printable(name, _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN]]
+    more = f", and {count - len(shown):,} more" if count > len(shown) else ""
+    return f"{pluralize(count, unit)}{' (' + ', '.join(shown) + more + ')' if shown else ''}"
 
 
 # -- people and groups ---------------------------------------------------------------------------------

@@ -19,12 +19,13 @@ from pipeline.extractors import choose_parts, open_source, refuse_unnamed
 from pipeline.files import private
 from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
+from pipeline.mapper.field_uses import nested_levels
 from pipeline.mapper.registry import file_rules, of_tool
 from pipeline.mapper.required_fields import wanted_references
 from pipeline.models import SealedOptions, Source
 from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions
-from pipeline.plan.checks import parse_reject_limit
+from pipeline.plan.checks import CountLimit, parse_limit
 from pipeline.plan.determinism import check_deterministic
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
@@ -35,6 +36,7 @@ from pipeline.plan.precheck import check_first_rows, detect_settings, with_table
 from pipeline.survey.recognition import guess_mapping
 from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
+from pipeline.transform.field_counts import Counted
 from pipeline.transform.workers import Workers
 
 if TYPE_CHECKING:
@@ -91,7 +93,8 @@ def _check_options(options: PlanOptions) -> None:
     """
     from pipeline.identity.settings import choose_types, parse_policy
 
-    parse_reject_limit(options.max_rejects)
+    parse_limit(options.max_rejects)
+    _unmapped_limit(options)
     choose_types(Counter(), options.group_types)
     parse_policy(options.profile_policy or SealedOptions(0).profile_policy)
     if options.target:
@@ -143,6 +146,7 @@ def _prepare(
         parts,
         excluded,
         wanted=wanted,
+        counted=_counted(mapping, sealed),
     )
     if mapping.code is not None:
         check_deterministic(mapping, config)
@@ -164,9 +168,12 @@ def _prepare(
         directory=work,
         workers=workers,
         target=options.target,
-        reject_limit=parse_reject_limit(options.max_rejects),
+        reject_limit=parse_limit(options.max_rejects),
+        unmapped_limit=_unmapped_limit(options),
         allow_key_conflicts=options.allow_key_conflicts,
         open_choices=mapping.open,
+        document=mapping,
+        lookups=lookups.tables,
         notices=[*notices, *lookups.notices],
         files=save_lookups(work, mapping, lookups),
         series=series,
@@ -203,6 +210,21 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str) -> SealedOption
     sealed = SealedOptions(**{**{name: getattr(options, name) for name in names}, **resolved})
     parse_policy(sealed.profile_policy)
     return sealed
+
+
+def _unmapped_limit(options: PlanOptions) -> CountLimit | None:
+    return None if options.max_unmapped is None else parse_limit(options.max_unmapped, "--max-unmapped")
+
+
+def _counted(mapping: Mapping, options: SealedOptions) -> Counted:
+    """What the workers count of the fields for the plan's coverage."""
+    changing = (
+        number
+        for number, rule in enumerate(mapping.events.values(), 1)
+        if rule.set or rule.fill or rule.rename or rule.drop
+    )
+    ruled = frozenset(mapping.events)
+    return Counted(nested_levels(mapping, options), ruled, frozenset(changing), mapping.code is not None)
 
 
 def _now() -> int:

@@ -1,23 +1,16 @@
-"""Daily counts: events by name, UTC day and outcome. They go to disk before they grow large, as years times names
-can."""
+"""Daily counts: events by name, UTC day and outcome."""
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
-
+from pipeline.plan.spilled_counts import MOST_KEYS, SpilledCounts
 from pipeline.timestamps import DAY, format_utc
 
 Cell: TypeAlias = tuple[str, int, str]
 """(event name, days since 1970, outcome): outcome is `mapped`, or the code of a skip or a reject."""
-
-MAX_CELLS = 100_000
 
 
 def day_name(day: int) -> str:
@@ -25,49 +18,15 @@ def day_name(day: int) -> str:
     return format_utc(day * DAY)[:10]
 
 
-class DailyCounts:
-    """Counts in memory and in sorted files. `items` returns their sums, once at the end."""
+class DailyCounts(SpilledCounts):
+    """Counts of cells, which are on disk where years times names are many."""
 
-    def __init__(self, directory: Path, most: int = MAX_CELLS) -> None:
-        self._directory = directory
-        self._most = most
-        self._counts: Counter[Cell] = Counter()
-        self._runs: list[Path] = []
-
-    def add(self, counts: Mapping[Cell, int]) -> None:
-        current = self._counts
-        for cell, count in counts.items():
-            current[cell] += count
-        if len(current) > self._most:
-            self._spill()
+    def __init__(self, directory: Path, most: int = MOST_KEYS) -> None:
+        super().__init__(directory, "cells", Cell, most)
 
     def move(self, event: str, day: int, outcome: str, count: int) -> None:
         """Move a number of mapped events of a name and day to another outcome."""
         self.add({(event, day, "mapped"): -count, (event, day, outcome): count})
-
-    def items(self) -> Iterator[tuple[Cell, int]]:
-        """Every cell with its count, ascending, without those of 0."""
-        runs = [_read(path) for path in self._runs]
-        merged = heapq.merge(*runs, sorted(self._counts.items()))
-        for cell, same in groupby(merged, key=lambda pair: pair[0]):
-            count = sum(number for _, number in same)
-            if count:
-                yield cell, count
-
-    def _spill(self) -> None:
-        path = self._directory / f"cells-{len(self._runs):04d}.run"
-        with path.open("wb") as file:
-            for pair in sorted(self._counts.items()):
-                file.write(msgspec.json.encode(pair) + b"\n")
-        self._runs.append(path)
-        self._counts.clear()
-
-
-def _read(path: Path) -> Iterator[tuple[Cell, int]]:
-    decode = msgspec.json.Decoder(tuple[Cell, int]).decode
-    with path.open("rb") as file:
-        for line in file:
-            yield decode(line)
 
 
 def sorted_counts(counts: Counter[str]) -> dict[str, int]:

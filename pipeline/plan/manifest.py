@@ -17,6 +17,7 @@ from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Dialect, Finding, Part, SealedOptions
 from pipeline.options import Limits
 from pipeline.plan.commit import finish_commit
+from pipeline.plan.coverage import Coverage
 from pipeline.plan.directory import Directory
 from pipeline.plan.plugins import PluginSeal
 from pipeline.plan.zone import MonthEvidence
@@ -211,7 +212,8 @@ class Example(msgspec.Struct, frozen=True):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A sealed plan: what was read, what would be sent, and everything that decides it. `plugins` are what it used of
-    installed packages; a plan that used nothing of any does not have it."""
+    installed packages; a plan that used nothing of any does not have it. Nor has one a `coverage` that was made before
+    there was one, or by no mapping file."""
 
     format: str = FORMAT
     digest: str = ""
@@ -242,6 +244,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     notices: list[tuple[str, str, str]]
     people: PeopleSeal = PeopleSeal()
     plugins: list[PluginSeal] | msgspec.UnsetType = msgspec.UNSET
+    coverage: Coverage | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ready(self) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.mapper import Mapping as MappingFile
+from pipeline.mapper.builder import NO_TABLES, Tables
 from pipeline.models import Source
-from pipeline.plan.checks import RejectLimit
+from pipeline.plan.checks import CountLimit
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import IdentityInputs
@@ -24,6 +26,7 @@ class Request:
     one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
     `files` are the digests of files of the plan that are already written. `open_choices` are those that the mapping
     lists under `open`: the plan is not ready while there is one. `plugins` are what it uses of installed packages.
+    `document` is the mapping file, None for a mapper written by hand, and `lookups` the entries of its lookup files.
     """
 
     source: Source
@@ -32,11 +35,14 @@ class Request:
     directory: Directory
     workers: Workers
     target: str = ""
-    reject_limit: RejectLimit = field(default_factory=RejectLimit)
+    reject_limit: CountLimit = field(default_factory=CountLimit)
+    unmapped_limit: CountLimit | None = None
     allow_key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     series: Series | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
+    document: MappingFile | None = None
+    lookups: Tables = field(default_factory=lambda: NO_TABLES)
     identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)
     plugins: Sequence[PluginSeal] = ()

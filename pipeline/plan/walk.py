@@ -20,6 +20,7 @@ from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part
 from pipeline.plan.checks import remedy_of
+from pipeline.plan.coverage import CoverageCounts
 from pipeline.plan.daily_counts import DailyCounts
 from pipeline.plan.directory import LinesWriter
 from pipeline.plan.key_records import KeyRecords
@@ -93,6 +94,8 @@ class Walk:
         self.events = 0
         self.event_bytes = 0
         self.keyless = 0
+        counted = request.config.counted
+        self.coverage = CoverageCounts(scratch, counted) if counted is not None else None
         self.references = ReferenceUsage(request.config.wanted)
         self.keys = KeyRecords(scratch / "keys")
         self.ids = EventIdAggregator(scratch / "ids-of-events")
@@ -171,6 +174,8 @@ class Walk:
         self.warnings.update(stats.warnings)
         self.zone.update(stats.zone)
         self.cells.add(stats.cells)
+        if self.coverage is not None:
+            self.coverage.add(stats.fields)
         self.references.add(stats.field_names, stats.good_rows)
         self._people.add_block(task.number, block.part, first_row, stats)
         if stats.identities is not None:

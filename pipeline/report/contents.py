@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.errors import UnsafePlan
+from pipeline.mask import masked
 from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import Example, Plan
 from pipeline.plan.phases import PHASES
-from pipeline.report.mask import masked
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, unproved
 from pipeline.text import printable

@@ -10,6 +10,7 @@ import msgspec
 from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
 from pipeline.mapper.own_code import OwnCode
+from pipeline.plan.coverage import Coverage
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
@@ -26,7 +27,8 @@ MAX_WARNING = 1_000
 def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
     """The object of `plan --json`: the plan at `path`, without the fields that only sealing needs.
 
-    A part that belongs to a table of a warehouse has a `table`.
+    A part that belongs to a table of a warehouse has a `table`. A plan that was made before plans had one has no
+    `coverage`.
     """
     rows = plan.rows
     return {
@@ -51,6 +53,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "gates": [{"name": check.name, "level": check.level, "detail": check.detail} for check in plan.gates],
         **code_object(plan),
         **({"plugins": plan.plugins} if plan.plugins else {}),
+        **({"coverage": msgspec.to_builtins(plan.coverage)} if isinstance(plan.coverage, Coverage) else {}),
     }
 
 

@@ -41,6 +41,8 @@ POLICIES = {
 ADVICE = {
     "max_rejects": "list them with `backcast rejects DIR`; fix the export or the mapping, or allow so many with"
     " --max-rejects, and plan again",
+    "max_unmapped": "name them in the mapping: `backcast mapping check FILE --against EXPORT` writes the lines; or"
+    " allow so many with --max-unmapped",
     "rejects": "list them with `backcast rejects DIR` before anything is sent",
     "open_choices": "decide each in the mapping and delete its entry under `open`, or answer with `backcast mapping new"
     " --ask`",

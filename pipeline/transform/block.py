@@ -23,6 +23,7 @@ from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
 from pipeline.transform.event_keys import key_records
 from pipeline.transform.events import Events, Mapper
+from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.field_names import FieldNameScan
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import make_events
@@ -50,6 +51,7 @@ class BlockTransformer:
         )
         self.promotion = PromotionAggregator()
         self.field_names = FieldNameScan(config.wanted) if config.wanted is not None else None
+        self.fields = FieldCounts(config.counted) if config.counted is not None else None
 
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows. Rows of a table are mapped as with `--set table=NAME`."""
@@ -77,7 +79,7 @@ class BlockTransformer:
         observation = NOTHING_MORE if observe else None
         if aggregator is not None:
             aggregator.start_block(task.number)
-            observation = Observation(aggregator, self.field_names)
+            observation = Observation(aggregator, self.field_names, self.fields)
         events = make_events(
             rows, mapper, self.encoder, self.context,
             part=part.path, limit=task.limit, observation=observation,
@@ -155,6 +157,7 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         aggregator.take() if aggregator.full else None,
         events.good_rows,
         events.field_names,
+        events.fields,
     )
 
 

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import split_events
+from pipeline.mapper.compiler import RowScan
 from pipeline.models import Reject
 from pipeline.timestamps import DAY
+from pipeline.transform.field_counts import BlockFields
 from pipeline.transform.field_names import Names
 from pipeline.uuids import Hasher
 from pipeline.values import Record
@@ -21,9 +23,10 @@ from pipeline.values import Record
 class Mapper(Protocol):
     """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extractors.rows`.
 
-    `map_row` and `map_members` take a row and whether a plan observes it: then the events, which are the same, carry
-    their notes. `unsets` says whether a note may remove a property, `blanks` whether a blank cell of a delimited file
-    is a value, `keeps_earliest` whether of rows with one key the one received earliest counts.
+    `map_row` and `map_members` take a row, whether a plan observes it, and what the row is shown to as it came: when it
+    is observed, the events, which are the same, carry their notes. `unsets` says whether a note may remove a property,
+    `blanks` whether a blank cell of a delimited file is a value, `keeps_earliest` whether of rows with one key the one
+    received earliest counts.
     """
 
     @property
@@ -36,10 +39,10 @@ class Mapper(Protocol):
     def opens(self) -> tuple[str, ...]: ...
 
     @property
-    def map_row(self) -> Callable[[Record, bool], Any]: ...
+    def map_row(self) -> Callable[[Record, bool, RowScan | None], Any]: ...
 
     @property
-    def map_members(self) -> Callable[[Any, bool], Any] | None: ...
+    def map_members(self) -> Callable[[Any, bool, RowScan | None], Any] | None: ...
 
     @property
     def unsets(self) -> bool: ...
@@ -58,7 +61,8 @@ class Events:
     `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
     comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. Of the other fields some have
     one entry for each event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled
-    only when observing, `digests` (xxh3-128), `names`, `name_of` (an index of `distinct_names`), `times` and `received`
+    only when observing, `digests` (xxh3-128), `names`, `name_of` (an index of `distinct_names`, which
+    `name_counts` counts), `times` and `received`
     (µs UTC, 0 for none). `keyless` are the indices of events without a source key. `canonical(row)` is the canonical
     content of a row.
 
@@ -66,7 +70,8 @@ class Events:
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
     `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the code of a skip or
     reject. `walls` are local clock readings and `walls_received` their receive times (µs), for the check of the
-    time zone. `good_rows` could be read, and `field_names` counts the names of their fields.
+    time zone. `good_rows` could be read, and `field_names` counts the names of their fields that the mapping
+    requires; `fields` is the coverage of the block.
     """
 
     rows: int = 0
@@ -88,6 +93,7 @@ class Events:
     digests: list[bytes] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     distinct_names: list[str] = field(default_factory=list)
+    name_counts: dict[str, int] = field(default_factory=dict)
     name_of: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -97,6 +103,7 @@ class Events:
     walls: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     field_names: Names = field(default_factory=dict)
+    fields: BlockFields = field(default_factory=BlockFields)
     canonical: Callable[[int], bytes] = bytes
 
     @property
@@ -109,6 +116,7 @@ class Events:
         names = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
         self.distinct_names = list(names)
         self.name_of = np.fromiter(map(names.__getitem__, self.names), np.uint32, self.count)
+        self.name_counts = dict(zip(names, np.bincount(self.name_of, minlength=len(names)).tolist(), strict=True))
         self.times, self.received, self.walls, self.walls_received = (
             np.frombuffer(column, np.int64) for column in columns
         )

@@ -195,7 +195,7 @@ class FieldNameScan:
         self._row_names, self._opened_names = Counter(), Counter()
         if self._columns is not None and rows:
             counts[ROW].update(dict.fromkeys(self._columns, rows))
-        for level, name, times in self._tally.take() if self._tally is not None else ():
+        for _, level, name, times in self._tally.take() if self._tally is not None else ():
             counts[OPENED if level else ROW][name] += times
         for inside, names in (*self._row.take(), *self._opened.take()):
             counts.setdefault(inside, Counter()).update(names)

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.property_updates import ABSENT
-from pipeline.models import UnvalidatedEvent
+from pipeline.models import GroupUpdate, Link, PersonUpdate, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.transform.events import Events
+from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.field_names import FieldNameScan
 
 OVERWRITES, GROUPS, NOTE = 1, 2, 4
@@ -17,10 +18,12 @@ OVERWRITES, GROUPS, NOTE = 1, 2, 4
 
 
 class Observation(NamedTuple):
-    """Where a plan gathers what rows state: their identities, and the names of their fields. None: not gathered."""
+    """Where a plan gathers what rows state: their identities, the names of their fields that a mapping requires, and
+    the counts of all of them. None: not gathered."""
 
     aggregator: IdentityAggregator | None = None
     field_names: FieldNameScan | None = None
+    fields: FieldCounts | None = None
 
 
 NOTHING_MORE = Observation()
@@ -81,3 +84,39 @@ def observer(events: Events, aggregator: IdentityAggregator | None) -> Any:
     if not AVAILABLE:
         return Observer(events.names, ids, place)
     return native.Observer(events.names, ids, pairs, properties, place, ABSENT)
+
+
+def aggregate(
+    aggregator: IdentityAggregator | None, row: int, outcome: UnvalidatedEvent | Link | PersonUpdate | GroupUpdate
+) -> None:
+    """Aggregate what an accepted row states about ids, persons and groups."""
+    if aggregator is None:
+        return
+    if isinstance(outcome, Link):
+        aggregator.add_link(row, outcome)
+    elif isinstance(outcome, GroupUpdate):
+        aggregator.add_group(outcome)
+    else:
+        time: int | None = outcome.time  # type: ignore[assignment]
+        distinct_id: str = outcome.distinct_id  # type: ignore[assignment]
+        note = outcome.note
+        if note is not None:
+            aggregator.add_note(row, distinct_id, time, outcome.received, note)
+        if isinstance(outcome, UnvalidatedEvent):
+            is_user = note is not None and note.user == distinct_id
+            aggregator.add_id(row, distinct_id, time, is_user)  # type: ignore[arg-type]
+            if "$groups" in outcome.properties:
+                aggregator.add_groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
+
+
+def aggregate_remaining(
+    aggregator: IdentityAggregator | None, unobserved: int, row: int, event: UnvalidatedEvent
+) -> None:
+    """Aggregate what an observer leaves of an event: a sum of GROUPS and NOTE."""
+    if aggregator is None:
+        return
+    time: int = event.time  # type: ignore[assignment]
+    if unobserved & GROUPS:
+        aggregator.add_groups(event.properties.get("$groups"), time)
+    if unobserved & NOTE:
+        aggregator.add_note(row, event.distinct_id, time, event.received, event.note)  # type: ignore[arg-type]

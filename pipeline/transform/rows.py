@@ -24,7 +24,7 @@ from pipeline.models import (
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.events import Events, Mapper
-from pipeline.transform.observer import GROUPS, NOTE, NOTHING_MORE, OVERWRITES, Observation, observer
+from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
 from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
     ValidationContext,
@@ -71,6 +71,7 @@ class RowTransformer:
         self.observe = observation is not None
         self.aggregator = observation.aggregator if observation is not None else None
         self.field_names = observation.field_names if observation is not None else None
+        self.fields = observation.fields if observation is not None else None
         self.events = Events()
         self.buffer = EventBuffer(mapper.hasher, digest_each=self.observe)
         self.observer: Any = observer(self.events, self.aggregator)
@@ -96,6 +97,9 @@ class RowTransformer:
         newest = min(self.context.newest, self.context.as_of)
         max_bytes = self.context.surely_small - _TAIL_ROOM
         valid_heads = self.valid_heads
+        fields = self.fields
+        if fields is not None:
+            fields.begin(self.rows.columns)
         scan_names = None if self.field_names is None else self.field_names.begin(self.rows.columns)
         text, ends, times, keys, row_of = buffer.open, buffer.ends, buffer.times, buffer.keys, events.row_of
         row, broken, ordinary = -1, 0, 0
@@ -107,7 +111,8 @@ class RowTransformer:
                 continue
             if scan_names is not None:
                 scan_names(record)
-            result = map_members(record, observe) if record.__class__ is Members else map_row(record, observe)
+            map_record = map_members if record.__class__ is Members else map_row
+            result = map_record(record, observe, fields)
             written = False
             if (
                 result.__class__ is UnvalidatedEvent
@@ -130,8 +135,11 @@ class RowTransformer:
                 times.append(time)
                 row_of.append(row)
                 ordinary += 1
-                if observe and (unobserved := observe_event(row, result, time, distinct_id, properties)):
-                    self.observe_remaining(unobserved, row, result)
+                if observe:
+                    if fields is not None and (result.rule or fields.pending):
+                        fields.settle_event(result)
+                    if unobserved := observe_event(row, result, time, distinct_id, properties):
+                        self.observe_remaining(unobserved, row, result)
             else:
                 self.transform(row, result)
             if len(text) > RUN_BYTES:
@@ -143,18 +151,21 @@ class RowTransformer:
         if self.field_names is not None:
             events.field_names = self.field_names.end(events.good_rows)
         self.finish()
+        if fields is not None:
+            events.fields = fields.end(ordinary, events.name_counts)
         return events
 
     def transform(self, row: int, result: Any) -> None:
         """Transform what the mapper returned for one row; every rule is checked. The row is mapped, skipped or
         rejected."""
+        first = len(self.events.names)
         try:
             if result.__class__ is UnvalidatedEvent:
                 code = self.add(row, 0, result)
                 if not code:
                     if not (self.observe and warnings(result, self.context)):
                         self.valid_heads[result.event] = self.encoder.head(result.event)  # type: ignore[arg-type]
-                    self.aggregate(row, result)
+                    aggregate(self.aggregator, row, result)
             elif result.__class__ is Skip:
                 code = self.skip(row, result)
             elif result.__class__ is ItemOutcomes:
@@ -162,11 +173,16 @@ class RowTransformer:
                 if code_of_items is None:
                     return
                 code = code_of_items
+                first = -1
             else:
                 code = self.transform_several(row, result if isinstance(result, list) else [result])
         except RowRejected as rejected:
             self.reject_event(row, rejected)
+            if self.fields is not None:
+                self.fields.settle(result, (), rejected.reason.code, rejected=True)
             return
+        if self.fields is not None and first >= 0:
+            self.fields.settle(result, self.events.names[first:], code, rejected=False)
         if code:
             self.events.skips[code] += 1
         else:
@@ -232,40 +248,51 @@ class RowTransformer:
 
         Returns the first skip's code where nothing of the row is sent or aggregated, else "". Raises RowRejected.
         """
-        accepted, first_skip = self.accept(row, 0, outcomes)
+        accepted, skips = self.accept(row, 0, outcomes)
         for outcome in accepted:
-            self.aggregate(row, outcome)
-        return "" if accepted else first_skip or "empty_row"
+            aggregate(self.aggregator, row, outcome)
+        if accepted and skips and self.fields is not None:
+            self.fields.skip_items(skips)
+        return "" if accepted else (*skips, "empty_row")[0]
 
     def transform_items(self, row: int, outcomes: ItemOutcomes) -> str | None:
         """Transform a row of items, each of them all or nothing. Returns what `transform_several` does, or None where
         an item is rejected and nothing of the row is sent or aggregated: then the row is rejected."""
         accepted: list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate] = []
-        first_skip, rejected, start = "", 0, 0
+        skips: list[str] = []
+        settled: list[tuple[Any, Sequence[str], str, bool]] = []
+        rejected = start = 0
         for item, end in enumerate(outcomes.ends, 1):
+            of_item = outcomes[start:end]
+            first = len(self.events.names)
             try:
-                of_item, skip = self.accept(row, start, outcomes[start:end])
+                taken, skipped = self.accept(row, start, of_item)
             except RowRejected as reason:
                 self.reject_event(row, reason, item)
                 rejected += 1
+                settled.append((of_item, (), reason.reason.code, True))
             else:
-                accepted += of_item
-                first_skip = first_skip or skip
+                accepted += taken
+                skips += skipped
+                settled.append((of_item, self.events.names[first:], "" if taken else (*skipped, "empty_row")[0], False))
             start = end
         for outcome in accepted:
-            self.aggregate(row, outcome)
+            aggregate(self.aggregator, row, outcome)
+        if self.fields is not None:
+            self.fields.settle_items(settled)
+            if accepted:
+                self.fields.skip_items(skips)
         if accepted or not rejected:
-            return "" if accepted else first_skip or "empty_row"
+            return "" if accepted else (*skips, "empty_row")[0]
         self.events.rejected += 1
         return None
 
     def accept(
         self, row: int, start: int, outcomes: Sequence[Any]
-    ) -> tuple[list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate], str]:
+    ) -> tuple[list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate], list[str]]:
         """Check all of these outcomes, of which the first is at this position in its row, and add their events.
 
-        Returns what is sent or aggregated, and the code of the first skip or "". Raises RowRejected; then nothing is
-        added.
+        Returns what is sent or aggregated, and the codes of the skips. Raises RowRejected; then nothing is added.
         """
         events, buffer = self.events, self.buffer
         first = len(events.row_of)
@@ -274,7 +301,7 @@ class RowTransformer:
         ends = len(buffer.ends)
         journal: list[tuple[Counter[Any], Any]] = []
         self.journal = journal
-        first_skip = ""
+        skips: list[str] = []
         try:
             for position, outcome in enumerate(outcomes, start):
                 if type(outcome) is UnvalidatedEvent:
@@ -287,8 +314,9 @@ class RowTransformer:
                     code = self.skip(row, outcome)
                 else:
                     raise RowRejected(outcome, None)
-                first_skip = first_skip or code
-                if not code:
+                if code:
+                    skips.append(code)
+                else:
                     accepted.append(outcome)
         except RowRejected:
             for index in range(first, len(events.row_of)):
@@ -303,7 +331,7 @@ class RowTransformer:
             raise
         finally:
             self.journal = None
-        return accepted, first_skip
+        return accepted, skips
 
     def check_update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
         """Check the update of a person or a group. Returns the code of a skip, else "". Raises RowRejected."""
@@ -320,38 +348,11 @@ class RowTransformer:
             self.warn(row, code, detail)
         return EMPTY_UPDATE if person is not None and person.note is None else ""
 
-    def aggregate(self, row: int, outcome: UnvalidatedEvent | Link | PersonUpdate | GroupUpdate) -> None:
-        """Aggregate what an accepted row states about ids, persons and groups."""
-        aggregator = self.aggregator
-        if aggregator is None:
-            return
-        if isinstance(outcome, Link):
-            aggregator.add_link(row, outcome)
-        elif isinstance(outcome, GroupUpdate):
-            aggregator.add_group(outcome)
-        else:
-            time: int | None = outcome.time  # type: ignore[assignment]
-            distinct_id: str = outcome.distinct_id  # type: ignore[assignment]
-            note = outcome.note
-            if note is not None:
-                aggregator.add_note(row, distinct_id, time, outcome.received, note)
-            if isinstance(outcome, UnvalidatedEvent):
-                is_user = note is not None and note.user == distinct_id
-                aggregator.add_id(row, distinct_id, time, is_user)  # type: ignore[arg-type]
-                if "$groups" in outcome.properties:
-                    aggregator.add_groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
-
     def observe_remaining(self, unobserved: int, row: int, event: UnvalidatedEvent) -> None:
         """Observe what an observer does not observe by itself: a sum of OVERWRITES, GROUPS and NOTE."""
         if unobserved & OVERWRITES:
             self.warn(row, *OVERWRITES_PERSON)
-        if self.aggregator is None:
-            return
-        time: int = event.time  # type: ignore[assignment]
-        if unobserved & GROUPS:
-            self.aggregator.add_groups(event.properties.get("$groups"), time)
-        if unobserved & NOTE:
-            self.aggregator.add_note(row, event.distinct_id, time, event.received, event.note)  # type: ignore[arg-type]
+        aggregate_remaining(self.aggregator, unobserved, row, event)
 
     def reject_event(self, row: int, rejected: RowRejected, item: int = 0) -> None:
         event = rejected.event

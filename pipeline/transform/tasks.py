@@ -14,6 +14,7 @@ from pipeline.mapper.required_fields import Wanted
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
 from pipeline.transform.events import Mapper
+from pipeline.transform.field_counts import BlockFields, Counted
 from pipeline.transform.field_names import Names
 
 
@@ -22,7 +23,7 @@ class TransformConfig:
     """Everything that decides which events a source becomes. `compile` returns the mapper for the options.
 
     `identified` is the plan's table of ids that get a profile; without it all do. `wanted` are the mapping's references
-    that a plan searches for in the rows; they change no event.
+    that a plan searches for in the rows, `counted` what it counts of them; they change no event.
     """
 
     compile: Callable[[SealedOptions], Mapper]
@@ -32,6 +33,7 @@ class TransformConfig:
     excluded: frozenset[str] = frozenset()
     identified: Path | None = None
     wanted: Wanted | None = None
+    counted: Counted | None = None
 
 
 class Task(NamedTuple):
@@ -94,6 +96,7 @@ class BlockStats(NamedTuple):
     identities: IdentityColumns | None
     good_rows: int
     field_names: Names
+    fields: BlockFields
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ def test_what_the_code_does_not_touch_keeps_its_bytes(values: list[str]) -> None
         uuids.Hasher(uuids.ROOT),
     )
     properties = {f"p{n}": Raw(text.encode()) for n, text in enumerate(values)}
-    map_row = runner.after(lambda row, observe: UnvalidatedEvent("Seen", "u", 0, dict(properties), "k"))
+    map_row = runner.after(lambda row, observe, scan: UnvalidatedEvent("Seen", "u", 0, dict(properties), "k"))
     for made in map_row({}):
         assert {name: bytes(raw(value)) for name, value in made.properties.items()} == {
             **{name: bytes(value) for name, value in properties.items()},
@@ -200,7 +200,7 @@ def test_what_goes_wrong_is_a_reject_with_a_line_and_no_traceback(body: str, rej
     lines = body.replace("\n", "\n    ")
     code = own(f"import datetime, math\ndef clean(event):\n    {lines}\n")
     map_row = OwnCodeRunner(code, uuids.Hasher(uuids.ROOT)).after(
-        lambda row, observe: UnvalidatedEvent("Seen", "u", 0, {"n": Raw(b"1")}, "k")
+        lambda row, observe, scan: UnvalidatedEvent("Seen", "u", 0, {"n": Raw(b"1")}, "k")
     )
     made = map_row({})
     assert isinstance(made, RejectReason)

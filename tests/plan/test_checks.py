@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.models import Finding
-from pipeline.plan.checks import CHECKS, PlanFacts, check, parse_reject_limit, run_checks
+from pipeline.plan.checks import CHECKS, PlanFacts, check, parse_limit, run_checks
 from tests.support.plan_facts import facts
 from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
 
@@ -41,7 +41,7 @@ def test_so_many_rejects_are_allowed_and_no_more(text: str, rejected: int, read:
 def test_an_allowance_that_is_no_number_is_a_usage_error(text: str) -> None:
     """With an example of how to write it."""
     with pytest.raises(UsageError) as caught:
-        parse_reject_limit(text)
+        parse_limit(text)
     assert "--max-rejects" in caught.value.hint
 
 
@@ -54,10 +54,10 @@ def test_the_gate_says_how_many_how_much_and_what_may_be() -> None:
 def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
     """None are allowed unless somebody says so."""
     file = write(tmp_path / "a.jsonl", [row(key="k"), row(id=""), "{"])
-    strict = make_plan(tmp_path / "strict", [file], allowed=parse_reject_limit("1"))
+    strict = make_plan(tmp_path / "strict", [file], allowed=parse_limit("1"))
     assert [(gate.name, gate.level) for gate in strict.plan.gates] == [("max_rejects", "stop")]
     assert (strict.plan.verdict, strict.plan.ready) == ("not-ready", False)
-    lax = make_plan(tmp_path / "lax", [file], allowed=parse_reject_limit("2"))
+    lax = make_plan(tmp_path / "lax", [file], allowed=parse_limit("2"))
     assert (lax.plan.verdict, lax.plan.rejects) == ("warnings", {"bad_json": 1, "missing_distinct_id": 1})
     assert [(gate.name, gate.level, gate.detail) for gate in lax.plan.gates] == [
         ("rejects", "warning", "2 of 3 rows (66.67%) rejected (limit 2)")

@@ -105,7 +105,7 @@ def test_the_config_of_an_apply_equals_the_config_of_the_plan(tmp_path: Path) ->
 )
 def test_a_plan_that_was_edited_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """A plan is made again, never mended by hand."""
-    made = planned(tmp_path, allowed=tiny.RejectLimit(0))
+    made = planned(tmp_path, allowed=tiny.CountLimit(0))
     text = json.loads(made.directory.plan.read_text())
     change(text)
     made.directory.plan.write_text(json.dumps(text))

@@ -16,13 +16,13 @@ from rich.console import Console
 
 from pipeline.errors import UnsafePlan
 from pipeline.ledger import RunHistory
+from pipeline.mask import masked
 from pipeline.models import Dialect, Finding, Reject, SealedOptions
 from pipeline.plan.manifest import Example, MappingSeal, Plan
 from pipeline.report import terminal
 from pipeline.report.contents import Report, Results, build_report
 from pipeline.report.html import render
 from pipeline.report.machine import plan_object, write_report
-from pipeline.report.mask import masked
 from pipeline.report.registry import PAGE, TERMINAL, Values, on_page, on_terminal
 from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.sections.events import years

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pipeline.models import SealedOptions
-from pipeline.plan.checks import KeyConflicts, PlanFacts, parse_reject_limit
+from pipeline.plan.checks import KeyConflicts, PlanFacts, parse_limit
 from pipeline.plan.manifest import PeopleSeal, RowCounts
 from pipeline.plan.zone import ZoneVerdict
 
@@ -24,7 +24,7 @@ def facts(
         rows=RowCounts(read, read - rejected, 0, rejected),
         phases={"events": events},
         options=SealedOptions(as_of=0),
-        reject_limit=parse_reject_limit(limit),
+        reject_limit=parse_limit(limit),
         remedies={},
         skips=Counter(),
         keyless=0,

@@ -23,7 +23,7 @@ from pipeline.extractors import open_source
 from pipeline.models import Link, MapperResult, RejectReason, SealedOptions, Skip, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.plan.build import build
-from pipeline.plan.checks import RejectLimit
+from pipeline.plan.checks import CountLimit
 from pipeline.plan.commit import staged_plan
 from pipeline.plan.contents import PlannedBlock, config_of, find_parts, task_of, tasks
 from pipeline.plan.directory import Directory, read_lines
@@ -56,7 +56,7 @@ class TinyMapper:
     def __init__(self, options: SealedOptions) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))
 
-    def map_row(self, record: Record, observe: bool = False) -> Any:
+    def map_row(self, record: Record, observe: bool = False, scan: Any = None) -> Any:
         """What the row says it becomes."""
         if "many" in record:
             return [self.one(opened(one) or {}) for one in items(record["many"]) or []]
@@ -161,7 +161,7 @@ def make_plan(
     sources: Sequence[Path],
     *,
     workers: int = 0,
-    allowed: RejectLimit = RejectLimit(10**9),  # noqa: B008 - frozen
+    allowed: CountLimit = CountLimit(10**9),  # noqa: B008 - frozen
     limits: Limits = Limits(),  # noqa: B008 - frozen
     excluded: Iterable[str] = (),
     key_conflicts: bool = False,

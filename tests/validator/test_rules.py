@@ -175,7 +175,7 @@ class FromDrafts:
     def __init__(self, drafts: list[UnvalidatedEvent]) -> None:
         self.drafts = iter(drafts)
 
-    def map_row(self, record: Record, observe: bool = False) -> UnvalidatedEvent:
+    def map_row(self, record: Record, observe: bool = False, scan: Any = None) -> UnvalidatedEvent:
         """The next one."""
         return next(self.drafts)
 

@@ -1,4 +1,4 @@
-"""A rejected row as a report may show it: names and ids unchanged, values of properties masked, cut short.
+"""A row or a value as a report may show it: names and the ids of a row unchanged, values masked, cut short.
 
 A report is mailed and printed, and a row has what people typed. The row may be broken, which is why it was rejected,
 so it is masked token by token and never parsed.
@@ -9,13 +9,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec import Raw
 
 from pipeline.models import Dialect
 from pipeline.text import printable
 
 MASK = "•••"
 RECORD_CHARACTERS = 400
+VALUE_CHARACTERS = 80
 SHOWN = frozenset(
     (
         "event", "event_type", "event_name", "type", "time", "timestamp", "event_time", "event_timestamp",
@@ -43,7 +46,21 @@ def masked(record: str, dialect: Dialect | None = None) -> str:
     return printable(shown, RECORD_CHARACTERS)
 
 
-def _masked_json(text: str) -> str:
+def masked_value(value: Any) -> str:
+    """A value of a row (`pipeline.values.Value`) by itself: the names of its members, and its ids are masked, too."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{MASK}"' if value else '""'
+    if not isinstance(value, Raw):
+        return MASK
+    text = bytes(memoryview(value)[:_READ]).decode("utf-8", "replace")
+    return printable(_masked_json(text, frozenset()), VALUE_CHARACTERS)
+
+
+def _masked_json(text: str, known: frozenset[str] = SHOWN) -> str:
     pieces = []
     key = ""
     for token in _TOKEN.finditer(text):
@@ -52,7 +69,7 @@ def _masked_json(text: str) -> str:
         elif token["colon"] is not None:
             key = token["text"].strip('"')
             pieces.append(token[0])
-        elif key in SHOWN or token["word"] in _KNOWN_WORDS:
+        elif key in known or token["word"] in _KNOWN_WORDS:
             pieces.append(token[0])
         elif token["text"] is not None:
             pieces.append(f'"{MASK}"')

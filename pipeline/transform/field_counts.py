@@ -1,0 +1,302 @@
+"""Counts in which rows each field occurs and what became of these rows, for the coverage of a plan.
+
+A field is a member of the row, of its opened properties, or of an object inside them that the mapping reads into. It
+occurs in a row that has its name, with null as well; a blank cell of a table is no value, so its column does not occur.
+The counts are exact: every row is counted as it came, before the mapping changes it, and settled under its outcome when
+that is known. Of rows with a decoder, the plain rows that it makes are counted (`unit` items).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from pipeline.mapper.required_fields import Level
+from pipeline.mapper.runtime import members_of
+from pipeline.mask import masked_value
+from pipeline.models import UnvalidatedEvent
+from pipeline.native import AVAILABLE, native
+
+ROW, OPENED = Level(False, ()), Level(True, ())
+EVENT, OTHER, SKIP, REJECT = "event:", "other:", "skip:", "reject:"
+"""How an outcome begins: the row is an event by the rule of a number (0: none); it is no event but a merge or update,
+by the rule of an event's name; it is skipped or rejected with a code."""
+EXAMPLES = 3
+_MOST_COMPLETE = 2_000
+_Members: Any = native.Members if AVAILABLE else None
+Shapes: TypeAlias = list[tuple[int, tuple[str, ...]]]
+
+
+class Counted(NamedTuple):
+    """What a plan counts: `nested` are the objects inside rows that the mapping reads into, `ruled` the events' names
+    that have a rule, and `changing` the numbers of the rules that change properties. `code`: the mapping has code of
+    its own, which may give an event another name."""
+
+    nested: tuple[Level, ...] = ()
+    ruled: frozenset[str] = frozenset()
+    changing: frozenset[int] = frozenset()
+    code: bool = False
+
+
+@dataclass(slots=True)
+class BlockFields:
+    """What one block's rows have. `fields` counts rows by (level, name, outcome), levels numbered as in `levels` of
+    FieldCounts; `events` counts them by (name as read, name as sent or "", outcome), `rows` by outcome. `examples` are
+    masked values of the first three rows with a field, equal ones once. `skipped_items` counts, by code, what was left
+    out of rows of which something is sent."""
+
+    fields: Counter[tuple[int, str, str]] = field(default_factory=Counter)
+    events: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    examples: dict[tuple[int, str], list[str]] = field(default_factory=dict)
+    skipped_items: Counter[str] = field(default_factory=Counter)
+
+
+class _Examples:
+    """Masked values of the first rows of a block with each field."""
+
+    def __init__(self, nested: Sequence[Level]) -> None:
+        self._nested = nested
+        self._rows: dict[tuple[int, str], int] = {}
+        self._complete: set[tuple[int, tuple[str, ...]]] = set()
+        self._values: dict[tuple[int, str], list[str]] = {}
+
+    def show(self, row: Any) -> None:
+        """Take the values of a native row."""
+        self._add(0, row.items())
+        for _, value in row.items():
+            if value.__class__ is _Members:
+                self._add(1, value.items())
+
+    def show_level(self, level: int, record: Any, names: tuple[str, ...]) -> None:
+        """Take the values of one object of a row, unless each of its fields has enough of them."""
+        if (level, names) in self._complete:
+            return
+        self._add(level, ((name, record[name]) for name in names))
+        if all(self._rows[level, name] == EXAMPLES for name in names) and len(self._complete) < _MOST_COMPLETE:
+            self._complete.add((level, names))
+
+    def _add(self, level: int, members: Any) -> None:
+        for name, value in members:
+            key = level, name
+            rows = self._rows.get(key, 0)
+            if rows == EXAMPLES:
+                continue
+            self._rows[key] = rows + 1
+            values = self._values.setdefault(key, [])
+            if value.__class__ is dict or value.__class__ is _Members:
+                continue  # its members have values
+            shown = masked_value(value)
+            if shown not in values:
+                values.append(shown)
+
+    def take(self) -> dict[tuple[int, str], list[str]]:
+        values, self._values = self._values, {}
+        self._rows.clear()
+        self._complete.clear()
+        return values
+
+
+class FieldCounts:
+    """Counts the rows of one block after the other in this process; it is the `RowScan` of the mapper.
+
+    `levels` are the row, its opened properties, and the objects inside that the mapping reads into. `pending` are the
+    rows of dicts that were scanned and not settled: one, or the items of a row.
+    """
+
+    __slots__ = (
+        "_counted", "_events", "_examples", "_explicit", "_names_of_rules", "_nested", "_numbers", "_ordinary",
+        "_outcomes", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse", "_tally", "event", "item_events",
+        "levels", "members", "pending",
+    )  # fmt: skip
+
+    def __init__(self, counted: Counted) -> None:
+        nested = counted.nested
+        self._counted = counted
+        self.levels = (ROW, OPENED, *nested)
+        self.event: str | None = None
+        self.item_events: list[str | None] = []
+        self.pending: list[Shapes] = []
+        self._nested = tuple(enumerate(nested, 2))
+        self._examples = _Examples(nested)
+        self._tally: Any = native.Tally(self._examples.show) if AVAILABLE else None
+        self.members: Any = self._scan_members if nested or counted.code else self._tally
+        self._numbers: dict[str, int] = {f"{EVENT}0": 0}
+        self._outcomes = [f"{EVENT}0"]
+        self._sparse = False
+        self._ordinary = 0
+        self._ruled: dict[int, int] = {}
+        self._names_of_rules: dict[int, tuple[str, str]] = {}
+        self._shapes: dict[tuple[str, int, tuple[str, ...]], int] = {}
+        self._rows: Counter[str] = Counter()
+        self._events: Counter[tuple[str, str, str]] = Counter()
+        self._explicit: Counter[str] = Counter()
+        self._skipped_items: Counter[str] = Counter()
+
+    def begin(self, columns: Sequence[str] | None) -> None:
+        """Begin a block whose rows all have these columns, or each its own."""
+        self._sparse = columns is not None
+
+    # -- what the mapper calls
+
+    def row(self, row: Any) -> None:
+        """Scan a row that is a dict."""
+        if self.pending:
+            self.item_events.append(self.event)
+        elif self._tally is not None:
+            self._tally.settle(0)  # the row before this one, which the outcome of this one is not of
+        self.event = None
+        names = tuple(row)
+        if self._sparse:
+            names = tuple([name for name in names if row[name] is not None])
+        shapes: Shapes = [(0, names)]
+        self.pending.append(shapes)
+        self._examples.show_level(0, row, names)
+        for number, level in self._nested:
+            if not level.opened:
+                self._scan_nested(number, level, row, shapes)
+
+    def opened(self, properties: Any) -> None:
+        """Scan the opened properties of the latest row."""
+        shapes = self.pending[-1]
+        names = tuple([name for name, value in properties.items() if value is not None])
+        shapes.append((1, names))
+        self._examples.show_level(1, properties, names)
+        for number, level in self._nested:
+            if level.opened:
+                self._scan_nested(number, level, properties, shapes)
+
+    def _scan_members(self, row: Any) -> None:
+        """Scan a native row, and the objects inside it that the mapping reads into."""
+        self._tally(row)
+        shapes: Shapes = []
+        self.pending.append(shapes)
+        opened = next((value for value in row.values() if value.__class__ is _Members), None)
+        for number, level in self._nested:
+            if not level.opened:
+                self._scan_nested(number, level, row, shapes)
+            elif opened is not None:
+                self._scan_nested(number, level, opened, shapes)
+
+    def _scan_nested(self, number: int, level: Level, record: Any, shapes: Shapes) -> None:
+        value = record
+        for step in level.steps:
+            value = value.get(step)
+            if value is None:
+                return
+            if value.__class__ is not dict and value.__class__ is not _Members:
+                value = members_of(value)
+        names = tuple(value.keys())
+        if names:
+            shapes.append((number, names))
+            self._examples.show_level(number, value, names)
+
+    # -- what became of the rows
+
+    def settle_event(self, event: UnvalidatedEvent) -> None:
+        """The latest row is an ordinary one: one event and nothing else."""
+        rule = event.rule
+        if self.pending:
+            outcome = self._event_outcome(rule)
+            self._ordinary += 1
+            if rule in self._counted.changing:
+                self._tally_settled(outcome)
+            self._settle(outcome, self.event, event.event or "")
+            self._explicit[event.event or ""] += 1
+            return
+        # A native row, of which only the rule has to be counted: the rule stands for both names.
+        try:
+            self._ruled[rule] += 1
+        except KeyError:
+            self._ruled[rule] = 1
+            self._names_of_rules[rule] = self.event or "", event.event or ""
+        if rule in self._counted.changing:
+            self._tally_settled(f"{EVENT}{rule}")
+
+    def settle(self, result: Any, sent: Sequence[str], code: str, *, rejected: bool) -> None:
+        """The latest row came to this: `sent` are the names of its events, else it has the code of a skip or reject,
+        or "" for a merge or an update."""
+        outcome = self._outcome(result, sent, code, rejected)
+        if outcome != self._outcomes[0]:
+            self._tally_settled(outcome)
+        self._settle(outcome, self.event, sent[0] if sent else "")
+        self._explicit.update(sent)
+
+    def settle_items(self, items: Sequence[tuple[Any, Sequence[str], str, bool]]) -> None:
+        """The latest row has several items that came to these, as in `settle`."""
+        events = [*self.item_events, self.event]
+        for shapes, event, (result, sent, code, rejected) in zip(self.pending, events, items, strict=True):
+            outcome = self._outcome(result, sent, code, rejected, event)
+            self._count(outcome, event, sent[0] if sent else "", shapes)
+            self._explicit.update(sent)
+        self.pending.clear()
+        self.item_events.clear()
+
+    def skip_items(self, codes: Sequence[str]) -> None:
+        """Count what was left out of a row of which something is sent."""
+        self._skipped_items.update(codes)
+
+    def _outcome(self, result: Any, sent: Sequence[str], code: str, rejected: bool, event: str | None = None) -> str:
+        if code:
+            return (REJECT if rejected else SKIP) + code
+        if not sent:
+            name = event or self.event or ""
+            return OTHER + (name if name in self._counted.ruled else "")
+        events = result if isinstance(result, list) else [result]
+        return self._event_outcome(next((one.rule for one in events if one.__class__ is UnvalidatedEvent), 0))
+
+    def _event_outcome(self, rule: int) -> str:
+        return f"{EVENT}{rule}" if rule in self._counted.changing else self._outcomes[0]
+
+    def _tally_settled(self, outcome: str) -> None:
+        if self._tally is None:
+            return
+        number = self._numbers.get(outcome)
+        if number is None:
+            number = self._numbers[outcome] = len(self._outcomes)
+            self._outcomes.append(outcome)
+        self._tally.settle(number)
+
+    def _settle(self, outcome: str, event: str | None, sent: str) -> None:
+        self._count(outcome, event, sent, self.pending[0] if self.pending else [])
+        self.pending.clear()
+
+    def _count(self, outcome: str, event: str | None, sent: str, shapes: Shapes) -> None:
+        self._rows[outcome] += 1
+        if event is not None:
+            self._events[event, sent, outcome] += 1
+        counts = self._shapes
+        for level, names in shapes:
+            key = outcome, level, names
+            counts[key] = counts.get(key, 0) + 1
+
+    def end(self, ordinary: int, names: dict[str, int]) -> BlockFields:
+        """End a block of which so many rows are ordinary, and so many events have each name."""
+        block = BlockFields(self._fields(), self._events, self._rows, self._examples.take(), self._skipped_items)
+        for rule, count in self._ruled.items():
+            name, sent = self._names_of_rules[rule]
+            outcome = self._event_outcome(rule)
+            block.events[name, sent, outcome] += count
+            block.rows[outcome] += count
+            self._explicit[sent] += count
+            self._ordinary += count
+        block.rows[self._outcomes[0]] += ordinary - self._ordinary
+        self._ordinary = 0
+        self._ruled.clear()
+        for name, count in names.items():
+            if unsettled := count - self._explicit[name]:
+                block.events[name, name, self._outcomes[0]] += unsettled
+        self._events, self._rows, self._skipped_items, self._explicit = Counter(), Counter(), Counter(), Counter()
+        return block
+
+    def _fields(self) -> Counter[tuple[int, str, str]]:
+        fields: Counter[tuple[int, str, str]] = Counter()
+        for outcome, level, name, rows in self._tally.take() if self._tally is not None else ():
+            fields[level, name, self._outcomes[outcome]] += rows
+        for (settled, number, names), rows in self._shapes.items():
+            for name in names:
+                fields[number, name, settled] += rows
+        self._shapes = {}
+        return fields

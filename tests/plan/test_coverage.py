@@ -1,0 +1,298 @@
+"""The coverage of a plan: every field in every row is mapped, kept or dropped, and every event's name has its rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import pipeline
+from pipeline.mapper import field_uses
+from pipeline.options import PlanOptions
+from pipeline.plan import coverage as plan_coverage
+from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage
+from pipeline.plan.manifest import Plan
+
+SHOP = """\
+format: backcast.mapping/1
+tool: shop
+title: Shop
+event: /name
+events:
+  Viewed: {as: $pageview, rename: {link: $current_url}, drop: [noise]}
+  Joined: {link: {kind: identify, distinct_id: user, other: device}}
+  Noise: {skip: noise}
+distinct_id: [user]
+time: {from: /at}
+skip: [{when: {present: /test}, code: test_row}]
+key: {of: [/id], needs: [/id]}
+properties:
+  open: /p
+  drop: [secret, /internal]
+  rename: {ref: $referrer}
+  set: {$host: /page/host, $os: {first: [/os, system]}}
+"""
+FLAT = """\
+format: backcast.mapping/1
+tool: flat
+title: Flat
+event: name
+distinct_id: [user]
+time: {from: at}
+properties: {drop: [secret], rename: {ref: $referrer}}
+"""
+
+
+def rows(seed: int, count: int) -> list[dict[str, Any]]:
+    """Rows of all outcomes: events by a rule and without, merges, skipped and rejected rows, odd shapes."""
+    chance = random.Random(seed)
+    some = []
+    for number in range(count):
+        name = chance.choice(["Viewed", "Viewed", "Bought", "Joined", "Noise", "Äh 灯"])
+        inside: dict[str, Any] = {"user": f"u-{number % 7}", "device": f"d-{number}"}
+        for field in ("link", "noise", "secret", "ref", "system", "odd", "none"):
+            if chance.random() < 0.4:
+                inside[field] = {"odd": [1, {"a": "b"}], "none": None}.get(field, f"some {field}")
+        row: dict[str, Any] = {"id": f"{seed}-{number}", "name": name, "at": f"2023-01-02T03:04:{number % 60:02}Z"}
+        row["p"] = inside
+        if chance.random() < 0.5:
+            row["page"] = {
+                "host": "shop.example",
+                "title": "T",
+                **({"deep": {"x": 1}} if chance.random() < 0.3 else {}),
+            }
+        for column in ("os", "internal", "extra", "test"):
+            if chance.random() < 0.15:
+                row[column] = f"a {column}"
+        if chance.random() < 0.05:
+            row["at"] = "not a time"
+        if chance.random() < 0.03:
+            row["p"] = "no object"
+        if chance.random() < 0.03:
+            del inside["user"]
+        some.append(row)
+    return some
+
+
+def written(folder: Path, files: int = 3, count: int = 200) -> Path:
+    """Some files of rows, each a block, with broken lines and lines that the C part leaves to Python."""
+    source = folder / "export"
+    source.mkdir()
+    for file in range(files):
+        lines = [json.dumps(row, ensure_ascii=row["name"] == "Bought") for row in rows(file, count)]
+        lines.insert(3, "{broken")
+        lines[7] = lines[7][:-1] + ',"os":"one","os":"two"}'  # a name twice is read by Python
+        (source / f"{file}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return source
+
+
+def planned(folder: Path, source: Path, mapping: str = SHOP, **asked: Any) -> Plan:
+    """A plan with a mapping's text."""
+    (folder / "mine.yaml").write_text(mapping, encoding="utf-8")
+    options = PlanOptions(mapping=str(folder / "mine.yaml"), **{"workers": 0, "as_of": 1_767_225_600_000_000, **asked})
+    return pipeline.plan_export(source, folder / "plan", options)
+
+
+def coverage_of(plan: Plan) -> Coverage:
+    assert isinstance(plan.coverage, Coverage)
+    return plan.coverage
+
+
+def field_of(coverage: Coverage, name: str) -> FieldCoverage:
+    return next(one for one in coverage.fields if one.field == name)
+
+
+def event_of(coverage: Coverage, name: str) -> EventCoverage:
+    return next(one for one in coverage.events if one.event == name)
+
+
+def test_the_rows_of_each_field_are_mapped_kept_or_dropped(tmp_path: Path) -> None:
+    """The three add up to the rows that have the field, counted apart from the plan; so do the rows of each name."""
+    source = written(tmp_path)
+    coverage = coverage_of(planned(tmp_path, source, max_rejects="100%"))
+    expected: Counter[str] = Counter()
+    names: Counter[str] = Counter()
+    read = 0
+    for file in sorted(source.iterdir()):
+        for line in file.read_text("utf-8").splitlines():
+            if line == "{broken":
+                continue
+            row = json.loads(line)
+            read += 1
+            names[row["name"]] += "test" not in row and isinstance(row["p"], dict)
+            page = row.get("page", {})
+            expected.update(f"/{name}" for name in row)
+            expected.update(list(row["p"]) if isinstance(row["p"], dict) else [])
+            expected.update(f"/page/{name}" for name in page)
+    assert coverage.rows == read
+    assert {one.field: one.rows for one in coverage.fields} == dict(expected)
+    for one in coverage.fields:
+        assert one.mapped + one.kept + one.dropped == one.rows, one
+        assert sum(one.by.values()) == one.dropped, one
+        assert bool(one.to) == bool(one.mapped + one.kept), one
+    assert {one.event: one.rows for one in coverage.events} == dict(names)
+    for name in coverage.events:
+        assert name.sent + name.updates + sum(name.left_out.values()) == name.rows
+
+
+def test_workers_and_the_c_part_change_nothing(tmp_path: Path) -> None:
+    """The coverage is the same to the byte with 0, 1 and 3 workers, and without the C part."""
+    source = written(tmp_path)
+    plans = [planned(tmp_path, source, workers=count, max_rejects="100%") for count in (0, 1, 3)]
+    expected = msgspec.json.encode(coverage_of(plans[0]))
+    assert [msgspec.json.encode(coverage_of(plan)) for plan in plans] == [expected] * 3
+    code = (
+        "import sys, msgspec, pipeline; from pipeline.options import PlanOptions\n"
+        f"plan = pipeline.plan_export({str(source)!r}, {str(tmp_path / 'python')!r}, PlanOptions("
+        f"mapping={str(tmp_path / 'mine.yaml')!r}, workers=0, as_of=1767225600000000, max_rejects='100%'))\n"
+        "sys.stdout.buffer.write(msgspec.json.encode(plan.coverage))"
+    )
+    python = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, env={**os.environ, "BACKCAST_NATIVE": "0"}
+    )
+    assert python.stdout == expected
+
+
+def test_what_becomes_of_each_field(tmp_path: Path) -> None:
+    """Where a field goes, or which rule drops it, is that of the row's own event."""
+    source = written(tmp_path)
+    coverage = coverage_of(planned(tmp_path, source, max_rejects="100%"))
+    assert set(field_of(coverage, "link").to) == {"$current_url", "link"}
+    assert field_of(coverage, "ref").to == ["$referrer"]
+    assert field_of(coverage, "ref").kept == 0
+    assert set(field_of(coverage, "noise").by) >= {"events: Viewed: drop", "skip: noise", "events: Joined: no event"}
+    assert field_of(coverage, "secret").by["drop"] > 0
+    assert field_of(coverage, "secret").kept == 0
+    assert field_of(coverage, "/internal").by["drop"] > 0
+    assert field_of(coverage, "/os").to == ["$os"]
+    assert field_of(coverage, "system").to == ["$os", "system"]
+    assert field_of(coverage, "/page").to == ["(its members)"]
+    assert field_of(coverage, "/page/host").to == ["$host"]
+    assert "other members of /page are read" in field_of(coverage, "/page/title").by
+    assert field_of(coverage, "/extra").to == ["shop_extra"]
+    assert field_of(coverage, "/test").by.keys() == {"skip: test_row", "rejected: bad_value"}
+    assert field_of(coverage, "odd").examples == ['[•••, {"a": "•••"}]']
+    assert field_of(coverage, "user").examples == ['"•••"']
+    unmapped = {one.field for one in coverage.fields if one.unmapped}
+    assert unmapped == {"odd", "none", "/extra"}
+    assert coverage.fields_total.unmapped == 3
+    assert (event_of(coverage, "Viewed").to, event_of(coverage, "Viewed").unmapped) == ("$pageview", False)
+    assert event_of(coverage, "Joined").sent == 0 < event_of(coverage, "Joined").updates
+    assert {one.event for one in coverage.events if one.unmapped} == {"Bought", "Äh 灯"}
+
+
+def test_known_names_are_not_unmapped(tmp_path: Path) -> None:
+    """`known` names fields and events that stay as they are, also by their beginning."""
+    source = written(tmp_path)
+    known = "known: {events: [Bought, Ä*], fields: [o*, none, /extra]}\n"
+    coverage = coverage_of(planned(tmp_path, source, SHOP + known, max_rejects="100%"))
+    assert coverage.unmapped == 0
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_flat_row_is_its_own_properties(tmp_path: Path, form: str) -> None:
+    """Columns are properties; a blank cell of a table is no value."""
+    source = tmp_path / f"rows.{form}"
+    if form == "csv":
+        source.write_text(
+            "name,user,at,ref,secret,other\na,u,2023-01-02T03:04:05Z,r,s,\nb,u,2023-01-02T03:04:06Z,,s,o\n"
+        )
+    else:
+        shared = {"user": "u", "at": "2023-01-02T03:04:05Z", "secret": "s"}
+        source.write_text(
+            "".join(
+                json.dumps({**row, **shared}) + "\n" for row in ({"name": "a", "ref": "r"}, {"name": "b", "other": 1})
+            )
+        )
+    coverage = coverage_of(planned(tmp_path, source, FLAT))
+    found = {one.field: (one.rows, one.mapped, one.kept, one.dropped) for one in coverage.fields}
+    assert found == {
+        "name": (2, 2, 0, 0),
+        "user": (2, 2, 0, 0),
+        "at": (2, 2, 0, 0),
+        "ref": (1, 1, 0, 0),
+        "secret": (2, 0, 0, 2),
+        "other": (1, 0, 1, 0),
+    }
+
+
+def test_items_left_out_of_a_row_that_is_sent_are_counted(tmp_path: Path) -> None:
+    """Of a row with several items each is counted; those skipped beside an event are counted by code."""
+    mapping = FLAT.replace("properties:", "skip: [{when: {is: no, of: send}, code: unwanted}]\nproperties:")
+    mapping = mapping.replace("event: name", "decoder: {explode: items}\nevent: name")
+    item = {"name": "a", "user": "u", "at": "2023-01-02T03:04:05Z"}
+    lines = [
+        {"batch": 1, "items": [item, {**item, "send": "no"}, {**item, "at": "never"}, 7]},
+        {"batch": 2, "items": [{**item, "send": "no"}]},
+        {"batch": 3, "items": []},
+        {"batch": 4, "items": [{**item, "send": "no"}, {**item, "send": "no"}]},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    plan = planned(tmp_path, tmp_path / "rows.jsonl", mapping, max_rejects="100%")
+    coverage = coverage_of(plan)
+    assert coverage.skipped_items == {"unwanted": 1}
+    assert plan.skips == {"unwanted": 2, "empty_row": 1}
+    assert (coverage.unit, coverage.rows) == ("items", 8)
+    batch = field_of(coverage, "batch")
+    assert (batch.rows, batch.kept, batch.by) == (
+        7, 1, {"skip: unwanted": 4, "rejected: bad_timestamp": 1, "skip: empty_row": 1},
+    )  # fmt: skip
+    assert event_of(coverage, "a").left_out == {"bad_timestamp": 1}
+
+
+def test_more_names_than_are_listed_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The most frequent are listed, all are counted, and what is on disk is merged."""
+    monkeypatch.setattr(plan_coverage, "MOST_FIELDS", 5)
+    monkeypatch.setattr(plan_coverage, "MOST_EVENTS", 2)
+    monkeypatch.setattr("pipeline.plan.spilled_counts.MOST_KEYS", 3)
+    source = written(tmp_path)
+    coverage = coverage_of(planned(tmp_path, source, max_rejects="100%"))
+    assert (coverage.fields_total.met, coverage.fields_total.listed, len(coverage.fields)) == (21, 5, 5)
+    assert coverage.fields_total.unmapped == 3
+    assert (coverage.events_total.met, len(coverage.events)) == (5, 2)
+
+
+def test_what_the_mapping_names_and_no_row_has(tmp_path: Path) -> None:
+    """References and names of events that occur in no row are listed as the mapping spells them."""
+    source = tmp_path / "rows.jsonl"
+    source.write_text('{"id":1,"name":"Viewed","at":"2023-01-02T03:04:05Z","p":{"user":"u"}}\n')
+    coverage = coverage_of(planned(tmp_path, source))
+    missing = {"/test", "/internal", "/page/host", "/os", "system", "ref", "link", "noise", "secret", "device"}
+    assert set(coverage.never_met) == missing
+    assert coverage.never_met_events == ["Joined", "Noise"]
+
+
+def test_a_template_names_what_it_makes() -> None:
+    """An event's name that a template with a text of its own makes is named; one of a lookup, too."""
+    text = SHOP.replace(
+        "event: /name", 'event: {first: [{template: "Viewed {/page} Page"}, {lookup: /name, in: {a: B}}]}'
+    )
+    from pipeline.mapper.loader import parse
+    from pipeline.models import SealedOptions
+
+    uses = field_uses.FieldUses(parse(text, "mine.yaml"), SealedOptions(as_of=0))
+    assert [uses.is_named_event(name) for name in ("Viewed Home Page", "B", "a", "Other")] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("limit", "verdict"), [("5", "warnings"), ("4", "not-ready"), ("20%", "warnings"), ("19%", "not-ready")]
+)
+def test_a_limit_of_unmapped_names_is_a_check(tmp_path: Path, limit: str, verdict: str) -> None:
+    """So many fields and names, or such a part of all of them, may be kept without being named, and no more."""
+    source = written(tmp_path)
+    plan = planned(tmp_path, source, max_rejects="100%", max_unmapped=limit)
+    coverage = coverage_of(plan)
+    assert (coverage.unmapped, coverage.met) == (5, 26)
+    assert plan.verdict == verdict
+    found = [gate.detail for gate in plan.gates if gate.name == "max_unmapped"]
+    assert bool(found) == (verdict == "not-ready")
+    for detail in found:
+        assert "3 fields (odd, none, /extra); 2 event names (Bought, Äh 灯)" in detail
