@@ -50,6 +50,7 @@ GOLDEN = {
     "statsig": Sample(("statsig",)),
     "countly": Sample(("countly",), {"mapping": "countly"}),
     "ga4": Sample(("ga4",), {"mapping": "ga4"}),
+    "ga4-warehouse": Sample(("ga4-warehouse",), {"mapping": "ga4-warehouse"}),
     "heap": Sample(("heap",)),
     "keen": Sample(("keen",), {"mapping": "keen", "settings": {"collection": "purchases"}}),
     "kissmetrics": Sample(("kissmetrics",), {"mapping": "kissmetrics"}),
