@@ -78,22 +78,50 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     return 0
 
 
-@mapping.command(epilog="Example: backcast mapping check mine.yaml")
+@mapping.command(epilog="Example: backcast mapping check mine.yaml --against exports/")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
-def check(names: tuple[str, ...]) -> int:
-    """Read mapping files; an error has file:line:column and the nearest valid name. Exit 7 when choices are open."""
+@click.option("--against", metavar="SOURCE...", help="Hold one mapping against this export; see below.")
+@click.option("--all", "every", is_flag=True, help="With --against: read every row, not the first 100,000.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="With --against: a setting of the mapping.")
+@click.option("--timezone", multiple=True, metavar="ZONE", help="With --against: the zone of its times, as for a plan.")
+@common.as_json
+def check(
+    names: tuple[str, ...],
+    against: str | None,
+    every: bool,
+    settings: tuple[str, ...],
+    timezone: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Read mapping files; an error has file:line:column and the nearest valid name. Exit 7 when choices are open.
+
+    With --against, show what becomes of every field and event's name of an export, what the mapping names that no row
+    has, which keys are not unique, which candidates and conditions the rows take, and the lines for what is unknown.
+    """
     from pipeline.mapper import load
     from pipeline.mapper.compiler import check_mapping
     from pipeline.mapper.ineffective import check_effects
 
+    if against is None and (every or settings or timezone or as_json):
+        raise UsageError("--all, --set, --timezone and --json need --against", hint="add --against SOURCE")
     unfinished = 0
-    for name in names:
+    for name in names if against is None else names[:1]:
         document = load(name)
         check_mapping(document)
         check_effects(document)
         unfinished += bool(document.open)
-        click.echo(f"{name}: {'unfinished' if document.open else 'good'} ({pluralize(len(document.cases), 'case')})")
-        _show_open(document.open)
+        verdict = f"{name}: {'unfinished' if document.open else 'good'} ({pluralize(len(document.cases), 'case')})"
+        click.echo(verdict, err=as_json)
+        _show_open(document.open, err=as_json)
+    if against is not None:
+        from pipeline.option_types import read_settings
+        from pipeline.options import PlanOptions
+        from pipeline.plan.against import check_against
+        from pipeline.report.against_view import show_against
+
+        options = PlanOptions(settings=read_settings(settings), timezone=timezone)
+        found = check_against(names[0], (against, *names[1:]), options, every=every)
+        common.show(found, lambda console: show_against(console, found), as_json=as_json)
     return 7 if unfinished else 0
 
 
@@ -162,10 +190,10 @@ def _changes(tried: Mutated) -> dict[str, object]:
     return {"tried": tried.tried, "failed": tried.failed, "survivors": survivors}
 
 
-def _show_open(choices: Mapping[str, str]) -> None:
+def _show_open(choices: Mapping[str, str], *, err: bool = False) -> None:
     """Print the choices that a draft leaves open."""
     for name, evidence in choices.items():
-        click.echo(f"  {printable(name, 60)}: {printable(evidence, 600)}")
+        click.echo(f"  {printable(name, 60)}: {printable(evidence, 600)}", err=err)
 
 
 @mapping.command(epilog="Example: backcast mapping new exports/ -o mine.yaml --ask")

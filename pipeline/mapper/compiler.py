@@ -131,10 +131,10 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     clock = ZoneClock(options.zones)
     emitter = StepEmitter(built)
     source = emitter.source()
-    map_row = _loaded(emitter, source, clock)
+    map_row = load_source(emitter, source, clock)
     map_members = _native(built, clock, map_row) if for_members else None
     if built.decode is not None:
-        map_row = _decoding(built.decode, map_row)
+        map_row = decoding(built.decode, map_row)
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
     if is_importer_key(mapping, options):
         space = uuids.POSTHOG_MIXPANEL
@@ -173,10 +173,11 @@ def _native(built: Program, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
         source = emitter.source()
     except NotNative:
         return None
-    return _loaded(emitter, source, clock, Members=native.Members, map_dict=map_row)
+    return load_source(emitter, source, clock, Members=native.Members, map_dict=map_row)
 
 
-def _loaded(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) -> MapRow:
+def load_source(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) -> MapRow:
+    """The function of a mapper's source, with the constants that it names."""
     names: dict[str, Any] = {**_NAMES, **emitter.constants, **more}
     names["collided"] = partial(runtime.collided, emitter.program.tool)
     names["keep_taken"] = partial(runtime.keep_taken, emitter.program.tool)
@@ -205,7 +206,7 @@ def _interned(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-def _decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
+def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
     """The function that maps all plain rows that a decoder returns for one row."""
 
     def map_decoded(row: Record, observe: bool = False, scan: RowScan | None = None) -> Any:

@@ -39,12 +39,10 @@ def _lines(operation: Any, indent: str) -> Iterator[str]:
                 yield from _lines(step, indent + "  ")
         return
     if isinstance(operation, program.Let):
-        yield f"{indent}let {operation.name} = {_spelt(operation.value)}"
+        yield f"{indent}let {operation.name} = {spelt(operation.value)}"
         return
     parts = [(name, getattr(operation, name)) for name in operation.__struct_fields__]
-    line = " ".join(
-        [_name(operation), *(f"{name}={_spelt(value)}" for name, value in parts if not _is_left_out(value))]
-    )
+    line = " ".join([_name(operation), *(f"{name}={spelt(value)}" for name, value in parts if not _is_left_out(value))])
     if len(indent + line) <= LONGEST_LINE:
         yield indent + line
         return
@@ -52,9 +50,9 @@ def _lines(operation: Any, indent: str) -> Iterator[str]:
     for name, value in parts:
         if isinstance(value, tuple) and value:
             yield f"{indent}  {name}"
-            yield from (f"{indent}    {_spelt(one)}" for one in value)
+            yield from (f"{indent}    {spelt(one)}" for one in value)
         elif not _is_left_out(value):
-            yield f"{indent}  {name}={_spelt(value)}"
+            yield f"{indent}  {name}={spelt(value)}"
 
 
 def _is_left_out(value: Any) -> bool:
@@ -62,7 +60,8 @@ def _is_left_out(value: Any) -> bool:
     return value is None or value is False or value in ("", ())
 
 
-def _spelt(value: Any) -> str:
+def spelt(value: Any) -> str:
+    """A value or a condition in one line."""
     match value:
         case str():
             return _quoted(value)
@@ -71,19 +70,19 @@ def _spelt(value: Any) -> str:
         case expressions.Column(name):
             return f"/{name}"
         case expressions.Member(of, name):
-            return f"{_spelt(of)}/{name}"
+            return f"{spelt(of)}/{name}"
         case expressions.Variable(name):
             return name
         case expressions.Constant(fixed):
-            return _spelt(fixed)
+            return spelt(fixed)
         case expressions.AsText(inner):
-            return f"text({_spelt(inner)})"
+            return f"text({spelt(inner)})"
         case expressions.Missing():
             return "missing"
         case expressions.Present(expressions.NotNull(inner)):
-            return f"present({_spelt(inner)})"
+            return f"present({spelt(inner)})"
         case expressions.Apply(function, arguments):
-            return f"{function}({', '.join(map(_spelt, arguments))})"
+            return f"{function}({', '.join(map(spelt, arguments))})"
         case program.RenameProperty(old, new, read):
             return f"{_quoted(old)} -> {_quoted(new) if new is not None else 'nothing'}{' when read' if read else ''}"
         case program.EventCase(event, _, _, skip, warning) if skip:
@@ -91,11 +90,11 @@ def _spelt(value: Any) -> str:
         case program.EventCase(event, rename, rule):
             return f"{_quoted(event)} -> {_quoted(rename)} rule {rule}"
         case (str(name), inner) if not isinstance(inner, str):
-            return f"{_quoted(name)} = {_spelt(inner)}"
+            return f"{_quoted(name)} = {spelt(inner)}"
         case (str(old), str(new)):
             return f"({_quoted(old)}, {_quoted(new)})"
         case tuple():
-            return f"({', '.join(map(_spelt, value))})"
+            return f"({', '.join(map(spelt, value))})"
         case bool() | int() | None:
             return json.dumps(value)
         case _:
@@ -105,11 +104,11 @@ def _spelt(value: Any) -> str:
 def _arguments(operation: Any) -> Iterator[str]:
     parts = [(name, getattr(operation, name)) for name in operation.__struct_fields__]
     if len(parts) > 2:
-        yield from (f"{name}={_spelt(value)}" for name, value in parts if not _is_left_out(value))
+        yield from (f"{name}={spelt(value)}" for name, value in parts if not _is_left_out(value))
     elif len(parts) == 1 and isinstance(parts[0][1], tuple):
-        yield from map(_spelt, parts[0][1])
+        yield from map(spelt, parts[0][1])
     else:
-        yield from (_spelt(value) for _, value in parts)
+        yield from (spelt(value) for _, value in parts)
 
 
 def _name(operation: Any) -> str:
