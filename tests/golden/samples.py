@@ -58,6 +58,9 @@ GOLDEN = {
     "mparticle": Sample(("mparticle",), {"mapping": "mparticle"}),
     "openpanel": Sample(("openpanel",), {"mapping": "openpanel"}),
     "pendo": Sample(("pendo",), {"mapping": "pendo"}),
+    "plausible": Sample(
+        ("plausible",), {"mapping": "plausible", "settings": {"totals": "synthetic"}, "timezone": "Europe/Berlin"}
+    ),
     "posthog": Sample(("posthog",), {"mapping": "posthog"}),
     "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),
     "generic-csv": Sample(("generic/orders.csv",), {"mapping": "generic", "settings": GENERIC}),
