@@ -64,6 +64,7 @@ class Reading(NamedTuple):
 
 _MINUTE_TEXT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)", re.ASCII)
 _ENDING_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?(Z|([+-])(\d\d)(?::([0-5]\d))?)?", re.ASCII)
+_SPACED_ENDING_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?( ?(?:Z|UTC)| ?([+-])(\d\d)(?::?([0-5]\d))?)?", re.ASCII)
 _days: dict[str, int] = {}
 _CLOCK = {f"{minute // 60:02d}:{minute % 60:02d}": minute * MINUTE for minute in range(1_440)}
 _SECOND_TEXT = {f":{second:02d}": second * SECOND for second in range(60)}
@@ -71,8 +72,10 @@ _THREE_DIGITS = {f"{number:03d}": number for number in range(1_000)}
 
 
 def read_iso(text: str, space: bool = False) -> Reading:
-    """Read `YYYY-MM-DDTHH:MM[:SS[.fff…]][Z|±HH[:MM]]`; `space` also allows a space for the T.
+    """Read `YYYY-MM-DDTHH:MM[:SS[.fff…]][Z|±HH[:MM]]`.
 
+    `space` also allows a space for the T and then the offsets that warehouses write behind it: ` UTC` (BigQuery) and
+    ` +0000` (Snowflake).
     Strict, because a lenient reader turns a broken time into a plausible wrong one. Raises BadTime.
     """
     day, clock = _days.get(text[:10]), _CLOCK.get(text[11:16])
@@ -82,7 +85,8 @@ def read_iso(text: str, space: bool = False) -> Reading:
         start = day + clock
         if (ending := _frequent_ending(text[16:])) is not None and (space or text[10] == "T"):
             return Reading(start + ending[0], ending[1], False)
-    ending_match = _ENDING_TEXT.fullmatch(text, 16)
+    spaced = space and text[10] == " "
+    ending_match = (_SPACED_ENDING_TEXT if spaced else _ENDING_TEXT).fullmatch(text, 16)
     if ending_match is None or (text[10] == " " and not space):
         raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
     second, fraction, zone, sign, hours, minutes = ending_match.groups()

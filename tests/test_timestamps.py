@@ -91,6 +91,22 @@ def test_a_space_is_read_only_where_allowed() -> None:
     assert read_iso("2020-12-30 12:00:00Z", space=True).us == NOON
 
 
+@pytest.mark.parametrize("offset", ["Z", " Z", "UTC", " UTC", "+00", " +00", "+0000", " +0000", "+00:00", " -0000"])
+def test_behind_a_space_an_offset_may_be_as_warehouses_write_it(offset: str) -> None:
+    """BigQuery writes ` UTC` and Snowflake ` +0000`."""
+    for fraction in ("", ".000", ".000000000"):
+        reading = read_iso(f"2020-12-30 12:00:00{fraction}{offset}", space=True)
+        assert (reading.us, reading.utc) == (NOON, True)
+    assert read_iso(f"2020-12-30 17:30:00{offset.replace('00:00', '05:30').replace('0000', '0530')}", space=True).utc
+
+
+@pytest.mark.parametrize("ending", ["  UTC", " utc", " GMT", " +1", " 0000", " +00000", "T", " Europe/Berlin"])
+def test_no_other_ending_is_read_behind_a_space(ending: str) -> None:
+    """A zone that is not understood is no time, rather than another one."""
+    with pytest.raises(BadTime):
+        read_iso(f"2020-12-30 12:00:00{ending}", space=True)
+
+
 def test_a_time_without_an_offset_is_a_wall_time() -> None:
     """No zone is ever assumed."""
     assert not read_iso("2020-12-30T12:00:00").utc

@@ -87,7 +87,7 @@ class Clock:
         "project: numbers too show the project's clock, as if it were UTC",
         "utc",
     )
-    space: str = entry(YES, "whether iso may have a space for the T", "no")
+    space: str = entry(YES, "whether iso may have a space for the T, and then an offset as ` UTC` or ` +0000`", "no")
     proof_unless: Call | None = entry(
         CONDITION,
         "rows whose times prove nothing about the zone; with it, local clocks too are held against `received`",

@@ -10,8 +10,7 @@ for one row, one row with
 * `columns`: an object of the custom columns, that is of properties or traits; absent where there are none;
 * `context_traits`: an object of the columns `context_traits_…`;
 * the model's columns and the other `context_…` under their names in lower case, blank ones left out; times that
-  are counts of microseconds (the data lake's) or end in ` UTC` (BigQuery's CSV) become ISO 8601, `_timestamp` becomes
-  `timestamp`.
+  are counts of microseconds (the data lake's) become ISO 8601, `_timestamp` becomes `timestamp`.
 
 Columns of the loader that copied a table (`_fivetran_synced` and the like) are none of these and are left out.
 
@@ -176,11 +175,9 @@ def _deduced(model: Record, columns: Record, setting: str) -> str:
 
 
 def _instant(value: Value) -> Value:
-    """A time in one of the two other spellings as ISO 8601; any other value unchanged."""
+    """A time in microseconds as ISO 8601; any other value unchanged."""
     text = values.text(value) or ""
-    if len(text) == MICROSECOND_DIGITS and text.isdecimal():
-        return format_utc(int(text))
-    return f"{text[:-4]}Z" if text.endswith(" UTC") else value
+    return format_utc(int(text)) if len(text) == MICROSECOND_DIGITS and text.isdecimal() else value
 
 
 def _blank(value: Value) -> bool:
