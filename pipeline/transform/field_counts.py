@@ -149,7 +149,7 @@ class FieldCounts:
             self._tally.settle(0)  # the row before this one, which the outcome of this one is not of
         self.event = None
         names = tuple(row)
-        if self._sparse:
+        if self._sparse and None in row.values():
             names = tuple([name for name in names if row[name] is not None])
         shapes: Shapes = [(0, names)]
         self.pending.append(shapes)
@@ -196,24 +196,31 @@ class FieldCounts:
     # -- what became of the rows
 
     def settle_event(self, event: UnvalidatedEvent) -> None:
-        """The latest row is an ordinary one: one event and nothing else."""
+        """The latest row is an ordinary one: one event and nothing else. Without a rule it need not be counted here,
+        because `end` knows how many such rows there are, unless code of the mapping may have changed the name."""
         rule = event.rule
-        if self.pending:
-            outcome = self._event_outcome(rule)
+        outcome = self._outcomes[0]
+        if self._counted.code:
             self._ordinary += 1
-            if rule in self._counted.changing:
-                self._tally_settled(outcome)
-            self._settle(outcome, self.event, event.event or "")
             self._explicit[event.event or ""] += 1
-            return
-        # A native row, of which only the rule has to be counted: the rule stands for both names.
-        try:
-            self._ruled[rule] += 1
-        except KeyError:
-            self._ruled[rule] = 1
-            self._names_of_rules[rule] = self.event or "", event.event or ""
+            outcome = self._event_outcome(rule)
+            self._rows[outcome] += 1
+            self._events[self.event or "", event.event or "", outcome] += 1
+        elif rule:  # which stands for both names
+            try:
+                self._ruled[rule] += 1
+            except KeyError:
+                self._ruled[rule] = 1
+                self._names_of_rules[rule] = self.event or "", event.event or ""
         if rule in self._counted.changing:
-            self._tally_settled(f"{EVENT}{rule}")
+            outcome = f"{EVENT}{rule}"
+            self._tally_settled(outcome)
+        if self.pending:
+            counts = self._shapes
+            for level, names in self.pending[0]:
+                key = outcome, level, names
+                counts[key] = counts.get(key, 0) + 1
+            self.pending.clear()
 
     def settle(self, result: Any, sent: Sequence[str], code: str, *, rejected: bool) -> None:
         """The latest row came to this: `sent` are the names of its events, else it has the code of a skip or reject,
