@@ -108,8 +108,8 @@ class FieldCounts:
 
     __slots__ = (
         "_counted", "_events", "_examples", "_explicit", "_names_of_rules", "_nested", "_numbers", "_ordinary",
-        "_outcomes", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse", "_tally", "event", "item_events",
-        "levels", "members", "pending",
+        "_outcomes", "_reads_into_opened", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse", "_tally",
+        "event", "item_events", "levels", "members", "pending",
     )  # fmt: skip
 
     def __init__(self, counted: Counted) -> None:
@@ -120,6 +120,7 @@ class FieldCounts:
         self.item_events: list[str | None] = []
         self.pending: list[Shapes] = []
         self._nested = tuple(enumerate(nested, 2))
+        self._reads_into_opened = any(level.opened for level in nested)
         self._examples = _Examples(nested)
         self._tally: Any = native.Tally(self._examples.show) if AVAILABLE else None
         self.members: Any = self._scan_members if nested or counted.code else self._tally
@@ -173,7 +174,9 @@ class FieldCounts:
         self._tally(row)
         shapes: Shapes = []
         self.pending.append(shapes)
-        opened = next((value for value in row.values() if value.__class__ is _Members), None)
+        opened = None
+        if self._reads_into_opened:
+            opened = next((value for value in row.values() if value.__class__ is _Members), None)
         for number, level in self._nested:
             if not level.opened:
                 self._scan_nested(number, level, row, shapes)
