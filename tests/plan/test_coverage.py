@@ -20,6 +20,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan import coverage as plan_coverage
 from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage
 from pipeline.plan.manifest import Plan
+from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 
 SHOP = """\
 format: backcast.mapping/1
@@ -296,3 +297,18 @@ def test_a_limit_of_unmapped_names_is_a_check(tmp_path: Path, limit: str, verdic
     assert bool(found) == (verdict == "not-ready")
     for detail in found:
         assert "3 fields (odd, none, /extra); 2 event names (Bought, Äh 灯)" in detail
+
+
+@pytest.mark.parametrize("name", ["amplitude", "ga4", "mixpanel-people", "mparticle", "segment", "segment-warehouse"])
+def test_the_coverage_of_a_shipped_mapping_adds_up(tmp_path: Path, name: str) -> None:
+    """Of decoded rows, tables, computed properties, profiles and nested objects, too."""
+    sample = GOLDEN[name]
+    options = PlanOptions(as_of=AS_OF, workers=0, **sample.asked)
+    plan = pipeline.plan_export([str(SAMPLES / file) for file in sample.files], tmp_path / "plan", options)
+    coverage = coverage_of(plan)
+    for one in coverage.fields:
+        assert one.mapped + one.kept + one.dropped == one.rows <= coverage.rows, one
+        assert sum(one.by.values()) == one.dropped, one
+        assert bool(one.to) == bool(one.mapped + one.kept), one
+    for event in coverage.events:
+        assert event.sent + event.updates + sum(event.left_out.values()) == event.rows, event
