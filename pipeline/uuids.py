@@ -115,13 +115,17 @@ def uuid_digits(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return text
 
 
-def content_key(content: bytes, ordinal: int, event: int = 0) -> str:
+def content_digest(content: bytes) -> str:
+    """What `content_key` takes of a canonical record."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def content_key(digest: str, ordinal: int, event: int = 0) -> str:
     """The dedupe key of a row without a source key.
 
-    `content` is the canonical record; `ordinal` counts identical records in the whole source from 0;
-    `event` numbers the events of one row from 0.
+    `digest` is that of the canonical record (`content_digest`); `ordinal` counts identical records in the whole source
+    from 0; `event` numbers the events of one row from 0.
     """
-    digest = hashlib.sha256(content).hexdigest()
     return f"content{SEPARATOR}{digest}{SEPARATOR}{ordinal}{SEPARATOR}{event}"
 
 

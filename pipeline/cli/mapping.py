@@ -135,15 +135,16 @@ def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
     Exit 7 when a case fails, when a mapping has open choices, or with --mutate when more than 5 % of its changes fail
     no case.
     """
-    from pipeline.mapper import available, load
+    from pipeline.mapper import load
     from pipeline.mapper.cases import run_cases
     from pipeline.mapper.mutations import mutate
+    from pipeline.mapper.registry import shipped
 
     failed = total = 0
     results = []
     unfinished: dict[str, dict[str, str]] = {}
     changes = {}
-    for name in names or available():
+    for name in names or shipped():
         document = load(name)
         if document.open:
             unfinished[name] = dict(document.open)
@@ -161,7 +162,7 @@ def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
             if not outcome.passed and not as_json:
                 click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
     if changed and not failed:
-        changes = {name: mutate(load(name)) for name in names or available()}
+        changes = {name: mutate(load(name)) for name in names or shipped()}
     if as_json:
         common.emit(
             {

@@ -28,7 +28,7 @@ from pipeline.transform.field_names import FieldNameScan
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import make_events
 from pipeline.transform.tasks import BatchedBlock, BlockStats, Task, TransformConfig
-from pipeline.uuids import content_key
+from pipeline.uuids import content_digest, content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
 
 
@@ -124,7 +124,7 @@ class BlockTransformer:
             elif decision.code:
                 skipped[decision.code] += 1
             else:
-                key = content_key(events.canonical(row), decision.ordinal, position)
+                key = content_key(content_digest(events.canonical(row)), decision.ordinal, position)
                 sent.append(replace_uuid(event, self.mapper.hasher(key)))
         return sent, skipped
 

@@ -25,7 +25,7 @@ from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
-from pipeline.uuids import SEPARATOR, content_key
+from pipeline.uuids import SEPARATOR, content_digest, content_key
 from pipeline.validator.rules import (
     ValidationContext,
     check,
@@ -41,6 +41,9 @@ _TAIL_ROOM = 256
 Members: Any = native.Members if AVAILABLE else None
 OVERWRITES_PERSON = ("overwrites_person", "the event carries $set")
 EMPTY_UPDATE = "empty_person_update"
+MOST_OUTCOMES = (1 << 16) - 1
+"""A key record holds the position of an event in its row in 16 bits (`event_keys.KEY`)."""
+TOO_MANY = f"the row is {{:,}} events, and a row can be {MOST_OUTCOMES:,} at most: split its list in the export"
 
 
 class RowRejected(Exception):
@@ -79,6 +82,8 @@ class RowTransformer:
         """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
         self.keyless: set[int] = set()
         self.positions: dict[int, int] = {}
+        self.content: tuple[int, str] = (-1, "")
+        """The row whose canonical record was hashed last, and its digest: a row may be thousands of events."""
         self.journal: list[tuple[Counter[Any], Any]] | None = None
 
     def run(self, limit: int | None) -> Events:
@@ -160,6 +165,8 @@ class RowTransformer:
         rejected."""
         first = len(self.events.names)
         try:
+            if isinstance(result, list) and len(result) > MOST_OUTCOMES:
+                raise RowRejected(RejectReason("bad_value", TOO_MANY.format(len(result))), None)
             if result.__class__ is UnvalidatedEvent:
                 code = self.add(row, 0, result)
                 if not code:
@@ -208,7 +215,8 @@ class RowTransformer:
         time: int = event.time  # type: ignore[assignment]
         key = event.key
         index = len(events.row_of)
-        content = self.rows.canonical(row) if key is None and event.uuid is None else b""
+        if key is None and event.uuid is None and self.content[0] != row:
+            self.content = (row, content_digest(self.rows.canonical(row)))
         text = buffer.open
         start = len(text)
         overwritten = self.encoder.write(event, text)
@@ -222,7 +230,7 @@ class RowTransformer:
             key = ""
         elif key is None:
             self.keyless.add(index)
-            key = content_key(content, 0, position)
+            key = content_key(self.content[1], 0, position)
         elif position:
             key = f"{key}{SEPARATOR}{position}"
         buffer.ends.append(len(text))

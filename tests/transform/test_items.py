@@ -102,3 +102,12 @@ def test_a_row_of_one_bad_item_is_rejected_as_a_row(tmp_path: Path) -> None:
     (reject,) = read_rejects(tmp_path / "plan", RejectsOptions())
     assert (plan.rows.rejected, reject.row, reject.item) == (1, 1, 0)
     assert "item" not in json.loads((tmp_path / "plan" / "rejects.jsonl").read_text("utf-8"))
+
+
+def test_a_row_of_many_events_is_planned_in_proportion_to_them(tmp_path: Path) -> None:
+    """The row is written in one spelling once, not once for each event; past 16 bits an event has no place."""
+    items = [{**GOOD, "n": number} for number in range(65_535)]
+    plan = plan_of(tmp_path, items, [*items, GOOD], [GOOD])
+    assert (plan.rows.mapped, plan.rows.rejected) == (2, 1)
+    (reject,) = read_rejects(tmp_path / "plan", RejectsOptions())
+    assert "65,536 events, and a row can be 65,535 at most" in reject.detail
