@@ -17,7 +17,6 @@ from pipeline.models import (
     Link,
     PersonUpdate,
     Reject,
-    RejectReason,
     Skip,
     UnvalidatedEvent,
 )
@@ -25,6 +24,7 @@ from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
+from pipeline.transform.rejection import RowRejected, check_number
 from pipeline.uuids import SEPARATOR, content_digest, content_key
 from pipeline.validator.rules import (
     ValidationContext,
@@ -41,17 +41,6 @@ _TAIL_ROOM = 256
 Members: Any = native.Members if AVAILABLE else None
 OVERWRITES_PERSON = ("overwrites_person", "the event carries $set")
 EMPTY_UPDATE = "empty_person_update"
-MOST_OUTCOMES = (1 << 16) - 1
-"""A key record holds the position of an event in its row in 16 bits (`event_keys.KEY`)."""
-TOO_MANY = f"the row is {{:,}} events, and a row can be {MOST_OUTCOMES:,} at most: split its list in the export"
-
-
-class RowRejected(Exception):
-    """One event of a row cannot be sent, so the row is not."""
-
-    def __init__(self, reason: RejectReason, event: UnvalidatedEvent | None) -> None:
-        self.reason = reason
-        self.event = event
 
 
 class RowTransformer:
@@ -165,8 +154,8 @@ class RowTransformer:
         rejected."""
         first = len(self.events.names)
         try:
-            if isinstance(result, list) and len(result) > MOST_OUTCOMES:
-                raise RowRejected(RejectReason("bad_value", TOO_MANY.format(len(result))), None)
+            if isinstance(result, list):
+                check_number(result)
             if result.__class__ is UnvalidatedEvent:
                 code = self.add(row, 0, result)
                 if not code:
