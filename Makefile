@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pythons soak differential sanitize lint format docs picture bench same-bytes golden samples clean
+.PHONY: help demo test test-pythons soak differential mutate sanitize lint format docs picture bench same-bytes golden samples clean
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
@@ -39,6 +39,9 @@ soak: $(VENV)/.dev  ## every crash point, a million events through a failing ser
 
 differential: $(VENV)/.dev  ## native against Python over mutated rows of every tool; ROWS=200000
 	@$(VENV)/bin/python -m tests.support.differential --rows $(or $(ROWS),200000)
+
+mutate: $(VENV)/.dev  ## change each part of every shipped mapping in turn: 95 % of the changes must fail a case
+	@ls mappings/*.yaml | xargs -n 1 -P 2 $(VENV)/bin/backcast mapping test --mutate
 
 sanitize: $(VENV)/.dev  ## the C part under address and undefined-behaviour sanitizers, over mutated rows; ROWS=20000
 	@.ci/sanitize $(VENV)/bin/python $(or $(ROWS),20000)
