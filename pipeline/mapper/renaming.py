@@ -57,9 +57,11 @@ def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[S
     leaving: dict[str, str | None] = dict.fromkeys(dropped)
     leaving.update(properties.rename)
     read = leaving.keys() & set(always_read(steps))
-    # What is taken out when it is read would be missing from all properties, or not, by the order of the steps.
+    blanks = {name: blank.values for blank in properties.blank for name in blank.within}
+    # What is taken out when it is read would be missing from all properties, or not, by the order of the steps; and a
+    # blank text of it would not be looked for.
     whole = any(isinstance(one, expressions.AllProperties) for one in expressions.operations(steps))
-    taken_out = set() if whole else read
+    taken_out = set() if whole else read - blanks.keys()
     reserved = RESERVED if properties.reserved is None else properties.reserved
     rare: dict[str, str | None] = {name: f"{mapping.tool}_{name}" for name in reserved if name not in leaving}
     waiting = [name for name in leaving if name not in read]
@@ -67,7 +69,7 @@ def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[S
         if name not in properties.common and (properties.common or len(waiting) > STRAIGHT):
             rare[name] = leaving[name]
     return program.RenameProperties(
-        blanks=tuple({name: blank.values for blank in properties.blank for name in blank.within}.items()),
+        blanks=tuple(blanks.items()),
         rare=tuple(RenameProperty(old, new) for old, new in rare.items()),
         common=tuple(RenameProperty(old, new, old in taken_out) for old, new in leaving.items() if old not in rare),
     )

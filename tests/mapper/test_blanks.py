@@ -135,6 +135,18 @@ def test_members_of_a_spread_and_of_the_opened_object_can_be_blank() -> None:
     assert properties(f"{sections}blanks: {{texts: [NA]}}\n", members) == {"b": "1", "d": "2", "f": "3"}
 
 
+def test_a_blank_property_is_left_out_where_it_is_renamed_and_read() -> None:
+    """What another part of the mapping reads of it does not keep it."""
+    sections = """properties:
+  drop: [/name, /user, /at]
+  blank: [{values: [NA], in: [page]}]
+  rename: {page: $current_url}
+  set: {seen: page}
+"""
+    assert properties(sections, '"page":"/a"') == {"$current_url": '"/a"', "seen": '"/a"'}
+    assert properties(sections, '"page":"NA"') == {"seen": '"NA"'}
+
+
 def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
     """The first row of a file has what the mapping reads in it, and nothing else."""
     setting = "settings: {kind: {says: a kind, one_of: [merges], found: /merged}}\n"
