@@ -15,6 +15,7 @@ from pipeline.mapper.blanks import leave_out_blanks
 from pipeline.mapper.expressions import Condition, Missing, NamedValues, Value, Variable
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
+from pipeline.mapper.opened_object import opened_object
 from pipeline.mapper.program import Let, Program, Step
 from pipeline.mapper.references import definition_of, path_steps, references_in
 from pipeline.mapper.renaming import kept_properties, rename_properties
@@ -186,8 +187,8 @@ class Builder:
         steps += [names, *changes]
         steps += [*self._columns(steps), program.GiveEvent()]
         decode = self.decode()
-        opened = self._opened_column if decode is None else None
-        return Program(mapping.tool, decode, opened, tuple(steps), self.tables)
+        opened, steps[0] = opened_object(source, self._opened_column, tuple(steps[1:]))
+        return Program(mapping.tool, decode, opened if decode is None else None, tuple(steps), self.tables)
 
     def decode(self) -> program.Decode | None:
         """The decoder of the mapping, with its arguments; None without one."""

@@ -58,11 +58,7 @@ def run_cases(mapping: Mapping) -> list[CaseResult]:
 def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> CaseResult:
     """Run one case. `compiled` caches mappers by what they are compiled for. Raises UsageError for settings that the
     mapping rejects."""
-    zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
-    options = SealedOptions(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
-    if case.path and mapping.table_from_path is not None:
-        table = table_of(mapping, options, case.path.split("/"), row_of(mapping, case.row, case.format))
-        options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
+    options = options_of(mapping, case)
     if unknown := next((name for name in case.lookups if name not in mapping.lookup_files), ""):
         return CaseResult(case, (f"- lookups: there is no table {unknown!r} in lookup_files",))
     compiled = {} if compiled is None else compiled
@@ -80,6 +76,16 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
         else:
             differences += _compare(expected, outcome)
     return CaseResult(case, tuple(differences))
+
+
+def options_of(mapping: Mapping, case: Case) -> SealedOptions:
+    """The options of the plan that a case is run for, with the table that the path of its file names."""
+    zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
+    options = SealedOptions(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
+    if case.path and mapping.table_from_path is not None:
+        table = table_of(mapping, options, case.path.split("/"), row_of(mapping, case.row, case.format))
+        options = replace(options, settings={**case.settings, **({SETTING: table} if table else {})})
+    return options
 
 
 def row_of(mapping: Mapping, json: str, form: str) -> Record:

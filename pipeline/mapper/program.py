@@ -20,9 +20,13 @@ from pipeline.mapper.expressions import Condition, NamedValues, Operation, Sprea
 
 
 class OpenProperties(Operation, frozen=True):
-    """Take the properties from an object of the row; None: the row itself is the properties, without its nulls."""
+    """Take the properties from an object of the row; None: the row itself is the properties, without its nulls.
+
+    `shared`: other steps read the object too, and so must not see what becomes of the properties.
+    """
 
     source: Value | None
+    shared: bool = False
 
 
 class LeaveOutBlanks(Operation, frozen=True):
@@ -330,7 +334,7 @@ class Decode(Operation, frozen=True):
 
 
 class Program(Operation, frozen=True):
-    """A whole mapping for one set of options. `opened` is the column with the properties, where it is one."""
+    """A whole mapping for one set of options. `opened` is the column whose object a reader may open with the row."""
 
     tool: str
     decode: Decode | None

@@ -149,7 +149,7 @@ class StepEmitter(Emitter):
                 self.line("p = {k: v for k, v in p.items() if v is not None}")
         else:
             source = self.value(step.source)
-            self.line(f"if {source}.__class__ is dict: p = {source}")
+            self.line(f"if {source}.__class__ is dict: p = {f'dict({source})' if step.shared else source}")
             with self.block(f"elif {source}.__class__ is Raw:"):
                 self.line(f"try: p = decode_object({source})")
                 self.line(f"except MsgspecError: p = opened({source}) or {{}}")

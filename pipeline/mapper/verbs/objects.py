@@ -81,9 +81,8 @@ def combined(*objects: values.Value) -> Raw | None:
     object."""
     members: values.Record = {}
     for one in objects:
-        # The reader has opened the object that `properties: open` names.
-        opened = one if isinstance(one, dict) else values.opened(one)
-        members = {**members, **{name: value for name, value in (opened or {}).items() if name not in members}}
+        for name, value in (opened_object(one) or {}).items():
+            members.setdefault(name, value)
     return Raw(encode({name: values.raw(value) for name, value in members.items()})) if members else None
 
 
