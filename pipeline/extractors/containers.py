@@ -1,7 +1,8 @@
 """Compressed streams: recognised by their first bytes, never by a name, and decompressed piece by piece.
 
 Names can be wrong: Amplitude's `.json.gz` can be a zip, S3 may return a `.gz` already decompressed
-(docs/know/exports.md#containers, #amplitude). Adding a codec is one row in `CODECS`.
+(docs/know/exports.md#containers, #amplitude). Adding a codec is one row in `CODECS`. Brotli alone has no magic bytes;
+`is_brotli` looks at its name as well.
 """
 
 from __future__ import annotations
@@ -62,6 +63,13 @@ def _zstd(stored: IO[bytes]) -> IO[bytes]:
     return stream_of(_streams(stored, "zstd", start))
 
 
+def _brotli(stored: IO[bytes]) -> IO[bytes]:
+    import pyarrow as pa
+
+    stream = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "brotli")
+    return stream_of(iter(partial(stream.read, BUFFER_BYTES), b""))
+
+
 _BZIP2_MAGIC = tuple(b"BZh%d" % n + tail for n in range(1, 10) for tail in (b"1AY&SY", b"\x17rE8P\x90"))
 _SKIPPABLE = tuple(bytes([n, 0x2A, 0x4D, 0x18]) for n in range(0x50, 0x60))
 
@@ -70,6 +78,7 @@ CODECS: tuple[Codec, ...] = (
     Codec("zstd", (b"\x28\xb5\x2f\xfd", *_SKIPPABLE), _zstd),
     Codec("bzip2", _BZIP2_MAGIC, _bzip2),
     Codec("xz", (b"\xfd7zXZ\x00",), _xz),
+    Codec("brotli", (), _brotli),
 )
 _BY_NAME = {codec.name: codec for codec in CODECS}
 
@@ -77,6 +86,18 @@ _BY_NAME = {codec.name: codec for codec in CODECS}
 def codec_of(head: bytes) -> str:
     """The name of the codec a stream that starts with `head` is compressed by, or ""."""
     return next((codec.name for codec in CODECS if head.startswith(codec.magic)), "")
+
+
+def is_brotli(head: bytes, path: str) -> bool:
+    """Whether a stream of this name begins with brotli. It has no magic bytes, so the name has to end in `.br` as well,
+    and a file that a download already decompressed is what it looks like."""
+    if not path.lower().endswith(".br") or not head:
+        return False
+    with _brotli(io.BytesIO(head)) as stream:
+        try:
+            return bool(stream.read(1))
+        except OSError as error:
+            return "truncated" in str(error).lower()  # so is any head, at its end
 
 
 def decompressed(stored: IO[bytes], name: str) -> IO[bytes]:
@@ -208,7 +229,7 @@ def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
 
     Raises the error itself where it is none of these.
     """
-    if isinstance(error, EOFError) or "truncated" in str(error) or "unexpected end of data" in str(error):
+    if isinstance(error, EOFError) or "truncated" in str(error).lower() or "unexpected end of data" in str(error):
         what = f"{path} is cut short: its container ends in the middle, {count:,} decompressed bytes in"
     elif "not a zip file" in str(error):
         what = f"{path} is cut short: a zip keeps its directory at its end, and there is none"

@@ -14,7 +14,15 @@ from contextlib import ExitStack
 from typing import IO, NamedTuple
 
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, codec_of, decompressed, rewound
+from pipeline.extractors.containers import (
+    BUFFER_BYTES,
+    FETCH_AGAIN,
+    Checked,
+    codec_of,
+    decompressed,
+    is_brotli,
+    rewound,
+)
 from pipeline.extractors.dialect import BOMS
 from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.extractors.format import Recognized, Sample
@@ -90,6 +98,8 @@ def sniff(
         while True:
             head = checked.read(HEAD_BYTES)
             codec = codec_of(head)
+            if not codec and not codecs and not binary_format(head) and is_brotli(head, path):
+                codec = "brotli"
             if not codec:
                 break
             codecs.append(codec)
@@ -119,10 +129,10 @@ def sniff(
     return _content(head, whole, path, tuple(codecs), rules, beside)
 
 
-_CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|zip|tar|tgz)$", re.IGNORECASE)
+_CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|br|zip|tar|tgz)$", re.IGNORECASE)
 """Names of files with rows. The content decides what a file is; but a file of such a name is never ignored as a
 read-me, because damage to its first bytes makes it look like one."""
-_TAKE_OFF = {"gzip": "gunzip", "zstd": "zstd -d", "bzip2": "bunzip2", "xz": "unxz"}
+_TAKE_OFF = {"gzip": "gunzip", "zstd": "zstd -d", "bzip2": "bunzip2", "xz": "unxz", "brotli": "brotli -d"}
 
 
 def _archive_of(head: bytes, path: str) -> str:

@@ -10,8 +10,10 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -529,3 +531,31 @@ def test_a_member_whose_name_climbs_is_read(tmp_path: Path, name: str) -> None:
         ("outside_name", f"a.zip!{name}"),
         ("outside_name", f"b.tar!{name}"),
     ]
+
+
+def brotli(content: bytes) -> bytes:
+    return pa.Codec("brotli").compress(content, asbytes=True)
+
+
+def test_brotli_is_read_where_name_and_bytes_agree(tmp_path: Path) -> None:
+    """Brotli has no magic bytes: its name counts too. A `.br` that a download decompressed is read as it is."""
+    (tmp_path / "a.jsonl.br").write_bytes(brotli(CONTENT))
+    (tmp_path / "b.jsonl.br").write_bytes(CONTENT + b'{"event":"last"}\n')
+    (tmp_path / "c.zip").write_bytes(zipped(brotli(CONTENT[:5000]), name="c.jsonl.br"))
+    source = extractors.open_source([str(tmp_path)])
+    assert [part.codecs for part in source.parts] == [("brotli",), (), ("zip", "brotli")]
+    (part, _, member) = source.parts
+    packed = list(extractors.blocks(part, block_bytes=SMALL))
+    plain = list(extractors.blocks(replace(part, file=str(tmp_path / "b.jsonl.br"), codecs=()), block_bytes=SMALL))
+    assert b"".join(block.content or b"" for block in packed) == CONTENT
+    assert [block.offset for block in packed] == [block.offset for block in plain][: len(packed)]
+    assert b"".join(block.content or b"" for block in extractors.blocks(member)) == CONTENT[:5000]
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[: len(whole) // 2], lambda whole: whole + b"garbage"])
+def test_a_damaged_brotli_is_told(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """A stream without its end, or with something behind it, never passes for a whole one."""
+    (tmp_path / "a.jsonl.br").write_bytes(damage(brotli(CONTENT)))
+    with pytest.raises(UnreadableExport, match=r"a\.jsonl\.br is (cut short|damaged)") as raised:
+        contents(tmp_path / "a.jsonl.br")
+    assert "again" in raised.value.hint
