@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
+import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import SealedGroup, encode_object, group_distinct_id
@@ -45,8 +46,14 @@ class Groups:
         """Add updates of groups' properties."""
         self._updates.add(updates)
 
-    def last_values(self, types: GroupTypes, hasher: Hasher, counts: GroupCounts) -> Iterator[SealedGroup]:
-        """One record per group of the chosen types: the first of each type, in their order, then all others."""
+    def last_values(
+        self, types: GroupTypes, hasher: Hasher, counts: GroupCounts, *, by_content: bool = False
+    ) -> Iterator[SealedGroup]:
+        """One record per group of the chosen types: the first of each type, in their order, then all others.
+
+        `by_content`: an earlier plan may have sent the group with other properties. They are part of the uuid then, so
+        that this is another update and no copy of the first.
+        """
         first: set[tuple[str, str]] = set()
         for type_ in types.chosen:
             groups = self._of(type_)
@@ -54,14 +61,14 @@ class Groups:
             groups.close()
             if group is not None:
                 first.add(_names(group))
-                yield _sealed(group, hasher, counts)
+                yield _sealed(group, hasher, counts, by_content)
         for type_ in types.chosen:
             for group in self._of(type_):
                 code = _skip_code(*_names(group))
                 if code:
                     counts.left_out[code] += 1
                 elif _names(group) not in first:
-                    yield _sealed(group, hasher, counts)
+                    yield _sealed(group, hasher, counts, by_content)
         for type_ in types.left_out:
             counts.left_out["other_type"] += sum(1 for _ in self._of(type_))
 
@@ -82,11 +89,11 @@ def _skip_code(type_: str, key: str) -> str:
     return ""
 
 
-def _sealed(group: LastValues, hasher: Hasher, counts: GroupCounts) -> SealedGroup:
+def _sealed(group: LastValues, hasher: Hasher, counts: GroupCounts, by_content: bool) -> SealedGroup:
     type_, key = _names(group)
     properties = dict(sorted((group.set | group.set_once).items()))
     counts.groups += 1
     counts.properties += len(properties)
-    return SealedGroup(
-        type_, key, max(0, group.time), hasher(SEPARATOR.join(("group", type_, key))), Raw(encode_object(properties))
-    )
+    written = encode_object(properties)
+    names = ("group", type_, key, xxhash.xxh3_128_hexdigest(written)) if by_content else ("group", type_, key)
+    return SealedGroup(type_, key, max(0, group.time), hasher(SEPARATOR.join(names)), Raw(written))

@@ -177,7 +177,7 @@ def _prepare(
         notices=[*notices, *lookups.notices],
         files=save_lookups(work, mapping, lookups),
         series=series,
-        identity_inputs=IdentityInputs(identities, earlier_links(earlier)),
+        identity_inputs=IdentityInputs(identities, earlier_links(earlier), bool(earlier)),
         plugins=used_plugins(name, mapping, parts),
     )
 

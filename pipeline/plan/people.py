@@ -61,10 +61,14 @@ Promoted = Callable[[], Iterable[list[tuple[str, list[PromotedUpdate]]]]]
 
 @dataclass(frozen=True, slots=True)
 class IdentityInputs:
-    """Pairs of ids from elsewhere than the export: the operator's file of pairs, and the links of earlier plans."""
+    """Pairs of ids from elsewhere than the export: the operator's file of pairs, and the links of earlier plans.
+
+    `follows` says that there are such plans.
+    """
 
     pair_file: Path | None = None
     earlier: Iterable[EarlierLink] = ()
+    follows: bool = False
 
 
 class PeopleBuilder:
@@ -186,7 +190,8 @@ class PeopleBuilder:
         rows = self._groups.types
         types = choose_types(rows, options.group_types)
         with LinesWriter(self._directory.groups) as writer:
-            groups = self._groups.last_values(types, self._mapper.hasher, counts)
+            follows = self._series is not None or self._inputs.follows
+            groups = self._groups.last_values(types, self._mapper.hasher, counts, by_content=follows)
             fitting = self._fitting(groups, encode_group, counts.left_out, "large_group")
             writer.write_all(self._new(fitting, "settled_group", warnings))
             count = writer.count

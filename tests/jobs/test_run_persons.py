@@ -103,3 +103,17 @@ def test_nobody_and_nothing_is_missing_against_one_plan_over_all_windows(
         assert {name for name, value in said.items() if first[one][name] != value} <= {
             n for o, n in changed if o == one
         }
+
+
+def test_a_group_that_changes_is_sent_again_and_one_that_does_not_is_not(tmp_path: Path) -> None:
+    """A later window's properties are another update of the group, not a copy of the first."""
+    for day, plan in ((1, "free"), (2, "free"), (3, "pro")):
+        said = {"$group_type": "company", "$group_key": "acme", "$group_set": {"plan": plan}}
+        put(tmp_path, day, [
+            {"uuid": f"018a4b2c-0000-7000-8000-00000000000{day}", "event": "$groupidentify", "distinct_id": "ann",
+             "timestamp": f"2024-01-0{day}T10:00:00Z", "properties": said},
+        ])  # fmt: skip
+    with LocalService(keys=KEYS) as service:
+        done = run(write_job(tmp_path, service.url, mapping="posthog", set="", until="2024-01-04"))
+        assert [one.attempt and one.attempt.sent for one in done.windows] == [1, 0, 1]
+        assert [group.properties for group in service.groups()] == [{"plan": "pro"}]
