@@ -30,6 +30,7 @@ LIBRARIES = {
     "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
     "yaml": {"mapper.loader"},
     "pyarrow": {
+        "extractors.brotli_reader",
         "extractors.orc_reader",
         "extractors.parquet_reader",
         "extractors.parquet_footer",

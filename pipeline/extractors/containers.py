@@ -64,10 +64,9 @@ def _zstd(stored: IO[bytes]) -> IO[bytes]:
 
 
 def _brotli(stored: IO[bytes]) -> IO[bytes]:
-    import pyarrow as pa
+    from pipeline.extractors.brotli_reader import pieces
 
-    stream = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "brotli")
-    return stream_of(iter(partial(stream.read, BUFFER_BYTES), b""))
+    return stream_of(pieces(stored, BUFFER_BYTES))
 
 
 _BZIP2_MAGIC = tuple(b"BZh%d" % n + tail for n in range(1, 10) for tail in (b"1AY&SY", b"\x17rE8P\x90"))
