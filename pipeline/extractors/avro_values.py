@@ -26,12 +26,12 @@ the library decodes them, by its registry of logical types; so the branch of a u
 from __future__ import annotations
 
 import math
-import struct
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
+import numpy as np
 from fastavro.read import LOGICAL_READERS
 from msgspec import Raw
 
@@ -155,22 +155,7 @@ _Reader = Callable[..., Any]
 def _float(value: float, *_: Any) -> Any:
     if not math.isfinite(value):
         return _not_finite(value)
-    for digits in (6, 7, 8):
-        shortest = float(f"{value:.{digits}g}")
-        if _same_float(shortest, value):
-            return shortest
-    return float(f"{value:.9g}")
-
-
-def _same_float(one: float, other: float) -> bool:
-    """Whether a number is this 32-bit number when it is rounded to 32 bits."""
-    try:
-        return bool(_FLOAT.unpack(_FLOAT.pack(one))[0] == other)
-    except OverflowError:
-        return False
-
-
-_FLOAT = struct.Struct("<f")
+    return float(str(np.float32(value)))
 
 
 def _double(value: float, *_: Any) -> Any:

@@ -6,8 +6,10 @@ column                             value
 null in any column                 None
 bool, string                       as it is
 int8 … int64, uint8 … uint64       int, every digit
-float, half float                  the same number as a double; NaN is None with the warning `nan_value`;
-                                   ±Infinity rejects the row (`bad_value`): JSON has no such number
+double                             as it is; NaN is None with the warning `nan_value`; ±Infinity rejects the row
+                                   (`bad_value`): JSON has no such number
+float, half float                  the shortest decimal that is this number of 32 or 16 bits: 3.14, not
+                                   3.140000104904175; NaN and ±Infinity as above
 decimal                            a JSON number of its exact digits, all of the column's scale (`1.10`)
 timestamp(s | ms | us | ns)        `2024-03-10T02:30:00` and 0, 3, 6 or 9 digits of fraction, as the unit has,
                                    none dropped; `Z` when the column has a zone (it is stored in UTC then),
@@ -126,8 +128,10 @@ class ColumnReader:
         return texts
 
     def _floats(self, column: pa.Array, rows: Any) -> list[Any]:
-        numbers = column.cast(pa.float64())
+        numbers = (column.cast(pa.string()) if pa.types.is_float32(column.type) else column).cast(pa.float64())
         values: list[Any] = numbers.to_pylist()
+        if pa.types.is_float16(column.type):
+            values = [value if value is None else float(str(np.float16(value))) for value in values]
         for position in _true_at(pc.invert(pc.is_finite(numbers))):
             if math.isnan(values[position]):
                 self.warnings.append((int(rows[position]), "nan_value", f"{self._name} is NaN; read as absent"))

@@ -108,7 +108,11 @@ TWINS: dict[str, tuple[Any, pa.DataType, list[Any]]] = {
     "int": (nullable("int"), pa.int32(), [2**31 - 1, None, -(2**31)]),
     "long": (nullable("long"), pa.int64(), [2**63 - 1, None, -(2**63)]),
     "double": (nullable("double"), pa.float64(), [0.1, -0.0, 1e300, None, math.nan, math.inf]),
-    "float of few bits": (nullable("float"), pa.float32(), [0.5, -2.0, None, math.nan, -math.inf]),
+    "float": (
+        nullable("float"),
+        pa.float32(),
+        [0.5, -2.0, None, math.nan, -math.inf, 3.14, -0.0, math.pi, 2.0**24, 2.0**-88, 3.4028234663852886e38, 1e-45],
+    ),
     "string": (nullable("string"), pa.string(), ["é\u2028", "", None]),
     "decimal": (
         nullable(logical("bytes", "decimal", precision=30, scale=2)),
@@ -140,7 +144,7 @@ TWINS: dict[str, tuple[Any, pa.DataType, list[Any]]] = {
     "record": (
         nullable(INNER),
         pa.struct([("b", pa.int64()), ("a", pa.float32())]),
-        [{"b": 1, "a": 0.5}, None, {"b": 2, "a": math.nan}, {"b": 3, "a": math.inf}],
+        [{"b": 1, "a": 3.14}, None, {"b": 2, "a": math.nan}, {"b": 3, "a": math.inf}],
     ),
     "map": (
         {"type": "map", "values": nullable("bytes")},
