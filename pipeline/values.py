@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
+from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
 import msgspec
@@ -150,6 +152,35 @@ def canonical(record: Record) -> bytes:
     The uuid of a row without a source key is a hash of this (uuids.content_key).
     """
     return b"{" + b",".join(_member(key, record[key]) for key in sorted(record)) + b"}"
+
+
+def bare(record: bytes) -> bytes:
+    """What a canonical record says, however its format says it.
+
+    Members that are null, an empty object or an empty list are left out, at every level. A number, also one in a text,
+    is the text of its value (`90`, `"90"` and `90.0` are one), and so are true and false.
+    """
+    return json.dumps(_bare(json.loads(record, parse_int=str, parse_float=str))).encode()
+
+
+def _bare(value: Any) -> Any:
+    if type(value) is dict:
+        members = ((name, _bare(member)) for name, member in value.items())
+        return {name: member for name, member in members if member is not None and member != {} and member != []}
+    if type(value) is list:
+        return list(map(_bare, value))
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is str and len(value) <= _LONGEST_NUMBER and _FRACTION.fullmatch(value):
+        number = Decimal(value)
+        return f"{number.normalize(_EXACT):f}" if number else "0"
+    return value
+
+
+_LONGEST_NUMBER = 64
+_EXACT = Context(prec=_LONGEST_NUMBER)
+_FRACTION = re.compile(r"-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]{1,3})?|[eE][+-]?[0-9]{1,3})")
+"""A number that may be written in another way, as `90.0` or `9e1`; one with another exponent no double holds."""
 
 
 def _member(key: str, value: Value) -> bytes:

@@ -184,6 +184,28 @@ def test_canonical_of_half_a_surrogate_pair_is_its_own_spelling() -> None:
     assert values.canonical({"a": Raw(b'"\\ud800"')}) == b'{"a":"\\ud800"}'
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ('{"a":90}', '{"a":"90"}', True),
+        ('{"a":90.0}', '{"a":"9e1"}', True),
+        ('{"a":-0.0}', '{"a":"0"}', True),
+        ('{"a":true}', '{"a":"true"}', True),
+        ('{"a":1,"b":null,"c":{"d":[],"e":{"f":null}}}', '{"a":1}', True),
+        ('{"a":[{"k":"x","v":{"s":null,"i":"7"}}]}', '{"a":[{"k":"x","v":{"i":7}}]}', True),
+        ('{"a":9007199254740993}', '{"a":9007199254740992}', False),
+        ('{"a":0.1}', '{"a":0.10000000000000001}', False),
+        ('{"a":"007"}', '{"a":"7"}', False),
+        ('{"a":""}', "{}", False),
+        ('{"a":[null,1]}', '{"a":[1]}', False),
+    ],
+)
+def test_bare_is_what_a_record_says_in_any_format(one: str, other: str, same: bool) -> None:
+    """Nulls, empty objects and the spelling of a number depend on the format; other values are told apart."""
+    found = [values.bare(values.canonical(_record(text))) for text in (one, other)]
+    assert (found[0] == found[1]) is same
+
+
 BEYOND = [
     "1e400",
     "-1E+400",

@@ -74,7 +74,8 @@ class Mapper:
     pass as opened objects, so that they are decoded once; `zone_evidence`: events have `wall`, by which the zone can be
     proved; `hash_fingerprint` identifies the secret of keyed hashes, "" without any; `unsets`: a note may remove a
     property of a person; `blanks`: a blank cell of a delimited file is a value; `keeps_earliest`: of rows with one
-    key the one received earliest counts; `cost` adds up what the mapping's own code costs in this process, None where
+    key the one received earliest counts; `equal_by_values`: of rows without a key, those are equal that have the same
+    `values.bare` record; `cost` adds up what the mapping's own code costs in this process, None where
     it has none.
     """
 
@@ -91,6 +92,7 @@ class Mapper:
     unsets: bool = False
     blanks: bool = False
     keeps_earliest: bool = False
+    equal_by_values: bool = False
     cost: Cost | None = None
 
 
@@ -161,6 +163,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
         keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",
+        equal_by_values=mapping.key is not None and mapping.key.equal == "values",
         cost=None if runner is None else runner.cost,
     )
 

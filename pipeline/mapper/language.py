@@ -110,6 +110,12 @@ class Key:
         "of rows with one key, the one that counts: the one received latest (default) or earliest",
         "latest",
     )
+    equal: str = entry(
+        Choice(("content", "values")),
+        "rows without a key are numbered where they are equal: as they are written (default), or by their values, "
+        "which are alike in each format of a table: without nulls and empty objects and lists, numbers by their value",
+        "content",
+    )
     posthog: Call | None = entry(VALUE, "what the service's own importer hashes, for --set uuid=posthog", None)
     """docs/know/service.md#own-importer-mixpanel"""
 

@@ -31,7 +31,7 @@ _UNSEEN = {
     "clock": ("proof_unless",),
     "skip": ("warn",),
     "event rule": ("warn",),
-    "key": ("posthog",),
+    "key": ("equal", "posthog"),
 }
 """The keys of sections that no case shows, or whose text is for people."""
 _NO_FIELD = "no_such_field"

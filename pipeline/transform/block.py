@@ -28,7 +28,7 @@ from pipeline.transform.field_names import FieldNameScan
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import make_events
 from pipeline.transform.tasks import BatchedBlock, BlockStats, Task, TransformConfig
-from pipeline.uuids import content_digest, content_key
+from pipeline.uuids import content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
 
 
@@ -80,12 +80,10 @@ class BlockTransformer:
         if aggregator is not None:
             aggregator.start_block(task.number)
             observation = Observation(aggregator, self.field_names, self.fields)
-        events = make_events(
+        return make_events(
             rows, mapper, self.encoder, self.context,
             part=part.path, limit=task.limit, observation=observation,
         )  # fmt: skip
-        events.canonical = rows.canonical
-        return events
 
     def transform_sealed(self, task: Task, *, observe: bool = False) -> Events:
         """`transform`, compared with the plan's seal of the block. Raises StalePlan where they differ."""
@@ -124,7 +122,7 @@ class BlockTransformer:
             elif decision.code:
                 skipped[decision.code] += 1
             else:
-                key = content_key(content_digest(events.canonical(row)), decision.ordinal, position)
+                key = content_key(events.content(row), decision.ordinal, position)
                 sent.append(replace_uuid(event, self.mapper.hasher(key)))
         return sent, skipped
 

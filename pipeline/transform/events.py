@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import split_events
+from pipeline.extractors.rows import Rows
 from pipeline.mapper.compiler import RowScan
 from pipeline.models import Reject
 from pipeline.timestamps import DAY
 from pipeline.transform.field_counts import BlockFields
 from pipeline.transform.field_names import Names
-from pipeline.uuids import Hasher
-from pipeline.values import Record
+from pipeline.uuids import Hasher, content_digest
+from pipeline.values import Record, bare
 
 
 class Mapper(Protocol):
@@ -26,7 +27,7 @@ class Mapper(Protocol):
     `map_row` and `map_members` take a row, whether a plan observes it, and what the row is shown to as it came: when it
     is observed, the events, which are the same, carry their notes. `unsets` says whether a note may remove a property,
     `blanks` whether a blank cell of a delimited file is a value, `keeps_earliest` whether of rows with one key the one
-    received earliest counts.
+    received earliest counts, `equal_by_values` whether rows without a key are equal by their values alone.
     """
 
     @property
@@ -53,6 +54,9 @@ class Mapper(Protocol):
     @property
     def keeps_earliest(self) -> bool: ...
 
+    @property
+    def equal_by_values(self) -> bool: ...
+
 
 @dataclass(slots=True)
 class Events:
@@ -63,8 +67,8 @@ class Events:
     one entry for each event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled
     only when observing, `digests` (xxh3-128), `names`, `name_of` (an index of `distinct_names`, which
     `name_counts` counts), `times` and `received`
-    (µs UTC, 0 for none). `keyless` are the indices of events without a source key. `canonical(row)` is the canonical
-    content of a row.
+    (µs UTC, 0 for none). `keyless` are the indices of events without a source key. `content(row)` is the digest
+    of what makes a row equal to others without a source key.
 
     `rejects` are complete, of rows and of items of rows, and `rejected` counts the rows of which nothing is sent;
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
@@ -104,7 +108,7 @@ class Events:
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     field_names: Names = field(default_factory=dict)
     fields: BlockFields = field(default_factory=BlockFields)
-    canonical: Callable[[int], bytes] = bytes
+    content: Callable[[int], str] = str
 
     @property
     def events(self) -> list[bytes]:
@@ -125,3 +129,13 @@ class Events:
         for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
             day, name = divmod(cell, len(names))
             self.cells[self.distinct_names[name], day, "mapped"] += count
+
+
+def contents(rows: Rows, mapper: Mapper) -> Callable[[int], str]:
+    """A function of a row's number: the digest of what makes the row equal to others without a source key."""
+
+    def content(row: int) -> str:
+        record = rows.canonical(row)
+        return content_digest(bare(record) if mapper.equal_by_values else record)
+
+    return content

@@ -22,10 +22,10 @@ from pipeline.models import (
 )
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
-from pipeline.transform.events import Events, Mapper
+from pipeline.transform.events import Events, Mapper, contents
 from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
 from pipeline.transform.rejection import RowRejected, check_number
-from pipeline.uuids import SEPARATOR, content_digest, content_key
+from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
     ValidationContext,
     check,
@@ -71,6 +71,7 @@ class RowTransformer:
         """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
         self.keyless: set[int] = set()
         self.positions: dict[int, int] = {}
+        self.content_of = contents(rows, mapper)
         self.content: tuple[int, str] = (-1, "")
         """The row whose canonical record was hashed last, and its digest: a row may be thousands of events."""
         self.journal: list[tuple[Counter[Any], Any]] | None = None
@@ -205,7 +206,7 @@ class RowTransformer:
         key = event.key
         index = len(events.row_of)
         if key is None and event.uuid is None and self.content[0] != row:
-            self.content = (row, content_digest(self.rows.canonical(row)))
+            self.content = (row, self.content_of(row))
         text = buffer.open
         start = len(text)
         overwritten = self.encoder.write(event, text)
@@ -383,6 +384,7 @@ class RowTransformer:
 
     def finish(self) -> None:
         events, buffer = self.events, self.buffer
+        events.content = self.content_of
         buffer.close_run()
         events.count, events.digest, events.digests = buffer.count, buffer.seal, buffer.digests
         events.runs, events.sizes, events.uuids = buffer.runs, buffer.sizes, buffer.uuids
