@@ -27,7 +27,8 @@ AS_OF = 1_767_225_600_000_000
 
 @dataclass(frozen=True)
 class Sample:
-    """One golden file: the sample's files, and what `plan` is asked besides."""
+    """One golden file: the sample's files, and what `plan` is asked besides. The mappings of tools are
+    recognised."""
 
     files: tuple[str, ...]
     asked: dict[str, Any] = field(default_factory=dict)
@@ -36,45 +37,41 @@ class Sample:
 GENERIC = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp", "uuid": "uuid"}
 GENERIC_WITHOUT_UUID = {key: value for key, value in GENERIC.items() if key != "uuid"}
 GOLDEN = {
-    "adobe": Sample(("adobe",), {"mapping": "adobe"}),
-    "mixpanel": Sample(("mixpanel",), {"mapping": "mixpanel", "timezone": "America/New_York"}),
-    "mixpanel-people": Sample(("mixpanel", "mixpanel-people"), {"mapping": "mixpanel", "timezone": "America/New_York"}),
-    "mixpanel-warehouse": Sample(
-        ("mixpanel-warehouse",), {"mapping": "mixpanel-warehouse", "timezone": "America/New_York"}
-    ),
-    "amplitude": Sample(("amplitude",), {"mapping": "amplitude"}),
-    "braze": Sample(("braze",), {"mapping": "braze"}),
+    "adobe": Sample(("adobe",)),
+    "mixpanel": Sample(("mixpanel",), {"timezone": "America/New_York"}),
+    "mixpanel-people": Sample(("mixpanel", "mixpanel-people"), {"timezone": "America/New_York"}),
+    "mixpanel-warehouse": Sample(("mixpanel-warehouse",), {"timezone": "America/New_York"}),
+    "amplitude": Sample(("amplitude",)),
+    "braze": Sample(("braze",)),
     "clevertap": Sample(("clevertap",), {"timezone": "Asia/Kolkata"}),
     "customerio": Sample(("customerio",)),
     "intercom": Sample(("intercom",)),
     "statsig": Sample(("statsig",)),
-    "countly": Sample(("countly",), {"mapping": "countly"}),
-    "ga4": Sample(("ga4",), {"mapping": "ga4"}),
-    "ga4-warehouse": Sample(("ga4-warehouse",), {"mapping": "ga4-warehouse"}),
+    "countly": Sample(("countly",)),
+    "ga4": Sample(("ga4",)),
+    "ga4-warehouse": Sample(("ga4-warehouse",)),
     "heap": Sample(("heap",)),
-    "keen": Sample(("keen",), {"mapping": "keen", "settings": {"collection": "purchases"}}),
-    "kissmetrics": Sample(("kissmetrics",), {"mapping": "kissmetrics"}),
-    "june": Sample(("june",), {"mapping": "june"}),
-    "mparticle": Sample(("mparticle",), {"mapping": "mparticle"}),
-    "openpanel": Sample(("openpanel",), {"mapping": "openpanel"}),
-    "pendo": Sample(("pendo",), {"mapping": "pendo"}),
-    "plausible": Sample(
-        ("plausible",), {"mapping": "plausible", "settings": {"totals": "synthetic"}, "timezone": "Europe/Berlin"}
-    ),
-    "posthog": Sample(("posthog",), {"mapping": "posthog"}),
-    "posthog-persons": Sample(("posthog", "posthog-persons"), {"mapping": "posthog"}),
+    "keen": Sample(("keen",), {"settings": {"collection": "purchases"}}),
+    "kissmetrics": Sample(("kissmetrics",)),
+    "june": Sample(("june",)),
+    "mparticle": Sample(("mparticle",)),
+    "openpanel": Sample(("openpanel",)),
+    "pendo": Sample(("pendo",)),
+    "plausible": Sample(("plausible",), {"settings": {"totals": "synthetic"}, "timezone": "Europe/Berlin"}),
+    "posthog": Sample(("posthog",)),
+    "posthog-persons": Sample(("posthog", "posthog-persons")),
     "generic-csv": Sample(("generic/orders.csv",), {"mapping": "generic", "settings": GENERIC}),
     "generic-parquet": Sample(("generic/orders.parquet",), {"mapping": "generic", "settings": GENERIC}),
-    "segment": Sample(("segment/archive",), {"mapping": "segment"}),
-    "segment-warehouse": Sample(("segment/warehouse",), {"mapping": "segment-warehouse"}),
-    "rudderstack": Sample(("rudderstack/storage",), {"mapping": "rudderstack"}),
-    "rudderstack-staging": Sample(("rudderstack/staging",), {"mapping": "rudderstack-warehouse"}),
-    "rudderstack-lake": Sample(("rudderstack/lake",), {"mapping": "rudderstack-warehouse"}),
-    "matomo": Sample(("matomo/visits.json",), {"mapping": "matomo"}),
-    "snowplow": Sample(("snowplow",), {"mapping": "snowplow"}),
-    "umami": Sample(("umami",), {"mapping": "umami"}),
-    "universal-analytics": Sample(("universal-analytics",), {"mapping": "universal-analytics"}),
-    "vercel": Sample(("vercel",), {"mapping": "vercel"}),
+    "segment": Sample(("segment/archive",)),
+    "segment-warehouse": Sample(("segment/warehouse",)),
+    "rudderstack": Sample(("rudderstack/storage",)),
+    "rudderstack-staging": Sample(("rudderstack/staging",)),
+    "rudderstack-lake": Sample(("rudderstack/lake",)),
+    "matomo": Sample(("matomo/visits.json",)),
+    "snowplow": Sample(("snowplow",)),
+    "umami": Sample(("umami",)),
+    "universal-analytics": Sample(("universal-analytics",)),
+    "vercel": Sample(("vercel",)),
     "rejects": Sample(
         ("rejects/broken.jsonl", "rejects/broken.csv"), {"mapping": "generic", "settings": GENERIC_WITHOUT_UUID}
     ),

@@ -12,6 +12,7 @@ import yaml
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import available, load, recognise
+from pipeline.mapper.cases import row_of
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.editor_schema import editor_schema
 from pipeline.mapper.kinds import FAMILIES
@@ -189,6 +190,42 @@ def test_a_row_is_recognised_by_its_columns(row: dict[str, object], names: list[
     held: Record = record(json.dumps(row))
     assert recognise(held) == names
     assert list(held) == list(row)
+
+
+@pytest.mark.parametrize("name", available())
+def test_the_row_of_a_case_is_recognised_by_its_own_mapping_alone(name: str) -> None:
+    """Or by none, where it is less than a whole row; at least one is whole."""
+    mapping = load(name)
+    found = {tuple(recognise(row_of(mapping, case.row, case.format))) for case in mapping.cases}
+    assert found - {()} == ({(name,)} if mapping.recognise else set())
+
+
+OF_NO_TOOL = """
+id name time
+id event time user_id
+event timestamp user_id
+event_name created_at user_id email
+event_type event_time user_id
+event_time event_type product_id category_id category_code brand price user_id user_session
+id created_at user_id type
+id session_id event_type created_at
+message_id timestamp user_id type text
+type messageId timestamp text
+from_user_id to_user_id time amount
+name first last count
+date visitors pageviews bounce_rate
+date users sessions pageviews
+id table_name
+events batch_id
+results
+event_id metric timestamp data
+"""
+
+
+@pytest.mark.parametrize("columns", OF_NO_TOOL.strip().splitlines())
+def test_a_table_that_anybody_could_have_is_of_no_tool(columns: str) -> None:
+    """People name its mapping themselves: an import by another tool's mapping cannot be taken back."""
+    assert recognise(record(json.dumps(dict.fromkeys(columns.split(), "2024-01-01T00:00:00Z")))) == []
 
 
 @pytest.mark.parametrize("name", available())

@@ -301,7 +301,7 @@ def test_warnings_of_rows_beyond_the_sample_are_not_counted(tmp_path: Path) -> N
 
 def test_a_tool_needs_more_than_half_of_the_rows() -> None:
     """One of another shape among three rows does not matter."""
-    rows = [record({"type": "track", "messageId": "m", "originalTimestamp": "t"}), record({"x": 1})]
+    rows = [record({"type": "track", "messageId": "m", "originalTimestamp": "t", "userId": "u"}), record({"x": 1})]
     assert recognised_by(rows) == []
     assert recognised_by([*rows, rows[0]]) == ["segment"]
 

@@ -69,7 +69,8 @@ def property_sections(known: Decisions) -> str:
     amounts, comments = _amounts(known)
     sets |= amounts
     texts = _json_texts(known) if flat else []
-    lines.append(f"  drop: [{', '.join(names)}]")
+    if names:
+        lines.append(f"  drop: [{', '.join(names)}]")
     if renamed:
         lines += ["  rename:", *(f"    {scalar(old)}: {scalar(new)}" for old, new in renamed.items())]
     if texts:
@@ -77,7 +78,8 @@ def property_sections(known: Decisions) -> str:
     lines += [f"  {line}" for line in comments]
     if sets:
         lines += ["  set:", *(f"    {scalar(name)}: {text}" for name, text in sets.items())]
-    return "\n".join([*define, "", "properties:", *lines])
+    section = ["properties:"] if any(line.strip()[:1] != "#" for line in lines) else []
+    return "\n".join([*define, *([""] if lines else []), *section, *lines])
 
 
 def _opened(known: Decisions, column: Column) -> tuple[list[str], list[str]]:
