@@ -55,13 +55,13 @@ def survey_export(sources: PathText | Sequence[PathText], options: SurveyOptions
     Raises UsageError, UnreadableExport.
     """
     from pipeline.extractors import open_source
-    from pipeline.extractors.file_rules import HEADER, ROWS
+    from pipeline.extractors.file_rules import HEADER, ROWS, SHEET
     from pipeline.mapper.registry import file_rules
     from pipeline.survey import survey
 
     settings = dict(options.settings)
-    if unknown := sorted(settings.keys() - {HEADER, ROWS}):
-        raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {HEADER}, {ROWS}")
+    if unknown := sorted(settings.keys() - {HEADER, ROWS, SHEET}):
+        raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {HEADER}, {ROWS}, {SHEET}")
     with tempfile.TemporaryDirectory() as spool:
         source = open_source(_texts(sources), spool=Path(spool), rules=file_rules(None, settings))
         return survey(source, rows=None if options.every else options.rows)

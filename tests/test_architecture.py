@@ -29,6 +29,7 @@ LIBRARIES = {
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
     "yaml": {"mapper.loader"},
+    "openpyxl": {"extractors.excel_reader"},
     "pyarrow": {
         "extractors.brotli_reader",
         "extractors.orc_reader",
@@ -59,7 +60,7 @@ LIBRARIES = {
 """A library may be imported in these rooms (or files) alone."""
 
 HEAVY = (
-    "numpy", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
+    "numpy", "openpyxl", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
     "yaml", "ua_parser", "babel", "fastavro",
 )  # fmt: skip
 

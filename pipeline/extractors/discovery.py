@@ -18,7 +18,7 @@ from pipeline.extractors import archives
 from pipeline.extractors.beside import beside
 from pipeline.extractors.containers import broken
 from pipeline.extractors.file_rules import HEADER, NO_RULES, FileRules
-from pipeline.extractors.formats import format_of
+from pipeline.extractors.formats import excel, format_of
 from pipeline.extractors.header import NO_HEADER
 from pipeline.extractors.manifests import LEFT_OUT
 from pipeline.extractors.patterns import matches
@@ -230,6 +230,10 @@ def _add_file(file: str, shown: str, search: _Search, *, named: bool) -> None:
         raise broken(error, shown) from error
     template = Part(0, shown, file, "", (), "", Dialect(), status.st_size, status.st_mtime_ns)
     if isinstance(content, Content) and content.archive:
+        if content.archive == "zip" and (book := excel.workbook(file, shown, search.rules)):
+            found = Content((), excel.NAME, book) if book.dialect.header else NoRows("an empty sheet", empty=True)
+            _add(found, template, status.st_size, search, named=named)
+            return
         _add_members(template, (*content.codecs, content.archive), search)
     else:
         _add(content, template, status.st_size, search, named=named)
@@ -243,9 +247,9 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
         empty = False
         if member.name == "[Content_Types].xml":
             raise UnreadableExport(
-                f"{template.path} is an Excel or other Office document",
+                f"{template.path} is an Office document, and no Excel workbook (.xlsx)",
                 path=template.path,
-                hint="save the sheet as CSV first",
+                hint="save the sheet as .xlsx or CSV first",
             )
         shown = f"{template.path}!{_printable(member.name)}"
         steps = member.name.split("/")

@@ -65,7 +65,7 @@ class _Foreign(NamedTuple):
 _FOREIGN = (
     _Foreign(b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
     _Foreign(b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),
-    _Foreign(b"\xd0\xcf\x11\xe0", "an old Office document", "save the sheet as CSV first"),
+    _Foreign(b"\xd0\xcf\x11\xe0", "an old or locked Office document", "save the sheet as .xlsx, without a password"),
     _Foreign(b"PARE", "an encrypted Parquet file", "write it without encryption"),
     _Foreign(b"\x04\x22\x4d\x18", "compressed by lz4", "unpack it first (lz4 -d)"),
     _Foreign(b"\xff\x06\x00\x00sNaPpY", "compressed by snappy", "unpack it first (snzip -d)"),

@@ -146,7 +146,9 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
         layouts = [layout for rule in rules for layout in (rule, *rule.layouts)]
         return replace(given, layouts=tuple(rule for rule in layouts if rule.columns or rule.columns_from))
     declared = _declared(mapping)
-    return replace(declared, header=given.header or declared.header, rows=given.rows or declared.rows)
+    return replace(
+        declared, header=given.header or declared.header, rows=given.rows or declared.rows, sheet=given.sheet
+    )
 
 
 def _declared(mapping: Mapping) -> FileRules:

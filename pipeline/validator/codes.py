@@ -27,6 +27,8 @@ _OTHERS = (
     Code("bad_csv_row", REJECT, "the number of cells differs from the header's, or a quote is not closed"),
     Code("too_deep", REJECT, "the row nests more than 64 levels deep"),
     Code("duplicate_key", WARNING, "a key is in a row twice; the last value wins"),
+    Code("cell_error", WARNING, "a cell with an error of Excel, such as #N/A, is missing"),
+    Code("rounded_integer", WARNING, "an integer of 16 or more digits: Excel keeps 15, so the others may be lost"),
     Code("nan_value", WARNING, "NaN, sent as null"),
     # mapping
     Code("unmapped_event", REJECT, "an event name that the mapping does not list"),

@@ -210,13 +210,13 @@ def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes,
     assert raised.value.hint
 
 
-def test_an_excel_workbook_is_named(tmp_path: Path) -> None:
-    """A workbook is a zip, and is not taken for an archive of exports."""
-    with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as archive:
+def test_an_office_document_is_named(tmp_path: Path) -> None:
+    """A document is a zip, and is not taken for an archive of exports."""
+    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-    with pytest.raises(UnreadableExport, match="Excel"):
-        extractors.open_source([str(tmp_path / "a.xlsx")])
+        archive.writestr("word/document.xml", "<document/>")
+    with pytest.raises(UnreadableExport, match="no Excel workbook"):
+        extractors.open_source([str(tmp_path / "a.docx")])
 
 
 def test_a_delta_table_is_refused(tmp_path: Path) -> None:

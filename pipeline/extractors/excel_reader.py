@@ -1,0 +1,184 @@
+"""Excel parts: one sheet, read row by row; blocks are runs of rows as JSON lists of cells.
+
+`pipeline.extractors.excel_rows` has the table of values. Only the texts that a workbook's cells share are in memory as
+a whole, so their size has a limit.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from itertools import islice
+from typing import Any
+
+import msgspec
+import openpyxl
+from openpyxl.styles.numbers import is_datetime
+from openpyxl.utils.escape import unescape
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.containers import FETCH_AGAIN
+from pipeline.extractors.dialect import unique
+from pipeline.extractors.format import Recognized
+from pipeline.models import Block, Dialect, Part
+from pipeline.text import pluralize
+
+OTHER_SHEETS, MERGED_CELLS = "other_sheets", "merged_cells"
+"""The codes of notices about a workbook."""
+MAX_TEXT_BYTES = 512 * 1024 * 1024
+_AT_ONCE = 1000
+_WINDOW = 1024 * 1024
+_OVERLAP = 64 * 1024
+_WITHOUT_VALUE = re.compile(
+    rb'<(?:\w+:)?c\s(?![^>]*\bt="str")[^>]*>\s*(?:<(?:\w+:)?f(?:\s[^>]*)?/>|<(?:\w+:)?f(?:\s[^>]*)?>[^<]*</(?:\w+:)?f>)'
+    rb"\s*(?:</(?:\w+:)?c>|<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</)"
+)
+"""A cell with a formula and no value. One of the type `str` may have the empty text as its value."""
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*ref="([^"]*)"')
+_encode = msgspec.json.Encoder().encode
+
+
+def recognize(file: str, path: str, wanted: str) -> Recognized:
+    """The sheet `wanted` of a workbook, else its first one, and its columns: those of its first row with a value."""
+    with _readable(path), _book(file, path) as book:
+        names = [sheet.title for sheet in book.worksheets]
+        if not names or (wanted and wanted not in names):
+            raise UnreadableExport(
+                f"{path} has no sheet {wanted!r}; it has {', '.join(map(repr, names)) or 'none'}",
+                path=path,
+                hint="name one that it has: --set sheet=NAME",
+            )
+        name = wanted or names[0]
+        header = next(_cells(book[name]), [])
+    raw = tuple("" if cell is None else cell if isinstance(cell, str) else _encode(cell).decode() for cell in header)
+    return Recognized(Dialect(header=unique(list(raw)), sheet=name), raw)
+
+
+def blocks(part: Part, size: int) -> Iterator[Block]:
+    """Runs of `size` rows; `offset` and `length` count rows of the sheet, below its header, without blank ones.
+
+    Raises UnreadableExport for a truncated or damaged file, also halfway.
+    """
+    index = start = 0
+    with _readable(part.path), _book(part.file, part.path) as book:
+        rows = islice(_cells(book[part.dialect.sheet]), 1, None)
+        while some := list(islice(rows, size)):
+            yield Block(part.index, index, start, len(some), _encode(some))
+            index += 1
+            start += len(some)
+
+
+def notices(part: Part) -> Iterator[tuple[str, str]]:
+    """What a person has to know of a workbook. Raises UnreadableExport for formulas that were never computed."""
+    with _readable(part.path), _book(part.file, part.path) as book:
+        others = [sheet.title for sheet in book.worksheets if sheet.title != part.dialect.sheet]
+        inside = book[part.dialect.sheet]._worksheet_path
+    if others:
+        named = ", ".join(map(repr, others))
+        yield OTHER_SHEETS, f"the sheet {part.dialect.sheet!r} is read; not read: {named} (--set sheet=NAME)"
+    merged = 0
+    first = ""
+    with _readable(part.path), zipfile.ZipFile(part.file) as archive, archive.open(inside.lstrip("/")) as stream:
+        seen = b""
+        while piece := stream.read(_WINDOW):
+            window = seen + piece
+            if _WITHOUT_VALUE.search(window):
+                raise UnreadableExport(
+                    f"{part.path} has formulas in the sheet {part.dialect.sheet!r} whose values were never computed",
+                    path=part.path,
+                    hint="open it in Excel, and save it again",
+                )
+            for found in _MERGED.finditer(window):
+                if found.end() > len(seen):
+                    merged += 1
+                    first = first or found[1].decode("ascii", "replace")
+            seen = window[-_OVERLAP:]
+    if merged:
+        yield (
+            MERGED_CELLS,
+            (
+                f"{pluralize(merged, 'range')} of merged cells, the first {first}: the value is in the first cell, the"
+                " others are missing"
+            ),
+        )
+
+
+@contextmanager
+def _book(file: str, path: str) -> Iterator[Any]:
+    with zipfile.ZipFile(file) as archive:
+        texts = sum(one.file_size for one in archive.infolist() if one.filename.lower().endswith("sharedstrings.xml"))
+    if texts > MAX_TEXT_BYTES:
+        raise UnreadableExport(
+            f"{path} has {texts:,} bytes of texts that its cells share, more than {MAX_TEXT_BYTES >> 20} MiB",
+            path=path,
+            hint="save the sheet as CSV",
+        )
+    with open(file, "rb") as stream:  # by its content: openpyxl refuses names that do not end in .xlsx
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and controls, which have no part in rows
+            book = openpyxl.load_workbook(stream, read_only=True, data_only=True, keep_links=False)
+        try:
+            yield book
+        finally:
+            book.close()
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """UnreadableExport for whatever openpyxl, zipfile and the XML parser raise for a damaged file."""
+    try:
+        yield
+    except (UnreadableExport, GeneratorExit, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        cause = (str(error) or type(error).__name__).split("\n")[0]
+        raise UnreadableExport(f"{path} is not a whole workbook: {cause}", path=path, hint=FETCH_AGAIN) from error
+
+
+def _cells(sheet: Any) -> Iterator[list[Any]]:
+    """The rows that have a value, each up to its last one. The size that a sheet states of itself can be wrong."""
+    sheet.reset_dimensions()
+    rows = sheet.iter_rows()
+    while True:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            some = list(islice(rows, _AT_ONCE))
+        if not some:
+            return
+        for row in some:
+            cells = [_value(cell) for cell in row]
+            while cells and cells[-1] is None:
+                cells.pop()
+            if cells:
+                yield cells
+
+
+def _value(cell: Any) -> Any:
+    value = cell.value
+    if value is None or value == "":
+        return None
+    if cell.data_type == "e":
+        return {"error": str(value)}
+    if isinstance(value, str):
+        return unescape(value) if "_x" in value else value
+    if isinstance(value, datetime):
+        if value.time() == time() and is_datetime(cell.number_format) == "date":
+            return value.date().isoformat()
+        return value.isoformat()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return _duration(value)
+    return value
+
+
+def _duration(value: timedelta) -> str:
+    """Hours, minutes and seconds, as Excel shows it: `30:00:00`."""
+    micros = value // timedelta(microseconds=1)
+    seconds, fraction = divmod(abs(micros), 1_000_000)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return ("-" if micros < 0 else "") + text + (f".{fraction:06d}" if fraction else "")

@@ -1,0 +1,88 @@
+"""Rows of a block of an Excel sheet, by one table.
+
+=================================  =========================================================================
+cell                               value
+=================================  =========================================================================
+blank                              missing: the record has no such member
+text                               as it is
+number                             the number that is stored. Excel stores 15 digits: an integer of 16 or more
+                                   has the warning `rounded_integer`
+logical value                      bool
+date and time                      `2024-03-10T02:30:00`, with a fraction where it has one, without a zone: Excel
+                                   has none. A midnight that is shown as a date is `2024-03-10`
+time of day, duration              `02:30:00`, `30:00:00`
+formula                            the value that Excel stored with it
+error (`#N/A`, `#DIV/0!` …)        missing, with the warning `cell_error`
+in a merged range                  the value in its first cell, missing in the others
+=================================  =========================================================================
+
+A row without any value is not a row; one with a value beyond the columns of the header is rejected (`bad_csv_row`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from pipeline.models import BrokenRow
+from pipeline.text import pluralize
+from pipeline.values import Record, canonical
+
+_DIGITS = 10**15
+_encode = msgspec.json.Encoder().encode
+
+
+class ExcelRows:
+    """The rows of one block. The offset of a row is its number."""
+
+    def __init__(self, data: bytes, offset: int, header: tuple[str, ...], *, observe: bool = True) -> None:
+        self._data = data
+        self._offset = offset
+        self._header = header
+        self._observe = observe
+        self.warnings: list[tuple[int, str, str]] = []
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return self._header
+
+    def __iter__(self) -> Iterator[Record | BrokenRow]:
+        for row, cells in enumerate(self._cells):
+            if len(cells) > len(self._header):
+                yield BrokenRow("bad_csv_row", f"{pluralize(len(cells), 'cell')}; the header has {len(self._header)}")
+                continue
+            if self._observe:
+                self._warn(row, cells)
+            yield self._record(row)
+
+    def _warn(self, row: int, cells: list[Any]) -> None:
+        for name, cell in zip(self._header, cells, strict=False):
+            if isinstance(cell, dict):
+                self.warnings.append((row, "cell_error", f"{name}: {cell['error']}"))
+            elif isinstance(cell, (int, float)) and abs(cell) >= _DIGITS and cell == int(cell):
+                self.warnings.append((row, "rounded_integer", f"{name}: {int(cell)}"))
+
+    def offset(self, row: int) -> int:
+        return self._offset + row
+
+    def text(self, row: int) -> str:
+        """The cells of the row as a JSON list."""
+        return _encode(self._cells[row]).decode()
+
+    def canonical(self, row: int) -> bytes:
+        return canonical(self._record(row))
+
+    def _record(self, row: int) -> Record:
+        return {
+            name: cell
+            for name, cell in zip(self._header, self._cells[row], strict=False)
+            if cell is not None and not isinstance(cell, dict)
+        }
+
+    @cached_property
+    def _cells(self) -> list[list[Any]]:
+        cells: list[list[Any]] = msgspec.json.decode(self._data)
+        return cells

@@ -1,0 +1,57 @@
+"""Excel workbooks (.xlsx, .xlsm): the rows of one sheet, whose first row names the columns.
+
+A workbook is a zip, so discovery asks `workbook` before it looks for the members of an archive.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+
+from pipeline.extractors.dialect import name_notices
+from pipeline.extractors.file_rules import FileRules
+from pipeline.extractors.format import Format, Recognized, RowOptions
+from pipeline.extractors.rows import Rows
+from pipeline.models import Block, Dialect, Part
+
+NAME = "excel"
+
+
+def workbook(file: str, path: str, rules: FileRules) -> Recognized | None:
+    """The sheet to read of a zip that is a workbook, None for any other zip and for a damaged one. A sheet without
+    rows has no header. Raises UnreadableExport for a workbook that cannot be read."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if "xl/workbook.xml" not in archive.namelist():
+                return None
+    except (zipfile.BadZipFile, ValueError, OSError):
+        return None
+    from pipeline.extractors import excel_reader
+
+    return excel_reader.recognize(file, path, rules.sheet)
+
+
+def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
+    from pipeline.extractors import excel_reader
+
+    return excel_reader.blocks(part, block_rows)
+
+
+def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
+    from pipeline.extractors.excel_rows import ExcelRows
+
+    return ExcelRows(content, block.offset, part.dialect.header, observe=options.observe)
+
+
+def _traits(dialect: Dialect) -> list[str]:
+    return [f"sheet {dialect.sheet!r}"]
+
+
+def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
+    from pipeline.extractors import excel_reader
+
+    yield from excel_reader.notices(part)
+    yield from name_notices(recognized.raw_header)
+
+
+FORMAT = Format(NAME, "Excel", _blocks, _rows, traits=_traits, notices=_notices, fixed_columns=True)
