@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
+import json
 import sys
 import zipfile
 from collections.abc import Callable
@@ -83,6 +84,8 @@ def files() -> dict[str, bytes]:
         "ga4/events_20231115/000000000000.json.gz": _gzipped(lines(ga4.extract_lines(ga4.rows()))),
         "matomo/visits.json": matomo.document(matomo.visits()),
         "matomo/visits.csv": matomo.table_text(matomo.visits()),
+        "matomo-database/actions.jsonl": lines([json.dumps(row) for row in matomo.queried(matomo.visits())[0]]),
+        "matomo-database/conversions.jsonl": lines([json.dumps(row) for row in matomo.queried(matomo.visits())[1]]),
         "universal-analytics/ga_sessions_20170801/000000000000.json.gz": _gzipped(
             lines(universal_analytics.sessions())
         ),

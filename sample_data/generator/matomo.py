@@ -1,4 +1,5 @@
-"""Matomo's Live API: a JSON list of visits with their actions, and the same visits as CSV in UTF-16.
+"""Matomo's Live API: a JSON list of visits with their actions, and the same visits as CSV in UTF-16; and the rows that
+the queries of docs/use/sources/matomo.md make of them in Matomo's database.
 
 The site is in Auckland, so the time of an action is 13 hours ahead of UTC, written as if it were UTC; the times of a
 visit are UTC. Labels are in the language that was asked for (docs/know/exports.md#matomo).
@@ -100,6 +101,78 @@ def _actions(number: int) -> list[dict[str, Any]]:
         items = [{"itemSKU": f"L-{one}", "itemName": "Lampe", "price": "24.55", "quantity": "1"} for one in (1, 2)]
         steps.append({"type": "ecommerceOrder", "orderId": f"A-{number}", "revenue": "49.10", "itemDetails": items})
     return steps
+
+
+PREFIXES = ("http://", "http://www.", "https://", "https://www.")
+CODES = {"Mac": "MAC", "Android": "AND", "iOS": "IOS", "Safari": "SF", "Chrome Mobile": "CM", "Mobile Safari": "MF"}
+TYPES = {"Desktop": 0, "Smartphone": 1, "Tablet": 2}
+
+
+def queried(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of the query of actions and of that of conversions, for the same visits."""
+    actions: list[dict[str, Any]] = []
+    conversions: list[dict[str, Any]] = []
+    for visit in reversed(rows):
+        for step, action in enumerate(visit["actionDetails"]):
+            clock = datetime.fromtimestamp(action["timestamp"] - AUCKLAND, UTC)
+            shared = _of_visit(visit) | {"server_time": f"{clock:%Y-%m-%d %H:%M:%S}.000000"}
+            if "pageId" in action:
+                actions.append(
+                    {"idlink_va": int(action["pageId"]), **shared, **_names(action), "first_action": +(not step)}
+                )
+            else:
+                conversions.append({**shared, **_conversion(action), "buster": step, "currency": "NZD"})
+    return actions, conversions
+
+
+def _of_visit(visit: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a visit; its client is written in codes."""
+    types = {"direct": 1, "search": 2, "campaign": 6}
+    return {
+        "idsite": int(visit["idSite"]),
+        "idvisit": int(visit["idVisit"]),
+        "visitor_id": visit["visitorId"],
+        "user_id": visit["userId"],
+        "visit_start": visit["firstActionTimestamp"],
+        "referer_type": types[visit["referrerType"]],
+        "referer_name": visit["referrerName"] or None,
+        "referer_keyword": visit["referrerKeyword"] or None,
+        "referer_url": visit["referrerUrl"] or None,
+        "config_os": CODES[visit["operatingSystemName"]],
+        "config_os_version": visit["operatingSystemVersion"],
+        "config_browser_name": CODES[visit["browserName"]],
+        "config_browser_version": visit["browserVersion"],
+        "config_device_type": TYPES[visit["deviceType"]],
+        "config_device_model": visit["deviceModel"],
+        "config_resolution": visit["resolution"],
+        "location_browser_lang": visit["languageCode"],
+        "location_country": visit["countryCode"],
+        "location_city": visit["city"] or None,
+        "ip": visit["visitIp"],
+    }
+
+
+def _names(action: dict[str, Any]) -> dict[str, Any]:
+    """The columns of log_action that the query adds to an action."""
+    url = action.get("url")
+    found: dict[str, Any] = {"idpageview": action.get("idpageview")}
+    if url is not None:
+        scheme = 2 if url.startswith(PREFIXES[2]) else 0
+        kind = {"outlink": 2, "download": 3}.get(action["type"], 1)
+        found |= {"url_type": kind, "url_prefix": scheme, "url": url.removeprefix(PREFIXES[scheme])}
+    for kind, member in ((4, "pageTitle"), (8, "siteSearchKeyword"), (12, "eventName")):
+        if member in action:
+            found |= {"name_type": kind, "name": action[member]}
+    if action["type"] == "event":
+        found |= {"event_category": action["eventCategory"], "event_action": action["eventAction"]}
+        found |= {"custom_float": float(action["eventValue"])}
+    return found | {"search_count": int(action.get("siteSearchCount", 0)) or None}
+
+
+def _conversion(action: dict[str, Any]) -> dict[str, Any]:
+    if action["type"] == "goal":
+        return {"idgoal": int(action["goalId"]), "goal_name": action["goalName"], "revenue": float(action["revenue"])}
+    return {"idgoal": 0, "idorder": action["orderId"], "revenue": 49.1, "products": action["itemDetails"]}
 
 
 def document(rows: list[dict[str, Any]]) -> bytes:

@@ -68,6 +68,7 @@ GOLDEN = {
     "rudderstack-staging": Sample(("rudderstack/staging",)),
     "rudderstack-lake": Sample(("rudderstack/lake",)),
     "matomo": Sample(("matomo/visits.json",)),
+    "matomo-database": Sample(("matomo-database",)),
     "snowplow": Sample(("snowplow",)),
     "umami": Sample(("umami",)),
     "universal-analytics": Sample(("universal-analytics",)),

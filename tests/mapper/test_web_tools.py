@@ -90,6 +90,35 @@ def test_matomo_visits_are_the_same_events_in_both_forms(tmp_path: Path) -> None
     assert [_texts(event) for event in found] == [_texts(event) for event in expected]
 
 
+def test_matomo_visits_are_the_same_events_in_its_database(tmp_path: Path) -> None:
+    """What the API and the queries of the database both have is the same; uuids are not, so one of them is taken."""
+    rows = matomo.visits()
+    document, folder = tmp_path / "visits.json", tmp_path / "queried"
+    document.write_bytes(matomo.document(rows))
+    folder.mkdir()
+    for name, queried in zip(("actions", "conversions"), matomo.queried(rows), strict=True):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queried), "utf-8")
+    (_, expected), (plan, found) = events_of(tmp_path / "one", document), events_of(tmp_path / "two", folder)
+    assert (plan.mapping.name, plan.rejects, plan.skips) == ("matomo-database", {}, {})
+    assert len(found) == len(expected)
+    assert {_seen(event) for event in found} == {_seen(event) for event in expected}
+
+
+def _seen(event: dict[str, Any]) -> tuple[Any, ...]:
+    """What both ways out have."""
+    names = ("distinct_id", "$session_id", "$current_url", "title", "$referrer", "$os", "$browser", "$device_type")
+    names += (
+        "utm_campaign",
+        "utm_medium",
+        "siteSearchKeyword",
+        "eventName",
+        "revenue",
+        "order_id",
+        "$geoip_country_code",
+    )
+    return (event["event"], event["timestamp"], *(event["properties"].get(name) for name in names))
+
+
 def _texts(event: dict[str, Any]) -> dict[str, Any]:
     """The event with the numbers in its properties as texts, which all cells of CSV are."""
     return event | {"properties": {name: str(value) for name, value in event["properties"].items()}}
