@@ -22,6 +22,7 @@ _ANY_CASE = (
     "false",
 )
 _EXACT = ("[object Object]", "NaN", "None", "none", "null", "0", "undefined")
+_DEVICE = "$device:"
 _NIL_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -40,10 +41,13 @@ _SPELLINGS.update(dict.fromkeys(_quoted(_ANY_CASE), _ALWAYS))
 def is_placeholder(text: str) -> bool:
     """Whether an id is blank, a word that the service refuses (quoted or not), the nil UUID, or a JSON object or list.
 
-    The last is what a tracker writes that is given a whole user for an id: another spelling of `[object Object]`.
+    The last is what a tracker writes that is given a whole user for an id: another spelling of `[object Object]`. The
+    same is true behind `$device:`, which Mixpanel writes before the id of a device.
     """
     spellings = _SPELLINGS.get(text.lower())
     if spellings is None:
+        if text[:1] == "$" and text.startswith(_DEVICE):
+            return is_placeholder(text[len(_DEVICE) :])
         return not text or (((head := text[0]) in "[{" or head.isspace()) and (text.isspace() or _is_nested(text)))
     return not spellings or text in spellings
 

@@ -36,6 +36,12 @@ def test_blank_and_nil_are_junk(text: str) -> None:
     assert is_placeholder(text)
 
 
+@pytest.mark.parametrize("text", ["$device:", "$device:undefined", "$device:NULL", "$device:0", "$device:d-1", "$d"])
+def test_what_is_behind_mixpanels_word_for_a_device_counts(text: str) -> None:
+    """Every visitor of such a device would be one person."""
+    assert is_placeholder(text) is (text in {"$device:", "$device:undefined", "$device:0"})
+
+
 @pytest.mark.parametrize("text", ['{"a":1}', "{}", "[]", '["u-1"]', " [1]", '{"a":{"b":[1]}}', "\n{}"])
 def test_an_object_or_a_list_is_junk(text: str) -> None:
     """A tracker was given a whole user for an id."""
