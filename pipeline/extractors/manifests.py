@@ -6,6 +6,7 @@ named by a mapping (`files: manifest: heap`). A file that a manifest lists and t
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,7 @@ class Listing:
             content = stream.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise UnreadableExport(f"{part.path} is too long to be a manifest", path=part.path, hint=FETCH_AGAIN)
-        return content
+        return content.removeprefix(codecs.BOM_UTF8)
 
     def json(self, part: Part) -> Any:
         """The content of a manifest in JSON. Raises UnreadableExport."""

@@ -79,14 +79,12 @@ GOLDEN = {
 }
 
 
-def golden(name: str) -> str:
-    """The whole story of a sample: counts first, then all phases as sent, then rejects; a line each."""
+def golden(name: str, home: Path = SAMPLES) -> str:
+    """The whole story of a sample below a folder: counts first, then all phases as sent, then rejects; a line each."""
     sample = GOLDEN[name]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
-        plan = plan_export(
-            [str(SAMPLES / file) for file in sample.files], place, PlanOptions(as_of=AS_OF, **sample.asked)
-        )
+        plan = plan_export([str(home / file) for file in sample.files], place, PlanOptions(as_of=AS_OF, **sample.asked))
         _, directory = open_plan(place)
         config = transform_config_for(plan, directory)
         transformer = BlockTransformer(config)
