@@ -1,4 +1,4 @@
-"""Which names of events a mapping names: in `events`, in `known`, or as texts that its `event` makes."""
+"""Which names of events need no rule: those in `events` and `known`, texts that `event` makes, the service's own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
-from pipeline.mapper import language
+from pipeline.mapper import language, service_names
 from pipeline.mapper.builder import NO_TABLES, Tables
 from pipeline.mapper.verbs.values import HOLE
 
@@ -20,8 +20,12 @@ class EventNames:
         self._templates = tuple(_templates(mapping.event))
 
     def is_named(self, name: str) -> bool:
-        """Whether the mapping names an event's name."""
-        if name in self._listed or any(matches(name, pattern) for pattern in self._known):
+        """Whether the mapping names an event's name, or the service gives it its meaning."""
+        if (
+            name in self._listed
+            or name in service_names.EVENTS
+            or any(matches(name, pattern) for pattern in self._known)
+        ):
             return True
         return any(fnmatchcase(name, pattern) for pattern in self._templates)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from pipeline.mapper import expressions, language, program
+from pipeline.mapper import expressions, language, program, service_names
 from pipeline.mapper.builder import NO_TABLES, Builder, Tables
 from pipeline.mapper.event_names import EventNames, matches
 from pipeline.mapper.program import Step
@@ -314,7 +314,9 @@ class FieldUses:
         return named
 
     def is_named(self, level: Level, name: str) -> bool:
-        """Whether the mapping names a field, or an object that it is in."""
+        """Whether the mapping names a field, or an object that it is in, or the service gives the name its meaning."""
+        if not level.steps and (level.opened or self._flat) and service_names.is_property(name):
+            return True
         path = level.opened, (*level.steps, name)
         if any((path[0], path[1][:length]) in self._named for length in range(1, len(path[1]) + 1)):
             return True
