@@ -50,6 +50,13 @@ class MonthCount(msgspec.Struct, frozen=True):
     count: int
 
 
+class Span(msgspec.Struct):
+    """The first and the last UTC day with an event to send of a name: `2021-03-01`."""
+
+    first: str
+    last: str
+
+
 class Results(msgspec.Struct, frozen=True):
     """The latest result of each step after the plan; None for a step that was not done.
 
@@ -69,12 +76,15 @@ NO_RESULTS = Results()
 class Report(msgspec.Struct, frozen=True):
     """A plan and its results. `name` is the name of the plan's directory, without its path.
 
+    `days` counts events to send by UTC day, in the order of the days; `spans` has the days of the most frequent names.
     `pairs` are rows of identities.parquet, some of each decision and reason. `state` is the state of the plan.
     """
 
     name: str
     plan: Plan
     months: list[MonthCount]
+    days: Mapping[str, int]
+    spans: Mapping[str, Span]
     skips: list[CodeCount]
     rejects: list[CodeCount]
     warnings: list[CodeCount]
@@ -118,7 +128,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
     return Report(
         directory.path.resolve().name,
         plan,
-        _months(directory, plan),
+        *_daily(directory, plan),
         code_counts(plan.skips),
         _rejects(directory, plan),
         code_counts(plan.warnings, plan.examples),
@@ -129,21 +139,29 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
     )
 
 
-def _months(directory: Directory, plan: Plan) -> list[MonthCount]:
+def _daily(directory: Directory, plan: Plan) -> tuple[list[MonthCount], dict[str, int], dict[str, Span]]:
+    """Events to send by name and month, by day, and the days of each of the most frequent names."""
     shown = frozenset(list(plan.names)[:TOP_EVENTS])
     counts: Counter[tuple[str, str]] = Counter()
+    days: Counter[str] = Counter()
+    spans: dict[str, Span] = {}
     if directory.cells.exists():
         try:
             for cell in read_lines(directory.cells, _Cell):
                 if cell.outcome == "mapped" and cell.count:
                     counts[cell.event if cell.event in shown else OTHERS, cell.day[:7]] += cell.count
+                    days[cell.day] += cell.count
+                    if cell.event in shown:
+                        span = spans.setdefault(cell.event, Span(cell.day, cell.day))
+                        span.first, span.last = min(span.first, cell.day), max(span.last, cell.day)
         except msgspec.MsgspecError as error:
             raise _damaged(directory.cells.name, error) from None
     order = {name: position for position, name in enumerate(plan.names)} | {OTHERS: len(plan.names)}
-    return [
+    months = [
         MonthCount(event, month, count)
         for (event, month), count in sorted(counts.items(), key=lambda item: (order[item[0][0]], item[0]))
     ]
+    return months, dict(sorted(days.items())), spans
 
 
 def first_rejects(directory: Directory, plan: Plan) -> dict[str, Reject]:

@@ -1,47 +1,76 @@
 """The report for people: one self-contained page that needs no network, no script and no other file.
 
 Everything that came from an export is escaped by the template engine, and the page's own policy forbids scripts
-and any load, so that a hostile event name stays text.
+and any load, so that a hostile event name stays text. The first screen is open; every chapter after it is folded.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.report.contents import Report
+from pipeline.report.first_screen import first_screen
 from pipeline.report.registry import page_sections
-from pipeline.report.wording import VERDICTS, mapping_of, state_in_words
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 NAME_CHARACTERS = 200
+_HEADING = re.compile("<h2>(.*?)</h2>", re.DOTALL)
+_SECTION = re.compile(r"</?section>\s*")
+
+
+class Chapter(NamedTuple):
+    """A folded part of the page; `title` and `body` are HTML."""
+
+    id: str
+    title: str
+    body: str
 
 
 def render(report: Report) -> str:
     """The page as text. The same report gives the same page."""
     plan, environment = report.plan, _environment()
     sections = [(template, values_of(report)) for template, values_of in page_sections()]
-    applied = report.results.applied
+    pages = (
+        environment.get_template(template).render(report=report, plan=plan, **values)
+        for template, values in sections
+        if values is not None
+    )
     return environment.get_template("page.html.j2").render(
         report=report,
         plan=plan,
-        mapping=mapping_of(plan),
-        verdict=VERDICTS.get(plan.verdict, plan.verdict),
-        state=state_in_words(report.state, applied.events.refused if applied is not None else 0),
-        sections=[
-            environment.get_template(template).render(report=report, plan=plan, **values)
-            for template, values in sections
-            if values is not None
-        ],
+        plain_name=printable(report.name, NAME_CHARACTERS),
+        screen=first_screen(report),
+        chapters=list(_chapters(pages)),
     )
+
+
+def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
+    """A chapter for each `<h2>` of the sections. Text of an export has no tag by now."""
+    number = 0
+    for section in sections:
+        html = _SECTION.sub("", section)
+        headings = list(_HEADING.finditer(html))
+        ends = [heading.start() for heading in headings[1:]] + [len(html)]
+        for heading, end in zip(headings, ends, strict=True):
+            number += 1
+            body = html[heading.end() : end].strip()
+            yield Chapter(f"chapter-{number}", heading[1], body)
 
 
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def plainly(text: object, limit: int = NAME_CHARACTERS) -> Markup:
+        """A text of an export: escaped, without driving characters, and with a direction of its own."""
+        return Markup("<bdi>") + escape(printable(str(text), limit)) + Markup("</bdi>")
 
     environment = Environment(
         loader=PackageLoader("pipeline.report"),
@@ -52,7 +81,7 @@ def _environment() -> Environment:
     )
     environment.filters["n"] = lambda number: f"{number:,}"
     environment.filters["pluralize"] = pluralize
-    environment.filters["plainly"] = lambda text, limit=NAME_CHARACTERS: printable(str(text), limit)
+    environment.filters["plainly"] = plainly
     environment.filters["by_line"] = _by_line
     return environment
 

@@ -54,14 +54,21 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add((tag, tuple(name for name, _ in attrs)))
-        self.links.update(value or "" for name, value in attrs if name in ("href", "src"))
+        places = (value or "" for name, value in attrs if name in ("href", "src"))
+        self.links.update(place for place in places if not place.startswith("#"))
+        if tag != "bdi":
+            self.words.append(" ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag != "bdi":
+            self.words.append(" ")
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
 
     @property
     def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
+        return re.sub(r"\s+", " ", "".join(self.words))
 
 
 def page_of(path: Path, plan: Plan, **given: object) -> str:
@@ -243,9 +250,19 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "Not ready: fix the failed checks",
+        "Import plan: mixpanel → PostHog (US)",
+        "source times in America/New_York, confirmed by 1 of 1 month · plan ",
+        "Not ready Apply refuses this plan until the failed checks are fixed.",
         "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 files; 2 skipped, 2 rejected.",
-        "stop: max_rejects 2 of 14 rows (14.29%) rejected (limit 0) What to do: list them with",
+        "Failed: 2 of 14 rows (14.29%) rejected (limit 0) (max_rejects) List them with backcast rejects",
+        "10 events to send 0 profile updates 2 merged identities irreversible 1 duplicate removed 2 rejected rows",
+        "2 skipped, 2 rejected. 12 to send in all.",
+        "From 2021-11-07 to 2022-01-02. The median day has 2 events; the highest, 2021-11-30, has 4.",
+        "3 4 2 no events from 2021-11-08 to 2021-11-29 (22 days)",
+        "Order Placed 2021-11-30 to 2021-12-01, by month 6 60.0% 2021-11-30 2021-12-01",
+        "the row is not JSON 1",
+        "requests at least 2: at most 5,000 events in each",
+        "4.2 KiB of events, before compression",
         "identities merges of two ids into one person; they cannot be undone 2",
         "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
         "b.csv CSV, 4 columns 200 2 1 0 1",
@@ -288,13 +305,17 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
         ),
     )  # fmt: skip
     text = Page(render(build_report(plan_directory(tmp_path), small_plan(), results, "sent-with-refusals"))).text
+    contents = text.index("Everything else")
+    text = text[:contents] + text[text.index("What will be sent phase", contents) :]
     rehearsal, _, rest = text.partition(" Sending ")
     sending, _, verification = rest.partition(" Verification ")
     assert "Rehearsed against the embedded local service at 2024-04-30T09:00:00Z" in rehearsal
     assert "Balanced: 12 events made, 12 accepted, 0 refused, 0 in doubt" in rehearsal
     assert "Proved: every event was found once." in rehearsal
     assert f"Applied to {there} in 2 runs, the first started at {first}, the last one ended at {last}" in sending
-    assert "State: sent, 1 refused" in rehearsal
+    assert "Sent, 1 refused The target refused some events" in rehearsal
+    assert "✓ 11 verified every one was found once" in rehearsal
+    assert "--code refused_event" in rehearsal
     assert "All sent, some refused (backcast rejects)" in sending
     assert "11 events accepted, 1 refused" in sending
     assert f"What landed at {there} was compared with the ledger at 2024-05-03T08:00:00Z." in verification
@@ -508,5 +529,6 @@ def test_a_new_section_is_one_function(tmp_path: Path) -> None:
     finally:
         TERMINAL[:] = [one for one in TERMINAL if show_owner not in one]
         PAGE[:] = [one for one in PAGE if owner not in one]
-    assert page.index("Checks") < page.index("Owner us") < page.index("What will be sent")
+    titles = ("What it takes", "Owner What will be sent", "Owner us", "What will be sent phase")
+    assert [page.index(title) for title in titles] == sorted(page.index(title) for title in titles)
     assert shown.index("rejected") < shown.index("Owner: us") < shown.index("phase")

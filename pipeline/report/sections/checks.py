@@ -1,4 +1,7 @@
-"""The checks of a plan that found something (`gates` in JSON), with what to do about each."""
+"""The checks of a plan that found something (`gates` in JSON), with what to do about each.
+
+The page has them on its first screen (`pipeline.report.first_screen`).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.manifest import Plan
-from pipeline.report.contents import Report
-from pipeline.report.registry import Values, on_page, on_terminal
+from pipeline.report.registry import on_terminal
 from pipeline.report.wording import ADVICE
 from pipeline.text import printable
 
@@ -22,10 +24,3 @@ def show_checks(console: Console, plan: Plan, directory: str) -> None:
         console.print(Text.assemble((level, _STYLES.get(check.level, "")), printable(check.detail, 1_000)))
         if advice := ADVICE.get(check.name):
             console.print(Text(f"  What to do: {advice}.", style="dim"))
-
-
-@on_page(10, "checks")
-def checks(report: Report) -> Values:
-    """Each check with its level."""
-    rows = [(check, ADVICE.get(check.name)) for check in report.plan.gates]
-    return {"checks": rows} if rows else None

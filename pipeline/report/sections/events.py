@@ -16,6 +16,8 @@ from pipeline.text import printable
 
 MOST_NAMES = 20
 NAME_CHARACTERS = 200
+MOST_IN_MONTHS = 40
+"""Names with their own line in the tables of months; ten years of a hundred would be half the page."""
 
 
 class YearTable(NamedTuple):
@@ -58,9 +60,11 @@ def months(report: Report) -> Values:
 def years(report: Report) -> list[YearTable]:
     """The months of a report as one table a year."""
     by_year: dict[str, dict[str, list[int]]] = {}
+    own = frozenset(list(report.plan.names)[:MOST_IN_MONTHS])
     for cell in report.months:
         year, month = cell.month.rsplit("-", 1)
-        counts = by_year.setdefault(year, {}).setdefault(cell.event, [0] * 12)
+        name = cell.event if cell.event in own else OTHERS
+        counts = by_year.setdefault(year, {}).setdefault(name, [0] * 12)
         counts[int(month) - 1] += cell.count
     tables = []
     for year, events in sorted(by_year.items()):

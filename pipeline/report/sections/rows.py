@@ -13,7 +13,7 @@ from pipeline.report.tables import number, table, text
 from pipeline.text import pluralize
 
 MOST_ON_TERMINAL = 20
-MOST_ON_PAGE = 2_000
+MOST_ON_PAGE = 300
 """Parts listed one by one; the others are in plan.json."""
 _COUNTS = ("rows", "mapped", "skipped", "rejected")
 

@@ -1,0 +1,301 @@
+"""The first screen of the page: what the person who signs a plan reads in two minutes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pipeline.models import Finding
+from pipeline.plan.manifest import Plan
+from pipeline.report.charts.bars import bar, sparkline
+from pipeline.report.charts.timeline import Timeline, timeline
+from pipeline.report.contents import OTHERS, CodeCount, Report, phases_of
+from pipeline.report.next_step import NextStep, next_step
+from pipeline.report.wording import ADVICE, mapping_of, state_in_words
+from pipeline.text import are, pluralize
+
+MOST_NAMES = 12
+"""Names beside their pictures; names that differ from one of them in case or spaces come along."""
+MOST_REASONS = 10
+EXAMPLE_RATE = 1_000
+_LEVELS = {"stop": 0, "warning": 1}
+_TARGETS = {"us": "PostHog (US)", "eu": "PostHog (EU)", "": "PostHog"}
+_SEPARATORS = re.compile(r"[\s_\-.:]+")
+_DUPLICATES = ("duplicate_event", "superseded")
+_MOODS = {"not-ready": "stop", "differs": "stop", "sending": "care", "stopped": "care", "sent-with-refusals": "care"}
+
+SENTENCES = {
+    "not-ready": "Apply refuses this plan until the failed checks are fixed. It can be rehearsed.",
+    "ready": "Nothing was sent yet.",
+    "rehearsed": "The whole import ran against the local service on this machine; nothing was sent to the target yet.",
+    "sending": "A run is sending this plan now.",
+    "stopped": "Some events were sent, others were not. Apply resumes without sending one twice.",
+    "sent": "Every planned event was accepted. What landed was not compared yet.",
+    "sent-with-refusals": "The target refused some events; they did not land. All others were accepted.",
+    "verified": "Every planned event was found once at the target.",
+    "differs": "What was found at the target is not what was sent.",
+}
+"""What each state means, in one sentence."""
+
+
+class Problem(NamedTuple):
+    """A check that found something. `remedy` is text and code in turns, beginning with text."""
+
+    check: Finding
+    remedy: list[str]
+
+
+class Banner(NamedTuple):
+    """The state of the plan; `mood` is a class of the style sheet."""
+
+    title: str
+    mood: str
+    sentence: str
+    checks: list[Problem]
+
+
+class Tile(NamedTuple):
+    """A number with its unit, and a note under it."""
+
+    value: str
+    unit: str
+    note: str = ""
+    mood: str = ""
+
+
+class EventName(NamedTuple):
+    """A name with its events by month; `variant` where it stands with a name that differs in case or spaces."""
+
+    name: str
+    events: int
+    share: str
+    first: str
+    last: str
+    months: str
+    variant: bool
+
+
+class Names(NamedTuple):
+    """The most frequent names, the others that have days, and how many events the names beyond have."""
+
+    shown: list[EventName]
+    folded: list[EventName]
+    more: int
+    more_events: int
+
+
+class RejectBar(NamedTuple):
+    """Why rows were rejected."""
+
+    reason: str
+    code: str
+    rows: int
+    picture: str
+
+
+class FirstScreen(NamedTuple):
+    """Everything on the first screen, in its order."""
+
+    title: str
+    target: str
+    zone: str
+    banner: Banner
+    tiles: list[Tile]
+    total: str
+    timeline: Timeline | None
+    names: Names
+    rejects: list[RejectBar]
+    more_rejects: list[CodeCount]
+    effort: list[tuple[str, str]]
+    next: NextStep
+
+
+def first_screen(report: Report) -> FirstScreen:
+    """The first screen of a report."""
+    plan = report.plan
+    return FirstScreen(
+        mapping_of(plan),
+        _TARGETS.get(plan.target, plan.target),
+        _zone(plan),
+        _banner(report),
+        _tiles(report),
+        _total(plan),
+        timeline(report.days),
+        _names(report),
+        _rejects(report),
+        report.rejects[MOST_REASONS:],
+        _effort(report),
+        next_step(report),
+    )
+
+
+def _zone(plan: Plan) -> str:
+    """The zone of the times, and how it was confirmed."""
+    months = len(plan.zone_evidence)
+    agree = sum(month.agrees for month in plan.zone_evidence)
+    if months:
+        return f"confirmed by {agree:,} of {pluralize(months, 'month')}"
+    if plan.options.zones:
+        return "as --timezone says, not confirmed: the rows have no receive times"
+    return "as the tool exports them"
+
+
+def _banner(report: Report) -> Banner:
+    plan = report.plan
+    state = report.state or ("ready" if plan.ready else "not-ready")
+    checks = [
+        Problem(check, _remedy(ADVICE.get(check.name, ""), report.name))
+        for check in sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
+    ]
+    applied = report.results.applied
+    words = state_in_words(state, applied.events.refused if applied is not None else 0)
+    title = words[0].upper() + words[1:]
+    mood = _MOODS.get(state, "good")
+    if checks and state in ("ready", "rehearsed"):
+        title, mood = f"{title}, {pluralize(len(checks), 'thing')} to check", "care"
+    return Banner(title, mood, SENTENCES.get(state, ""), checks)
+
+
+def _remedy(advice: str, name: str) -> list[str]:
+    """The text of an advice with the plan's own name in its commands."""
+    if not advice:
+        return []
+    pieces = (advice[0].upper() + advice[1:] + ".").split("`")
+    return [re.sub(r"\bDIR\b", lambda _: shlex.quote(name), piece) for piece in pieces]
+
+
+def _tiles(report: Report) -> list[Tile]:
+    plan, phases = report.plan, phases_of(report.plan)
+    updates = phases["persons"] + plan.people.initials
+    duplicates = sum(plan.skips.get(code, 0) for code in _DUPLICATES)
+    merges = phases["identities"]
+    return [
+        Tile(f"{phases['events']:,}", "event to send" if phases["events"] == 1 else "events to send"),
+        Tile(f"{updates:,}", "profile update" if updates == 1 else "profile updates"),
+        Tile(f"{merges:,}", "merged identity" if merges == 1 else "merged identities", "irreversible"),
+        Tile(f"{duplicates:,}", "duplicate removed" if duplicates == 1 else "duplicates removed"),
+        Tile(f"{plan.rows.rejected:,}", "rejected row" if plan.rows.rejected == 1 else "rejected rows"),
+        _proof(report),
+    ]
+
+
+def _proof(report: Report) -> Tile:
+    """What was read back: from the target, else from the local service."""
+    for result, word in ((report.results.verification, "verified"), (report.results.rehearsed, "rehearsed")):
+        if result is not None:
+            found = f"{result.events.found:,}"
+            if result.proved:
+                return Tile(f"✓ {found}", word, "every one was found once", "good")
+            return Tile(f"✗ {found}", f"found of {result.events.expected:,}", f"{word}: not proved", "stop")
+    return Tile("–", "not rehearsed")
+
+
+def _total(plan: Plan) -> str:
+    """What the phases add up to, where there is more than one: the number that apply asks for."""
+    several = sum(count > 0 for count in plan.events.phases.values()) > 1
+    return f"{plan.events.made:,} to send in all." if several else ""
+
+
+def _names(report: Report) -> Names:
+    """The most frequent names, each with those that differ from it in case or spaces, and the others."""
+    plan = report.plan
+    all_events = plan.events.phases.get("events", 0) or sum(plan.names.values())
+    months = _months(report)
+    by_name: dict[str, dict[str, int]] = {}
+    for cell in report.months:
+        if cell.event != OTHERS:
+            by_name.setdefault(cell.event, {})[cell.month] = cell.count
+    alike: dict[str, list[str]] = {}
+    for name in by_name:
+        alike.setdefault(_SEPARATORS.sub("", name).casefold(), []).append(name)
+    together = sorted(alike.values(), key=lambda names: -sum(plan.names.get(name, 0) for name in names))
+
+    def row(name: str, variant: bool, pictured: bool) -> EventName:
+        count, counts = plan.names.get(name, 0), by_name[name]
+        span = report.spans[name]
+        title = f"{span.first} to {span.last}, by month"
+        picture = sparkline([counts.get(month, 0) for month in months], title) if pictured else ""
+        return EventName(name, count, _share(count, all_events), span.first, span.last, picture, variant)
+
+    shown: list[EventName] = []
+    folded: list[EventName] = []
+    for names in together:
+        first = len(shown) < MOST_NAMES
+        (shown if first else folded).extend(row(name, len(names) > 1, first) for name in names)
+    more = [count for name, count in plan.names.items() if name not in by_name]
+    return Names(shown, folded, len(more), sum(more))
+
+
+def _months(report: Report) -> list[str]:
+    """Every month from the first to the last with events, also those without any."""
+    named = sorted({cell.month for cell in report.months})
+    if not named:
+        return []
+    first, last = (int(month[:4]) * 12 + int(month[5:]) - 1 for month in (named[0], named[-1]))
+    return [f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(first, last + 1)]
+
+
+def _share(count: int, of: int) -> str:
+    share = 100 * count / of if of else 0
+    return f"{share:.1f}%" if share >= 0.1 or not count else "<0.1%"
+
+
+def _rejects(report: Report) -> list[RejectBar]:
+    most = max((row.count for row in report.rejects), default=0)
+    return [
+        RejectBar(row.meaning or row.code, row.code, row.count, bar(row.count, most))
+        for row in report.rejects[:MOST_REASONS]
+    ]
+
+
+def _effort(report: Report) -> list[tuple[str, str]]:
+    """Requests, bytes and duration, each with what it is known from."""
+    plan, rehearsal = report.plan, report.results.rehearsal
+    if not plan.events.made:
+        return []
+    requests, binding = _requests(plan)
+    lines = [("requests", f"at least {requests:,}: {binding}")]
+    if rehearsal is not None and rehearsal.batches.made:
+        lines = [("requests", f"{rehearsal.batches.made:,}, as rehearsed")]
+    lines.append(("bytes", f"{_size(plan.event_bytes)} of events, before compression"))
+    if rehearsal is not None and rehearsal.seconds:
+        rate = rehearsal.events.made / rehearsal.seconds
+        text = f"{_duration(rehearsal.seconds)} in the rehearsal ({rate:,.0f} events a second on this machine)"
+        lines.append(("duration", text))
+    given = _duration(plan.events.made / EXAMPLE_RATE)
+    lines.append(("at a given rate", f"{given} with apply --rate {EXAMPLE_RATE}"))
+    if recent := plan.warnings.get("recent_timestamp", 0):
+        lines.append(
+            ("billed", f"{pluralize(recent, 'event')} {are(recent)} under 48 hours old, billed as live events")
+        )
+    return lines
+
+
+def _requests(plan: Plan) -> tuple[int, str]:
+    """The least number of requests, and which limit binds. A request never has events of two blocks."""
+    limits = plan.limits
+    by_count = sum(-(-count // limits.batch_events) for count in plan.events.phases.values())
+    least: Mapping[str, int] = {
+        f"at most {limits.batch_events:,} events in each": by_count,
+        f"at most {_size(limits.batch_bytes)} in each": -(-plan.event_bytes // limits.batch_bytes),
+        "one or more for each 4 MiB of the export": plan.blocks,
+    }
+    binding = max(least, key=lambda name: least[name])
+    return least[binding], binding
+
+
+def _size(number: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}".replace(".0 ", " ")
+    return pluralize(number, "byte")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 3_600:
+        return f"{seconds / 60:,.0f} min"
+    return f"{seconds / 3_600:,.1f} h"

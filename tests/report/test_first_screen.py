@@ -1,0 +1,153 @@
+"""The first screen shows what a person has to see: days that stand out, gaps, names written in two ways, the next step.
+
+The report of many years stays small, and nothing on it is counted twice or lost.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.ledger import RunHistory
+from pipeline.models import Finding
+from pipeline.report.charts.bars import bar, sparkline
+from pipeline.report.charts.timeline import Timeline, timeline
+from pipeline.report.contents import Report, Results, build_report
+from pipeline.report.first_screen import first_screen
+from pipeline.report.html import render
+from pipeline.report.next_step import next_step
+from pipeline.report.results import BatchCounts, SentCounts, StatusResult
+from tests.golden.report.small_plan import plan_directory, small_plan
+
+FIRST = date(2022, 1, 3)
+
+
+def days(count: int, each: int = 200, **other: int) -> dict[str, int]:
+    """So many days with `each` events; `other` has the counts of some, by `d` and their number."""
+    numbered = {FIRST + timedelta(day): other.get(f"d{day}", each) for day in range(count)}
+    return {day.isoformat(): events for day, events in numbered.items() if events}
+
+
+def drawn(counts: dict[str, int]) -> Timeline:
+    found = timeline(counts)
+    assert found is not None
+    return found
+
+
+def report_of(
+    path: Path, state: str = "", results: Results | None = None, cells: object = (), **plan: object
+) -> Report:
+    directory = plan_directory(path / "my plan", cells=cells)
+    return build_report(directory, small_plan(**plan), results or Results(), state)
+
+
+@pytest.mark.parametrize(
+    ("span", "unit", "bars"), [(1, "day", 1), (1_098, "day", 1_098), (1_099, "week", 157), (9_000, "month", 296)]
+)
+def test_many_years_have_fewer_bars(span: int, unit: str, bars: int) -> None:
+    """Three years have a bar a day, twenty a bar a week, more a bar a month."""
+    found = drawn(days(span))
+    assert (found.unit, found.svg.count("<title>") - found.svg.count("No events")) == (unit, bars)
+
+
+def test_a_day_of_many_medians_is_cut_and_counted() -> None:
+    """The axis ends at four medians; the bar that is longer says how long."""
+    found = drawn(days(60, d40=6_000))
+    assert found.top == 800
+    assert [label.text for label in found.labels] == ["2022-02-12: 6,000 (30 × the median day)"]
+    assert "2022-02-12: 6,000</title>" in found.svg
+
+
+def test_empty_days_are_shaded_and_dated_and_weekends_are_not() -> None:
+    """Two gaps are shaded; among the weekends of two years, only the week without events."""
+    found = drawn(days(60, **dict.fromkeys(("d10", "d20", "d21"), 0)))
+    assert [label.text for label in found.labels] == [
+        "no events on 2022-01-13",
+        "no events from 2022-01-23 to 2022-01-24 (2 days)",
+    ]
+    weekends = {f"d{day}": 0 for day in range(700) if day % 7 in (5, 6) or 350 <= day < 357}
+    found = drawn(days(700, **weekends))
+    assert [label.text for label in found.labels] == ["no events from 2022-12-17 to 2022-12-25 (9 days)"]
+    assert found.notes == ["97 short gaps not shaded"]
+
+
+@given(st.dictionaries(st.integers(0, 12_000), st.integers(1, 10_000), min_size=1, max_size=80))
+def test_no_event_is_missing_in_a_picture_or_its_table(counts: dict[int, int]) -> None:
+    """Titles and table add up to all events; everything is inside the picture, and no label covers another."""
+    found = drawn({(FIRST + timedelta(day)).isoformat(): count for day, count in counts.items()})
+    hover = found.svg[found.svg.index('class="hover"') :]
+    assert sum(int(text.replace(",", "")) for text in re.findall(r": ([\d,]+)</title>", hover)) == sum(counts.values())
+    assert sum(row.total for row in found.rows) == sum(counts.values())
+    assert all(sum(row.counts) == row.total for row in found.rows if row.counts)
+    assert all(stop.left >= 0 and stop.left + stop.width <= 100.1 for stop in found.stops)
+    assert all(0 <= tick.left <= 100 for tick in found.ticks)
+    assert all(0 <= label.lane < found.lanes and 0 <= label.place <= 100 for label in found.labels)
+
+
+def test_nothing_has_no_picture() -> None:
+    """Without events there is no picture of days, and small pictures are empty."""
+    assert timeline({}) is None
+    assert '<path d=""/>' in sparkline([], "none")
+    assert 'width="0"' in bar(0, 0)
+
+
+def test_names_that_differ_in_case_or_spaces_stand_together(tmp_path: Path) -> None:
+    """`Purchase` and `purchase` are neighbours and marked, whatever else is between them by count."""
+    names = {"Purchase": 30, "Search": 20, "log in": 12, "purchase": 5, "Log_In": 1}
+    cells = [(name, "2022-01-01", "mapped", count) for name, count in names.items()]
+    shown = first_screen(report_of(tmp_path, cells=cells, names=names)).names.shown
+    assert [(one.name, one.variant) for one in shown] == [
+        ("Purchase", True), ("purchase", True), ("Search", False), ("log in", True), ("Log_In", True),
+    ]  # fmt: skip
+
+
+def test_checks_stand_worst_first(tmp_path: Path) -> None:
+    """What stops the plan is the first of the numbered checks; the command of its remedy can be pasted."""
+    gates = [Finding("other", "warning", "a"), Finding("max_rejects", "stop", "b")]
+    banner = first_screen(report_of(tmp_path, gates=gates)).banner
+    assert [problem.check.level for problem in banner.checks] == ["stop", "warning"]
+    assert banner.checks[0].remedy[1] == "backcast rejects 'my plan'"
+    ready = first_screen(report_of(tmp_path, state="ready", gates=gates, verdict="warnings")).banner
+    assert (banner.title, ready.title) == ("Not ready", "Ready, 2 things to check")
+
+
+@pytest.mark.parametrize(
+    ("state", "command"),
+    [
+        ("not-ready", "backcast rehearse 'my plan'"),
+        ("ready", "backcast rehearse 'my plan'"),
+        ("rehearsed", "backcast apply 'my plan' --to eu --approve-merges 2"),
+        ("sending", "backcast status 'my plan'"),
+        ("stopped", "backcast apply 'my plan' --to https://eu.example --approve-merges 2"),
+        ("sent", "backcast verify 'my plan' --to https://eu.example"),
+        ("sent-with-refusals", "backcast rejects 'my plan' --code refused_event"),
+        ("differs", "backcast verify 'my plan' --to https://eu.example --repair"),
+        ("verified", ""),
+    ],
+)
+def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -> None:
+    """The command names the plan, the target that it was applied to, and the merges to approve."""
+    applied = StatusResult(
+        digest="d", state=state, batches=BatchCounts(), events=SentCounts(1, 1),
+        course=RunHistory("https://eu.example", 1, "2024-05-01T10:00:00Z", ""),
+    )  # fmt: skip
+    results = Results(applied=None if state in ("not-ready", "ready", "rehearsed") else applied)
+    verdict = "not-ready" if state == "not-ready" else "ready"
+    report = report_of(tmp_path, state, results, verdict=verdict, target="eu")
+    assert next_step(report).command == command
+
+
+def test_the_report_of_ten_years_is_small(tmp_path: Path) -> None:
+    """A hundred names on each of 3,650 days, six digits a month, are far below 400 KB."""
+    names = {f"An event of a usual length {number}": 10_000_000 - number for number in range(100)}
+    cells = [
+        (name, f"{2014 + year}-{month:02d}-{day:02d}", "mapped", 123_456)
+        for name in names for year in range(10) for month in range(1, 13) for day in (1, 8, 15, 22)
+    ]  # fmt: skip
+    page = render(report_of(tmp_path, cells=cells, names=names))
+    assert len(page.encode()) < 300_000
