@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Raw
 
+from pipeline.mapper import expressions
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.program import LeaveOutBlanks
 from pipeline.mapper.runtime import literals, text_of
@@ -50,6 +51,18 @@ def leave_out_blanks(mapping: Mapping) -> LeaveOutBlanks | None:
     json = (*blanks.texts, *([""] if blanks.json == "missing" else []))
     cells = (*blanks.texts, *([""] if blanks.parquet == "missing" else []))
     return LeaveOutBlanks(json, cells, blanks.within) if json or cells else None
+
+
+def unless_blank(mapping: Mapping, source: expressions.Value | None) -> expressions.Value | None:
+    """The column with the properties, without the texts that are missing in every format: it is opened before the
+    blanks of a row are left out."""
+    blanks = mapping.blanks
+    if not isinstance(source, expressions.Column) or not blanks.texts or source.name not in (
+        blanks.within or (source.name,)
+    ):  # fmt: skip
+        return source
+    blank = expressions.OneOf(expressions.as_text(source), blanks.texts)
+    return expressions.Choose(blank, expressions.Missing(), source)
 
 
 def blank_remover(mapping: Mapping) -> Callable[[Record], None] | None:

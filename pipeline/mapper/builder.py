@@ -11,7 +11,7 @@ from typing import TypeAlias
 from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import expressions, language, program
-from pipeline.mapper.blanks import leave_out_blanks
+from pipeline.mapper.blanks import leave_out_blanks, unless_blank
 from pipeline.mapper.expressions import Condition, Missing, NamedValues, Value, Variable
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
@@ -150,7 +150,7 @@ class Builder:
 
     def build(self) -> Program:
         mapping = self._mapping
-        source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
+        source = unless_blank(mapping, self.value(mapping.properties.open) if mapping.properties.open else None)
         self._opened_column = source.name if isinstance(source, expressions.Column) else None
         steps: list[Step] = [program.OpenProperties(source), *([self._blanks] if self._blanks is not None else [])]
         # Computed first, so that every use of a definition finds its value.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from pipeline.api import plan_export
 from pipeline.errors import MappingError
@@ -109,6 +110,17 @@ def test_a_declared_text_is_missing_to_every_reference(blanks: str, row: str, ex
     made = properties(f"{FIRST}blanks: {blanks}\n", row)
     made.pop("a", None)
     assert made == expected
+
+
+@pytest.mark.parametrize("text", [r"\N", Raw(rb'"\\N"')])
+def test_a_declared_text_is_missing_where_properties_are_opened(text: Any) -> None:
+    """In the column with the properties too, in cells and in JSON; where it is no such text, it is no object."""
+    opened = "properties: {open: /a}\nblanks: {texts: ['\\N'], in: [%s]}\n"
+    row = {"name": "Seen", "user": "u-1", "at": 1672628645, "a": text}
+    draft: Any = mapper(opened % "a").map_row(dict(row))
+    assert dict(draft.properties) == {}
+    refused: Any = mapper(opened % "b").map_row(dict(row))
+    assert refused.code == "bad_value"
 
 
 @pytest.mark.parametrize(
