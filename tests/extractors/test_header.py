@@ -34,6 +34,7 @@ HEADED = {
     "a name that is a value too": "event,type,user\nevent,track,u-1\nevent,page,u-2\n",
     "some numbers": "user,event,time,2019,2020\nu-1,Signup,2023-01-02T03:04:05Z,1,2\n",
     "files put together": "user,event\nu-1,Signup\nuser,event\nu-2,Login\n",
+    "names in braces": "{idfa||gps_adid},{created_at},[user_id]\nu-1,1672628645,7\n",
     "names with marks": "Revenue (USD),e-mail,@id,utc.time,v1.0,a/b,user id\n1,2,3,4,5,6,7\n",
 }
 

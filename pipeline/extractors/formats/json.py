@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
@@ -14,11 +15,22 @@ NO_PAGES = "none"
 """The name that a mapping gives (`rows`) where objects with such lists are rows too."""
 
 
+_TEMPLATE = re.compile(rb"\{[^{}\[\]\":\n]+\}[,;\t|]")
+"""The start of a table whose columns are called {adid},{created_at}, as trackers write that fill in templates."""
+
+
+def is_table(start: bytes) -> bool:
+    """Whether a text that starts with a brace is a table, and no JSON."""
+    return _TEMPLATE.match(start) is not None
+
+
 def _recognize(sample: Sample) -> Recognized | None:
     """After JSON lines: a page on one line is a row of those, which a mapping can open, unless its list is named."""
     start = sample.text.lstrip(b" \t\r\n")
-    if start[:1] not in (b"{", b"[") or not (
-        sample.rules.rows not in ("", NO_PAGES) or is_document(start, sample.whole)
+    if (
+        start[:1] not in (b"{", b"[")
+        or is_table(start)
+        or not (sample.rules.rows not in ("", NO_PAGES) or is_document(start, sample.whole))
     ):
         return None
     dialect = Dialect(encoding=sample.encoding, bom=sample.bom)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
-from pipeline.extractors.formats.json import mostly_objects
+from pipeline.extractors.formats.json import is_table, mostly_objects
 from pipeline.extractors.rows import Rows
 from pipeline.models import Block, Dialect, Part
 
@@ -13,6 +13,8 @@ from pipeline.models import Block, Dialect, Part
 def _recognize(sample: Sample) -> Recognized | None:
     """Documents over several lines have been recognised before (`pipeline.extractors.formats.json`)."""
     start = sample.text.lstrip(b" \t\r\n")
+    if is_table(start):
+        return None
     if start[:1] == b"{" or mostly_objects(start, sample.whole):
         return Recognized(Dialect(encoding=sample.encoding, bom=sample.bom))
     return None
