@@ -25,9 +25,9 @@ _COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])([0
 _WRITTEN = re.compile(
     r"(?:(?P<year>\d{4})(?P<s1>[-/.])\d\d?(?P=s1)\d\d?"
     r"|(?P<first>\d\d?)(?P<s2>[-/.])(?P<second>\d\d?)(?P=s2)(?P<short>\d{4}|\d\d)"
-    r"|\d\d?(?P<s3>[- ])(?P<month>[A-Za-z]{3,9})(?P<s4>,? |-)(?P<year3>\d{4}|\d\d)"
+    r"|\d\d?(?P<s3>[- /])(?P<month>[A-Za-z]{3,9})(?P<s4>,? |[-/])(?P<year3>\d{4}|\d\d)"
     r"|(?P<month4>[A-Za-z]{3,9}) \d\d?(?P<s5>,? )\d{4})"
-    r"(?:(?P<gap>,? |T)\d\d?:\d\d(?P<seconds>:\d\d(?P<fraction>\.\d+)?)?(?P<half> ?[AaPp][Mm])?"
+    r"(?:(?P<gap>,? |T|:)\d\d?:\d\d(?P<seconds>:\d\d(?P<fraction>\.\d+)?)?(?P<half> ?[AaPp][Mm])?"
     r"(?P<zone> ?(?:Z|[+-]\d\d:?\d\d)| UTC| GMT)?)?",
     re.ASCII,
 )

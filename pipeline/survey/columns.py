@@ -20,6 +20,12 @@ OBJECTS = (OBJECT, OBJECT_TEXT)
 _FEW_ROWS = 10
 
 
+def spelled(name: str) -> str:
+    """A name in small letters with underscores."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return re.sub(r"[\W_]+", "_", words).strip("_").lower()
+
+
 class Column:
     """One column, or one member of the objects in a column. `values` are those that are neither null nor blank, `rows`
     the numbers of the rows that they are in; `of` rows were read."""
@@ -38,8 +44,7 @@ class Column:
     @cached_property
     def name(self) -> str:
         """The last step in small letters with underscores: `eventName`, `Event Name` and `$event_name` are one name."""
-        spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.steps[-1])
-        return re.sub(r"[\W_]+", "_", spelled).strip("_").lower()
+        return spelled(self.steps[-1])
 
     @cached_property
     def kinds(self) -> Counter[str]:
@@ -94,9 +99,9 @@ class Column:
         )
 
 
-def columns_of(records: Sequence[Record], most: int = MOST_FIELDS) -> dict[Steps, Column]:
+def columns_of(records: Sequence[Record], most: int = MOST_FIELDS, depth: int = 2) -> dict[Steps, Column]:
     """Every column of these rows in the order of its first row, the members of objects after it. Objects, also those
-    written in text, are opened one level. Columns beyond `most` are left out."""
+    written in text, are opened as far as paths of `depth` steps. Columns beyond `most` are left out."""
     columns: dict[Steps, Column] = {}
 
     def add(steps: Steps, row: int, value: Value) -> None:
@@ -110,7 +115,7 @@ def columns_of(records: Sequence[Record], most: int = MOST_FIELDS) -> dict[Steps
             return
         column.values.append(value)
         column.rows.append(row)
-        if len(steps) == 1 and text.lstrip()[:1] == "{":
+        if len(steps) < depth and text.lstrip()[:1] == "{":
             for member, inner in _members(value).items():
                 add((*steps, member), row, inner)
 

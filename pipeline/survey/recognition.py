@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 
-from pipeline.errors import EmptyExport, UsageError
+from pipeline.errors import EmptyExport, UnreadableExport, UsageError
 from pipeline.extractors import open_source
+from pipeline.extractors.file_rules import ROWS, FileRules
+from pipeline.extractors.formats.json import NO_PAGES
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper import recognise
 from pipeline.mapper.registry import is_lookup_file
@@ -16,7 +19,7 @@ from pipeline.models import Source
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping
 from pipeline.survey.roles import keys_in
-from pipeline.survey.tables import largest_table, records_of, unique_columns
+from pipeline.survey.tables import Table, largest_table, list_of_rows, records_of, rows_of, unique_columns
 from pipeline.values import Record
 
 MOST_PARTS = 20
@@ -88,9 +91,16 @@ class Starter:
             raise no_rows(source.notes)
         table = largest_table(source)
         if table is None:
+            if not any(True for part in source.parts for _ in islice(rows_of(part), 1)):
+                raise no_rows(source.notes)
             raise UsageError("no row of the export can be read", hint="see why with: backcast survey")
-        self._table = table
         tools = recognised_by(table.records[:RECOGNISED_ROWS])
+        self._pages = table
+        """The table whose rows are pages, where those of the draft are the items of a list in them."""
+        if not tools and (opened := _opened_pages(table, sources, spool)) is not None:
+            table = opened
+            tools = recognised_by(table.records[:RECOGNISED_ROWS])
+        self._table = table
         self.tool = tools[0] if len(tools) == 1 else ""
         """The shipped mapping that recognises the rows, "" for none."""
         keys = [] if self.tool else keys_in(columns_of(table.records).values())
@@ -102,4 +112,18 @@ class Starter:
         """The starting mapping, with answers to some of its choices; of a known tool, the shipped mapping."""
         if self.tool:
             return Draft(load_mapping(self.tool).text, (), {})
-        return draft_mapping(self._table, self._unique, answers)
+        pages = (answers or {}).get(ROWS) == NO_PAGES
+        return draft_mapping(self._pages if pages else self._table, {} if pages else self._unique, answers)
+
+
+def _opened_pages(table: Table, sources: Sequence[str], spool: Path) -> Table | None:
+    """The items of the list in pages that are on one line each, as a table; None where rows are no pages."""
+    name, beside = list_of_rows(table)
+    if not name:
+        return None
+    paths = [str(spool / "stdin") if source == "-" else source for source in sources]
+    try:
+        opened = largest_table(open_source(paths, spool=spool, rules=FileRules(rows=name)))
+    except UnreadableExport:  # other files of the export are no such pages
+        return None
+    return None if opened is None else replace(opened, rows=name, beside=beside)

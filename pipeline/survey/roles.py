@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pipeline import values
 from pipeline.survey.clock import ENOUGH, MOSTLY, Clock, clock_of
-from pipeline.survey.columns import INTEGER, LIST, OBJECTS, Column, Steps, columns_of
+from pipeline.survey.columns import INTEGER, LIST, OBJECTS, Column, Steps, columns_of, spelled
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID
 from pipeline.values import Record, Value
 
@@ -26,12 +26,18 @@ _EVENT = ("event_name", "mp_event_name", "event_text", "event", "event_type")
 _LIKELY_EVENT = ("name", "action", "activity", "type", "verb", "operation", "e", "n")
 """Chosen only where few different texts repeat; so is a name with one of the words."""
 _EVENT_WORDS = re.compile(r"(?:^|_)(?:event|action|activity|verb)(?:_|$)")
+_OWN_EVENT = re.compile(r"^event_(?:custom|display)_name$|^(?:custom|track)_event(?:_name)?$")
+"""Names that some events have, beside a kind such as `custom` that all have."""
+_ANSWER = re.compile(r"true|false|yes|no|[01tfyn]", re.IGNORECASE)
 _TIME = (
     "event_time", "event_timestamp", "timestamp", "original_timestamp", "time", "true_tstamp", "derived_tstamp",
     "browser_timestamp", "collector_tstamp", "client_event_time", "occurred_at", "ts", "t", "datetime", "created_at",
     "date_time", "date",
 )  # fmt: skip
-_TIME_WORDS = re.compile(r"time|date|tstamp|when|moment|(?:^|_)(?:ts|at|on|am|zeit|datum|fecha|hora)(?:_|$)")
+_TIME_WORDS = re.compile(
+    r"time|date|tstamp|when|moment|(?:^|_)(?:ts|at|on|am|created|added|logged|msec"
+    r"|zeit|datum|fecha|hora)(?:_|$)"
+)
 _START_WORDS = re.compile(r"first|start|begin|created|occurred|ordered|placed")
 _LATER_WORDS = re.compile(
     r"last|end|updat|modif|sent|receiv|process|load|expire|due|delet|synced|import|export|birth|join"
@@ -41,17 +47,18 @@ _RECEIVED = (
     "collector_tstamp", "ingested_at", "loaded_at", "processed_at", "created_at",
 )  # fmt: skip
 _USER = (
-    "distinct_id", "external_user_id", "user_id", "userid", "customer_id", "identity", "uid", "member_id", "person_id",
+    "distinct_id", "external_user_id", "customer_user_id", "user_app_key", "user_id",
+    "userid", "customer_id", "identity", "uid", "member_id", "person_id",
     "profile_id", "contact_id", "subscriber_id", "account_user_id",
 )  # fmt: skip
 _LIKELY_USER = re.compile(
     r"(?:^|_)(?:p|users?|customers?|members?|persons?|people|profiles?|contacts?|clients?|subscribers?|buyers?|players?"
-    r"|students?|patients?|guests?|leads?|employees?|drivers?|riders?|owners?|authors?|kunden?|nutzer|benutzer"
+    r"|students?|patients?|guests?|leads?|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|kunden?|nutzer|benutzer"
     r"|clientes?|utilisateurs?|usuarios?)(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|nummer))?$|^username$|^login$"
 )
 _ANONYMOUS = re.compile(
     r"anon|(?:^|_)device_?id$|^did$|pseudo|domain_userid|network_userid|visitor|^stable_id$|cookie|fingerprint"
-    r"|^client_id$|^cid$|install(?:ation)?_id$|^idf[av]$|^gaid$|^adid$|^muid$|^mpid$|^object_id$|^browser_id$"
+    r"|^client_id$|^cid$|install(?:ation)?_id$|^idf[av]$|^(?:gps_)?adid$|^gaid$|^(?:apps_?flyer|adjust|advertising|android|firebase)_id$|^muid$|^mpid$|^object_id$|^browser_id$"
 )
 _SESSION = re.compile(r"sess(?:ion)?_?id$|^visit_?id$|^sid$|^session$")
 _EMAIL = re.compile(r"(?:^|_)e?mail(?:_address)?$|^e_mail$")
@@ -61,7 +68,8 @@ _KEY = (
 _LIKELY_KEY = re.compile(r"(?:_(?:id|uuid|guid|key|no|nr|number|nummer))$|^(?:guid|number|nr|no)$")
 _OBJECT = (
     "properties", "event_properties", "props", "event_props", "params", "event_params", "custom_attributes",
-    "event_attributes", "attributes", "metadata", "event_data", "data", "payload", "segmentation", "sg", "body",
+    "event_attributes", "attributes", "data_fields", "metadata", "event_data",
+    "data", "payload", "segmentation", "sg", "body",
 )  # fmt: skip
 _AMOUNT = re.compile(
     r"(?:^|_)(?:amount|price|total|subtotal|revenue|cost|fee|tax|charge|paid|sum|value|balance|betrag|preis|gmv|cents?"
@@ -71,6 +79,9 @@ _SMALL_UNITS = (
     (re.compile(r"micro|_e6$"), 1_000_000),
     (re.compile(r"cents?(?:_|$)|pence|minor|_ct$"), 100),
 )
+_OF_AN_OBJECT = frozenset(("id", "uuid", "guid", "key", "email", "username"))
+"""Members that are ids of the object that they are in: `user.id`."""
+_WRAPPERS = frozenset(("data", "attributes", "properties", "relationships", "object"))
 _NOT_AN_ID = re.compile(r"https?://|mozilla/|\{", re.IGNORECASE)
 
 USER, ANONYMOUS, EMAIL, SESSION = "user", "anonymous", "email", "session"
@@ -128,14 +139,33 @@ def events_in(columns: Iterable[Column]) -> list[Column]:
     """The columns with the names of events, the best first: a known name with texts, or a likely one whose few
     different texts repeat."""
     found = list(columns)
-    known = [column for column in _named(found, _EVENT) if column.is_text and not _all_different(column)]
+    known = [
+        column for column in _named(found, _EVENT)
+        if column.is_text and not _all_different(column) and not _is_answer(column)
+    ]  # fmt: skip
+    own = [column for column in found if _OWN_EVENT.search(column.name) and is_category(column)]
     likely = [*_named(found, _LIKELY_EVENT), *(column for column in found if _EVENT_WORDS.search(column.name))]
-    return list(dict.fromkeys([*known, *(column for column in likely if is_category(column))]))
+    return list(
+        dict.fromkeys(
+            [*own, *known, *(column for column in likely if is_category(column) and not _is_constant(column))]
+        )
+    )
 
 
 def is_category(column: Column) -> bool:
     """Few short texts that repeat, as names of events do."""
-    return column.is_text and column.repeats and all(len(text) <= 100 for text in column.texts)
+    short = all(len(text) <= 100 for text in column.texts)
+    return short and column.is_text and column.repeats and not _is_answer(column)
+
+
+def _is_constant(column: Column) -> bool:
+    """Whether all rows have one value: it is the kind of a row, and rarely the name of an event."""
+    return len(column.texts) == 1 and not column.blank and len(column.values) >= 3
+
+
+def _is_answer(column: Column) -> bool:
+    """Whether all values say yes or no."""
+    return bool(column.texts) and all(map(_ANSWER.fullmatch, column.texts))
 
 
 def _all_different(column: Column) -> bool:
@@ -201,7 +231,7 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
     ranked: list[tuple[tuple[int, int, int], IdColumn]] = []
     classes = (USER, ANONYMOUS, EMAIL, SESSION)
     for column in found:
-        of = _kind_of_id(column.name)
+        of = _kind_of_id(_id_name(column))
         if of and not (of == USER and len(column.texts) == 1 and len(column.values) >= 50):
             known = _USER.index(column.name) if column.name in _USER else len(_USER)
             depth = len(column.steps) + (2 if of == USER and known == len(_USER) else 0)
@@ -213,6 +243,25 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
     repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)]
     chosen = sorted(repeated or likely, key=lambda one: (one.blank, -len(one.texts)))
     return [IdColumn(column, USER, known=False) for column in chosen if _could_be_id(column)]
+
+
+def _id_name(column: Column) -> str:
+    """What an id is called: `user_id` for the member `id` of an object `user`, or of the data of one."""
+    if column.name not in _OF_AN_OBJECT:
+        return column.name
+    owners = [step for step in column.steps[:-1] if step.lower() not in _WRAPPERS]
+    return f"{spelled(owners[-1])}_{column.name}" if owners else column.name
+
+
+def other_ids(columns: Iterable[Column]) -> list[Column]:
+    """Columns that could stand in where a row has no id of a person: addresses, and values that repeat as ids do."""
+    found = [column for column in columns if _fits_id(column) and len(column.texts) > 1]
+    addresses = [column for column in found if column.matching(_IP) >= 0.9]
+    ids = [
+        column for column in found
+        if column.repeats and _LIKELY_KEY.search(column.name) and _could_be_id(column) and column not in addresses
+    ]  # fmt: skip
+    return [*ids[:2], *addresses[:1]]
 
 
 def _kind_of_id(name: str) -> str:
@@ -240,9 +289,14 @@ def _could_be_id(column: Column) -> bool:
 
 def keys_in(columns: Iterable[Column], *, likely: bool = True) -> list[Column]:
     """The columns that may be a row's own id, the best first; `likely`: also names that only end as ids do."""
-    found = [column for column in columns if _fits_id(column)]
+    found = [column for column in columns if _fits_id(column) and not _is_of_another(column)]
     named = _named(found, _KEY)
     return [*named, *(one for one in found if likely and one not in named and _LIKELY_KEY.search(one.name))]
+
+
+def _is_of_another(column: Column) -> bool:
+    """Whether this is the id of an object that is no event: a person, or one that is not part of the row itself."""
+    return column.name in _OF_AN_OBJECT and (len(column.steps) > 2 or bool(_kind_of_id(_id_name(column))))
 
 
 # -- properties ----------------------------------------------------------------------------------------

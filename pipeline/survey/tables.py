@@ -8,11 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from msgspec import Raw
+
+from pipeline import values
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import rows as read_rows
-from pipeline.models import Part, Source
-from pipeline.values import Record, text
+from pipeline.extractors.rows import Rows
+from pipeline.models import BrokenRow, Part, Source
+from pipeline.values import Record, Value, text
 
 MOST_ROWS = 2_000
 """How many rows of the table are kept to find its fields."""
@@ -21,6 +25,12 @@ MOST_PARTS = 60
 HEAD_ROWS = 20
 SIMILAR = 0.6
 """The share of columns that two files of one table have in common."""
+_PAGING = re.compile(
+    r"^(?:object|url|status|success|ok|links|_links|meta|metadata|paging|pagination|included|limit|offset|per_page"
+    r"|(?:has|is)_?more|.*(?:next|prev|cursor|count|total|page).*)$",
+    re.IGNORECASE,
+)
+"""Members of a page that say where it is among the pages."""
 _BLOCK_BYTES = 256 * 1024
 _ENDINGS = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,8})+$")
 _NUMBERING = re.compile(
@@ -31,17 +41,28 @@ _NOT_A_NAME = re.compile(r"|data|exports?|stdin|dump|out|output|file|rows|part(?
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Some rows of one table. `others` are the names of the export's other tables, with the number of their files."""
+    """Some rows of one table. `others` are the names of the export's other tables, with the number of their files.
+
+    `rows` is the list that has the rows, where each file is a page on one line, and `beside` what else a page has,
+    apart from its place among the pages.
+    """
 
     name: str
     parts: tuple[Part, ...]
     records: tuple[Record, ...]
     others: tuple[tuple[str, int], ...] = ()
+    rows: str = ""
+    beside: tuple[str, ...] = ()
 
     @property
     def form(self) -> str:
         """The format of its rows in the cases of a mapping: csv or json."""
         return "csv" if self.parts and self.parts[0].dialect.header else "json"
+
+    @property
+    def cells(self) -> bool:
+        """Whether its rows are those of delimited text."""
+        return self.form == "csv" or self.headless
 
     @property
     def headless(self) -> bool:
@@ -82,6 +103,33 @@ def largest_table(source: Source) -> Table | None:
     return Table(table_name([part.path for part in parts]), tuple(parts), tuple(kept), others)
 
 
+def list_of_rows(table: Table) -> tuple[str, tuple[str, ...]]:
+    """The list of objects that is more than half of each row, with the row's other members; "" where rows are no pages.
+
+    Members that say which page it is, such as `has_more`, are left out. Rows that have other members as well are pages
+    only where a file has one or two of them: a row of a person may have a list of its own.
+    """
+    if any(part.format not in ("json", "jsonl") for part in table.parts):
+        return "", ()
+    found: set[str] = set()
+    beside: dict[str, None] = {}
+    for record in table.records:
+        lengths = {name: len(bytes(values.raw(value))) for name, value in record.items()}
+        name = max(lengths, key=lambda one: lengths[one], default="")
+        if 2 * lengths.get(name, 0) <= sum(lengths.values()) or not _is_list_of_objects(record[name]):
+            return "", ()
+        found.add(name)
+        beside |= dict.fromkeys(member for member in record if member != name and not _PAGING.search(member))
+    if len(found) != 1 or (beside and len(table.records) > 2 * len(table.parts)):
+        return "", ()
+    return found.pop(), tuple(beside)
+
+
+def _is_list_of_objects(value: Value) -> bool:
+    items = values.items(value) or []
+    return bool(items) and all(bytes(item)[:1] == b"{" for item in items if isinstance(item, Raw))
+
+
 def _readable(part: Part, most: int) -> list[Record]:
     records = []
     try:
@@ -102,15 +150,17 @@ def table_name(paths: Sequence[str]) -> str:
     return names.most_common(1)[0][0] if names else ""
 
 
+def rows_of(part: Part) -> Iterator[tuple[Rows, int, Record | BrokenRow]]:
+    """The rows of a part, those that cannot be read too, each with the rows of its block and its number among them."""
+    for block in read_blocks(part, block_bytes=_BLOCK_BYTES):
+        rows = read_rows(part, block, observe=False, blanks=True)
+        for number, record in enumerate(rows):
+            yield rows, number, record
+
+
 def records_of(part: Part, most: int | None = None) -> Iterator[tuple[Record, int]]:
     """The records among the first `most` rows of a part, each with a hash of its text; without a number, all."""
-    numbered = (
-        (rows, number, record)
-        for block in read_blocks(part, block_bytes=_BLOCK_BYTES)
-        for rows in [read_rows(part, block, observe=False, blanks=True)]
-        for number, record in enumerate(rows)
-    )
-    for rows, number, record in islice(numbered, most):
+    for rows, number, record in islice(rows_of(part), most):
         if isinstance(record, dict):
             yield record, hash(rows.text(number))
 

@@ -19,6 +19,7 @@ from pipeline.survey.profile import Profile
 from pipeline.survey.recognition import recognised_by
 from pipeline.survey.roles import PROBE_ROWS, Roles, guess, look_up
 from pipeline.survey.shape import BrokenSurvey, PartSurvey, Survey
+from pipeline.survey.tables import Table, list_of_rows
 from pipeline.survey.zones import survey_zone
 from pipeline.text import printable
 from pipeline.values import Record, Value
@@ -83,6 +84,9 @@ class _Walk:
             problem = self.fail(part, error)
         records = [record for record in probe if not isinstance(record, BrokenRow)]
         self.tools.update(recognised_by(records[:RECOGNISED_ROWS]))
+        if name := list_of_rows(Table("", (part,), tuple(records[:RECOGNISED_ROWS])))[0]:
+            detail = f"its rows are pages, with rows in the list {name!r}; read these with --set rows={name}"
+            self.notices.append(Notice("rows_in_list", part.path, detail))
         roles = guess(records)
         for record in probe:
             self.add_row(part, self.rows - before + 1, record, roles)

@@ -297,32 +297,43 @@ SHAPES = {
         {"zone": "utc"},
         ["zone"],
     ),
-    "statsig": Shape(
-        "EVENTS.csv",
+    "database dump": Shape(
+        "dump.csv",
         table(
-            "user_id,stable_id,custom_ids,timestamp,event_name,event_value,user_object,statsig_metadata",
-            ([HALF[row], DEVICE[row], "{}", iso(row) + " UTC", CLICK[row], "", '{"country":"FR"}', "{}"] for row in R),
+            "id,user_id,cookie_id,event_type,created_at,payload",
+            (
+                [
+                    900_000 + row,
+                    [r"\N", "u-1", "0", "u-1", "u-2", r"\N"][row],
+                    DEVICE[row],
+                    CLICK[row],
+                    iso(row, "%d/%b/%Y:%H:%M:%S +0000"),
+                    r"\N" if row else '{"n": 1}',
+                ]
+                for row in R
+            ),
         ),
         CLICK,
         MIXED,
     ),
-    "intercom": Shape(
-        "intercom.json",
+    "members of members": Shape(
+        "events.jsonl",
         lines(
             {
                 "type": "event",
-                "event_name": CLICK[row],
-                "created_at": T + row,
-                "user_id": U[row],
                 "id": f"i{row}",
-                "intercom_user_id": f"x{U[row]}",
-                "email": f"{U[row]}@example.com",
-                "metadata": {"invite_code": "A"},
+                "attributes": {"timestamp": T + row, "event_properties": {"n": row}, "is_event": "true"},
+                "relationships": {
+                    "profile": {"data": {"type": "profile", "id": U[row]}},
+                    "metric": {"data": {"type": "metric", "id": CLICK[row]}},
+                },
             }
             for row in R
         ),
         CLICK,
         U,
+        {"event": "/relationships/metric/data/id"},
+        ["event"],
     ),
     "countly": Shape(
         "drill_events.json",
@@ -501,8 +512,7 @@ def test_an_export_of_any_shape_has_a_start(call: Any, tmp_path: Path, name: str
     assert times == [iso(row, "%Y-%m-%dT%H:%M:%S") for row in R]
     mine = tmp_path / "mine.yaml"
     mine.write_text(decided.text, "utf-8")
-    settings = ["--set", "header=no"] if "header" in shape.answers else []
-    assert call("plan", path, "-m", mine, *settings, "-o", tmp_path / "plan", "--workers", "0").code == 0
+    assert call("plan", path, "-m", mine, "-o", tmp_path / "plan", "--workers", "0").code == 0
 
 
 def test_amounts_in_cents_are_divided_when_a_person_says_so(tmp_path: Path) -> None:
@@ -553,12 +563,77 @@ def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
     """What looks like a placeholder is passed over until a person says that it is an id."""
     path = tmp_path / "log.jsonl"
     path.write_text(
-        lines({"event": "A", "time": T + row, "user_id": f"u-{row}" if row % 2 else "-"} for row in range(60))
+        lines({"event": "A", "time": T + row, "user_id": f"u-{row}" if row % 2 else "nobody"} for row in range(60))
     )
     draft = drafted(path)
     assert [choice.name for choice in draft.choices] == ["placeholders"]
-    assert checked(draft).distinct_id.junk == ("-",)
+    assert checked(draft).distinct_id.junk == ("nobody",)
     assert checked(drafted(path, answers={"placeholders": "[]"})).distinct_id.junk == ()
+
+
+def test_a_column_that_stands_in_for_ids_is_an_option(tmp_path: Path) -> None:
+    """Placeholders count as missing; what such rows have instead is proposed, and chosen by a person."""
+    path = tmp_path / "access.jsonl"
+    rows = [
+        {"msec": f"{T + row}.5", "cookie_uid": f"c-{row % 20}" if row % 3 else "-", "remote_addr": f"192.0.2.{row % 9}"}
+        for row in range(60)
+    ]
+    path.write_text(lines(rows))
+    draft = drafted(path)
+    choice = next(choice for choice in draft.choices if choice.name == "distinct_id")
+    assert "33% of the rows have none of these ids" in choice.question
+    assert [one.text for one in choice.options] == ["[/cookie_uid]", "[/cookie_uid, /remote_addr]"]
+    decided = drafted(path, answers={"event": "{const: $pageview}", "distinct_id": choice.options[1].text})
+    people = [one["distinct_id"] for one in events_of(decided, path)]
+    assert people == [row["cookie_uid"] if row["cookie_uid"] != "-" else row["remote_addr"] for row in rows]
+
+
+def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:
+    """Nor is a kind that all rows have; a name of their own goes before the kind that some events share."""
+    path = tmp_path / "log.jsonl"
+    rows = [{"event": "true" if row % 2 else "false", "type": "row", "time": T, "user_id": "u"} for row in range(40)]
+    path.write_text(lines(rows))
+    assert [choice.name for choice in drafted(path).choices] == ["event"]
+    path.write_text(
+        lines(
+            {**row, "event": None, "eventType": "custom" if number % 2 else "click"}
+            | ({"eventCustomName": "Paid"} if number % 2 else {})
+            for number, row in enumerate(rows)
+        )
+    )
+    draft = drafted(path)
+    assert (draft.choices, [one["event"] for one in events_of(draft, path)[:2]]) == ((), ["click", "Paid"])
+
+
+@pytest.mark.parametrize("members", [{"has_more": False, "url": "/v1/charges"}, {"shop": "a.example"}])
+def test_pages_on_one_line_are_opened(call: Any, tmp_path: Path, members: dict[str, Any]) -> None:
+    """The rows are the items of the list; what else a page has is asked for, unless it says which page it is."""
+    path, mine = tmp_path / "charges.json", tmp_path / "mine.yaml"
+    page = {"charges": [{"event": "Charge", "customer": U[row], "created": T + row} for row in R], **members}
+    path.write_text(json.dumps(page))
+    assert "with --set rows=charges" in " ".join(call("survey", path).out.split())
+    printed = call("mapping", "new", path, "-o", mine)
+    assert ("shop" in members) == ("rows: each row is a page whose list charges has the rows" in printed.err)
+    assert parse(mine.read_text("utf-8"), "mine").files.rows == "charges"
+    assert "6 events to send, from 6 of 6 rows" in call("plan", path, "-m", mine, "-o", tmp_path / "plan").out
+
+
+def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None:
+    """A header is no row, and the error says what is missing."""
+    path = tmp_path / "log.csv"
+    path.write_text("user_id,event,time\n")
+    assert "the export has no row" in call("mapping", "new", path).two_lines[0]
+    path.write_text("{broken\n")
+    assert "no row of the export can be read" in call("mapping", "new", path).two_lines[0]
+
+
+def test_rows_with_a_long_list_are_no_pages(call: Any, tmp_path: Path) -> None:
+    """A person's own list is a property of the row."""
+    path, mine = tmp_path / "log.jsonl", tmp_path / "mine.yaml"
+    items = [{"sku": "x" * 50}] * 5
+    path.write_text(lines({"event": "A", "user_id": "u", "time": T + row, "items": items} for row in R))
+    assert call("mapping", "new", path, "-o", mine).code == 0
+    assert parse(mine.read_text("utf-8"), "mine").files.rows == ""
 
 
 def test_cases_are_rows_of_different_events(tmp_path: Path) -> None:

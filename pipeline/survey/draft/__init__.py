@@ -63,6 +63,7 @@ def custom_answer(text: str, columns: Mapping[str, str]) -> str:
 def _head(known: Decisions, unsent: str) -> str:
     """The first lines of the file. `unsent` are the cases whose rows are not sent."""
     undecided = {choice.name: choice.sentence for choice in known.choices} | ({"cases": unsent} if unsent else {})
+    table = known.table
     lines = [
         f"format: {FORMAT}",
         f"tool: {known.tool}      # part of every uuid: never change it after a first send",
@@ -77,6 +78,12 @@ def _head(known: Decisions, unsent: str) -> str:
             *(f"  {name}: {quoted(printable(sentence, 600))}" for name, sentence in undecided.items()),
             "",
         ]
+    if table.headless:
+        lines += ["files: {header: no}", ""]
+    if table.rows:
+        lines += [f"files: {{rows: {scalar(table.rows)}}}      # each item of this list is a row", ""]
+    if known.nulls:
+        lines += [f"blanks: {{texts: [{quoted(known.nulls)}]}}      # null, as the database wrote it", ""]
     return "\n".join([*lines, "# A reference is a property's name; /column is a column of the row itself.", ""])
 
 
@@ -90,9 +97,17 @@ def _choose_files(known: Decisions) -> None:
         question = f"the export has other tables, whose rows this mapping does not fit: {names}."
         evidence = "plan the files of one table at a time, each with a mapping of its own"
         known.choose(Choice("tables", question, (Option(table.name or "this table", evidence),)))
+    if table.beside:
+        names = ", ".join(printable(name, 60) for name in table.beside[:MOST_TABLES])
+        question = f"each row is a page whose list {table.rows} has the rows; what else it has is not read: {names}."
+        options = (
+            Option(table.rows, "each item of the list is a row"),
+            Option("none", "a page is one row, with the list in it"),
+        )
+        known.choose(Choice("rows", question, options))
     if table.headless:
         question = "the first row has values and no names, so the columns are called column_1, column_2 and so on."
-        known.choose(Choice("header", question, (Option("no", "plan with --set header=no"),)))
+        known.choose(Choice("header", question, (Option("no", "the first row is a row like the others"),)))
 
 
 def _columns(known: Decisions) -> str:

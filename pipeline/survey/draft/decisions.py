@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.mapper import available
@@ -12,8 +12,13 @@ from pipeline.survey import roles
 from pipeline.survey.columns import Column, Steps, columns_of
 from pipeline.survey.draft.scalars import comment, scalar
 from pipeline.survey.tables import Table
+from pipeline.values import Record
 
 MOST_OPTIONS = 6
+NULL = r"\N"
+"""What databases write for null when they unload a table as text."""
+DEPTH = 4
+"""How many steps a path has at most, such as /relationships/profile/data/id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,12 @@ class Decisions:
         tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
         # A shipped tool of this name has uuids of its own.
         self.tool = f"{tool}_export" if tool in available() else tool
-        self.columns = columns_of(table.records)
+        self.nulls = NULL if table.cells and any(NULL in record.values() for record in table.records) else ""
+        """The text that stands for null in delimited files, "" for none."""
+        records: Sequence[Record] = table.records
+        if self.nulls:
+            records = [{name: one for name, one in row.items() if one != self.nulls} for row in records]
+        self.columns = columns_of(records, depth=DEPTH)
         self.opened = roles.properties_in(self.columns.values())
         clocks = roles.clocks_in(self.columns.values())
         # Numbers that only look like times are more often ids.

@@ -11,6 +11,7 @@ from pipeline.survey.draft.scalars import comment, scalar
 from pipeline.text import pluralize
 
 _PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)
+_PATH = re.compile(r"^(?:\d_)?(?:(?:url|page|request)_)?path$|^request_ur[il]$")
 _PAGE_NAMES = ("pageview", "pageviewed", "viewedpage", "visitedsite", "clyview", "loadedapage")
 _SCREEN_NAMES = ("screen", "screenview", "screenviewed", "viewedscreen")
 MOST_LISTED = 10
@@ -20,7 +21,9 @@ def event_section(known: Decisions) -> str:
     """The event's name: a column, a column and what rows without it are, or one name for all rows."""
     found = roles.events_in(known.others)
     constant = Option(f"{{const: {scalar(_constant(known))}}}", "one kind of event, named after the file")
-    categories = [Option(known.ref(column), column.evidence()) for column in known.others if roles.is_category(column)]
+    columns = [column for column in known.others if roles.is_category(column)]
+    columns.sort(key=lambda one: (len(one.texts) == 1, len(one.steps), len(one.texts)))
+    categories = [Option(known.ref(column), column.evidence()) for column in columns]
     if not found:
         question = "no column has the names of events. Name the kind of event that a row is, or choose a column."
         options = [*categories, constant] if known.table.headless else [constant, *categories]
@@ -46,7 +49,7 @@ def event_section(known: Decisions) -> str:
 def _constant(known: Decisions) -> str:
     """The name of an event that has none: the table's, or the service's own for a table of page views."""
     addresses = "$current_url" in roles.renames_in(known.others).values()
-    paths = any(column.name in ("path", "url_path") for column in known.columns.values())
+    paths = any(_PATH.search(column.name) for column in known.columns.values())
     if _PAGES.fullmatch(known.table.name) or paths or (addresses and "view" in known.table.name):
         return "$pageview"
     return known.table.name or "row"

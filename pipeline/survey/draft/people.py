@@ -6,7 +6,7 @@ import re
 
 from pipeline import values
 from pipeline.survey import roles
-from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
+from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option
 from pipeline.survey.draft.scalars import comment, scalar
 from pipeline.survey.roles import IdColumn
 from pipeline.text import pluralize
@@ -25,9 +25,14 @@ COMMON_SHARE = 0.3
 
 def people_sections(known: Decisions) -> str:
     """`distinct_id` and `pair`."""
-    chain, question = _chain(known.people)
+    chain, missing, question = _chain(known.people)
     texts = {f"[{', '.join(known.ref(one.column) for one in chain)}]": chain} if chain else {}
     options = [Option(text, "the first of these that a row has") for text in texts]
+    for column in roles.other_ids(known.others) if missing and chain and chain[0].known else ():
+        if missing <= set(column.rows):
+            text = f"[{', '.join(known.ref(one) for one in (*(one.column for one in chain), column))}]"
+            texts[text] = [*chain, IdColumn(column, roles.ANONYMOUS, known=False)]
+            options.append(Option(text, f"the rows without the others have {column.path}: {column.evidence()}"))
     for one in known.people:
         if len(options) < MOST_OPTIONS and [one] != chain:
             options.append(Option(f"[{known.ref(one.column)}]", one.column.evidence()))
@@ -48,43 +53,75 @@ def people_sections(known: Decisions) -> str:
     return "\n".join([*head, *comments, f"distinct_id: {ids}", *_pair(known, chosen)])
 
 
-def _chain(people: list[IdColumn]) -> tuple[list[IdColumn], str]:
-    """The ids that together cover the most rows, and the question that they leave open, "" for none."""
+def _chain(people: list[IdColumn]) -> tuple[list[IdColumn], set[int], str]:
+    """The ids that together cover the most rows, the rows that have none, and what is asked about them, if anything."""
     if not people or not people[0].known:
-        return people[:1], "no column is named like the id of a person. Choose the column, or one person for all rows."
-    chain, missing = people[:1], rows_without(people[0].column)
+        question = "no column is named like the id of a person. Choose the column, or one person for all rows."
+        return people[:1], set(), question
+    chain, missing = people[:1], set(range(people[0].column.of)) - _identified(people[0])
     for one in people[1:]:
-        if missing & set(one.column.rows) and len(chain) < MOST_IDS:
+        if missing & _identified(one) and len(chain) < MOST_IDS:
             chain.append(one)
-            missing -= set(one.column.rows)
-    if missing:
+            missing -= _identified(one)
+    # Rows that only have what may be a placeholder are asked for below.
+    suspects = {text for one in chain for text, known in _common_placeholders(one) if not known}
+    suspected = {
+        row for one in chain for row, value in zip(one.column.rows, one.column.values, strict=True)
+        if values.text(value) in suspects
+    }  # fmt: skip
+    question = ""
+    if missing - suspected:
         share = len(missing) / people[0].column.of
-        return chain, f"{share:.0%} of the rows have none of these ids and would be rejected."
-    if chain[-1].of == roles.SESSION:
-        return chain, "a session is no person: its rows are one person for as long as the session lasts."
-    if sum(one.of in (roles.USER, roles.EMAIL) for one in chain) > 1:
-        return chain, "several ids of users stand in for each other: a user who has both becomes two persons."
-    return chain, ""
+        question = f"{share:.0%} of the rows have none of these ids and would be rejected."
+    elif chain[-1].of == roles.SESSION:
+        question = "a session is no person: its rows are one person for as long as the session lasts."
+    elif sum(one.of in (roles.USER, roles.EMAIL) for one in chain) > 1:
+        question = "several ids of users stand in for each other: a user who has both becomes two persons."
+    return chain, missing, question
+
+
+def _identified(one: IdColumn) -> set[int]:
+    """The numbers of the rows that have an id in a column, and no placeholder."""
+    passed = {text for text, _ in _common_placeholders(one)}
+    column = one.column
+    return {
+        row for row, value in zip(column.rows, column.values, strict=True) if (values.text(value) or "") not in passed
+    }
+
+
+def _common_placeholders(one: IdColumn) -> list[tuple[str, bool]]:
+    """The frequent values of a column that look like placeholders, and whether they are certainly no ids."""
+    found, column = [], one.column
+    many = len(column.values) >= 50 and len(column.texts) >= 10
+    for text, count in column.texts.most_common(5):
+        common = many and count > COMMON_SHARE * len(column.values)
+        if (known := is_placeholder(text) or not any(map(str.isalnum, text))) or (
+            one.of != roles.SESSION and (common or _NO_ID.fullmatch(text))
+        ):
+            found.append((text, known))
+    return found
 
 
 def _placeholders(known: Decisions, chosen: list[IdColumn]) -> tuple[str, list[str]]:
     """The tool's own placeholder ids as a list in YAML, "" for none, and comments."""
     comments: list[str] = []
     suspects: dict[str, str] = {}
+    sure: list[str] = []
     for one in chosen:
-        many = len(one.column.values) >= 50 and len(one.column.texts) >= 10
-        for text, count in one.column.texts.most_common(5):
-            share = count / len(one.column.values)
-            if is_placeholder(text):
+        for text, is_known in _common_placeholders(one):
+            share = one.column.texts[text] / len(one.column.values)
+            if is_known:
+                sure += [] if is_placeholder(text) else [text]
                 comments.append(comment(f"{scalar(text)}, {share:.0%} of {one.column.path}, is a placeholder."))
-            elif one.of != roles.SESSION and (_NO_ID.fullmatch(text) or (many and share > COMMON_SHARE)):
+            else:
                 suspects[text] = f"{share:.0%} of {one.column.path}"
+    certain = f"[{', '.join(map(scalar, dict.fromkeys(sure)))}]"
     if not suspects:
-        return "", comments
+        return (certain if sure else ""), comments
     evidence = "; ".join(f"{scalar(text)}: {share}" for text, share in suspects.items())
     options = (
-        Option(f"[{', '.join(map(scalar, suspects))}]", "placeholders, which are passed over"),
-        Option("[]", "ids like all others"),
+        Option(f"[{', '.join(map(scalar, dict.fromkeys([*sure, *suspects])))}]", "placeholders, which are passed over"),
+        Option(certain, "ids like all others"),
     )
     question = f"these values look like placeholders and not like ids of persons ({evidence})."
     text, lines = known.choose(Choice("placeholders", question, options))
@@ -93,14 +130,16 @@ def _placeholders(known: Decisions, chosen: list[IdColumn]) -> tuple[str, list[s
 
 def _pair(known: Decisions, chosen: list[IdColumn]) -> list[str]:
     """The rule for rows with the id of a user and one from before the user was known."""
-    user = next((one.column for one in chosen if one.of == roles.USER), None)
-    other = next((one.column for one in known.people if one.of == roles.ANONYMOUS), None)
-    if user is None or other is None:
+    people = next((one for one in chosen if one.of == roles.USER), None)
+    others = next((one for one in known.people if one.of == roles.ANONYMOUS), None)
+    if people is None or others is None:
         return []
+    user, other = people.column, others.column
+    both = _identified(people) & _identified(others)
     users = dict(zip(user.rows, map(values.text, user.values), strict=True))
     owners: dict[str | None, set[str | None]] = {}
     for row, value in zip(other.rows, other.values, strict=True):
-        if row in users:
+        if row in both:
             owners.setdefault(values.text(value), set()).add(users[row])
     if not owners:
         return []
