@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.golden import samples
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize("name", samples.GOLDEN)
 def test_a_sample_becomes_what_its_golden_file_says(name: str) -> None:
     """Counts, merges, events as sent and rejects are those that were read and agreed to."""
     assert samples.golden(name) == samples.path_of(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"TZ": "Asia/Kolkata", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "5", "BACKCAST_NATIVE": "0"},
+        {"TZ": "America/Los_Angeles", "LC_ALL": "C", "PYTHONHASHSEED": "6"},
+    ],
+)
+def test_no_sample_depends_on_the_machine(environment: dict[str, str]) -> None:
+    """Neither its time zone, its language, its seed of hashes nor a compiler changes a byte of any sample's events."""
+    program = (
+        "from tests.golden import samples\n"
+        "print([name for name in samples.GOLDEN"
+        " if samples.golden(name) != samples.path_of(name).read_text(encoding='utf-8')])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | environment, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ran.stdout, ran.returncode) == ("[]\n", 0), ran.stderr
 
 
 def test_each_broken_row_is_rejected_with_the_code_it_names() -> None:

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.api import plan_export
-from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.transform.block import BlockTransformer
 from sample_data.generator import mixpanel_warehouse
 from sample_data.generator.spelling import lines, row
+from tests.support.sent_events import planned
 
-AS_OF = 1_767_225_600_000_000
+NEW_YORK = "America/New_York"
 MEANING = frozenset(["$identify", "$create_alias", "$merge", "Numbers", "Text", "Shape"])
 """Rows whose values have no text that says as much, and those that are no events."""
-
-
-def planned(place: Path, file: Path, zone: str = "America/New_York") -> tuple[Any, list[dict[str, Any]]]:
-    """The plan of a file, whose mapping is recognised, and its events as they would be sent."""
-    plan = plan_export([str(file)], place, PlanOptions(as_of=AS_OF, workers=1, timezone=(zone,) if zone else ()))
-    _, directory = open_plan(place)
-    transformer = BlockTransformer(transform_config_for(plan, directory))
-    found: list[bytes] = []
-    for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
-        found.extend(transformer.sent_events(task))
-    return plan, [json.loads(event) for event in found]
 
 
 def identity(event: dict[str, Any]) -> tuple[str, ...]:
@@ -53,7 +37,10 @@ def test_a_copy_of_mixpanels_export_is_the_same_events(tmp_path: Path, copy: str
     made: Callable[[Any], Any] = getattr(mixpanel_warehouse, copy)
     text = made(found)
     other.write_bytes(text if isinstance(text, bytes) else lines(text))
-    (_, expected), (plan, events) = planned(tmp_path / "one", raw), planned(tmp_path / "two", other)
+    (_, expected), (plan, events) = (
+        planned(tmp_path / "one", [raw], zone=NEW_YORK),
+        planned(tmp_path / "two", [other], zone=NEW_YORK),
+    )
     assert plan.mapping.name == "mixpanel-warehouse"
     assert len(events) > 50
     assert sorted(map(identity, events)) == sorted(map(identity, expected))
@@ -63,6 +50,6 @@ def test_a_copy_without_its_zone_is_not_ready(tmp_path: Path) -> None:
     """The receive times show that a loader's UTC is the project's clock."""
     file = tmp_path / "copy.jsonl"
     file.write_bytes(lines(mixpanel_warehouse.airbyte(mixpanel_warehouse.records())))
-    plan, _ = planned(tmp_path / "plan", file, zone="")
+    plan, _ = planned(tmp_path / "plan", [file])
     assert plan.verdict == "not-ready"
     assert "zone" in [gate.name for gate in plan.gates if gate.level == "stop"]

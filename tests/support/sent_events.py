@@ -18,10 +18,12 @@ AS_OF = 1_767_225_600_000_000
 
 
 def planned(
-    place: Path, sources: Iterable[Path], mapping: str | None = None, **settings: str
+    place: Path, sources: Iterable[Path], mapping: str | None = None, *, zone: str = "", **settings: str
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """The plan, and its events in the order of their times and then of their uuids."""
-    options = PlanOptions(mapping=mapping, settings=settings, as_of=AS_OF, workers=1)
+    """The plan, for the zone of the tool's clock if one is given, and its events in the order of their times and then
+    of their uuids."""
+    zones = (zone,) if zone else ()
+    options = PlanOptions(mapping=mapping, settings=settings, as_of=AS_OF, workers=1, timezone=zones)
     plan = plan_export([str(path) for path in sources], place, options)
     return plan, events_of(place)
 
