@@ -7,11 +7,15 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.commands import Printed, calling
 from tests.support.deliveries import KEY
 
+# A busy machine makes a single example slow, which is no fault of the code.
+hypothesis.settings.register_profile("backcast", deadline=None)
+hypothesis.settings.load_profile("backcast")
 os.environ.pop("COLUMNS", None)  # xdist tells its workers a width, and tables would keep to it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what it leaves in the background, and then no process that is started here hears Ctrl-C.
