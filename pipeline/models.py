@@ -237,11 +237,17 @@ class Reject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of a check of a plan, for a person to review; `level` is `stop` or `warning`."""
+    """The result of a check of a plan, for a person to review; `level` is `stop`, `warning` or `notice`.
+
+    `count` is in how many places it was found, and `examples` are some of them in words; both are UNSET for checks
+    whose sentence has everything, and not written into a plan then.
+    """
 
     name: str
     level: str
     detail: str
+    count: int | msgspec.UnsetType = msgspec.UNSET
+    examples: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

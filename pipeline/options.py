@@ -135,6 +135,19 @@ class PlanOptions(Checked):
         help="Maximum fields and event names that are kept and that the mapping does not name.  [default: any number]",
         job="gates.max_unmapped", job_help="fields and event names that the mapping need not name, such as 0 or 10%",
     )  # fmt: skip
+    spike: float = option(
+        5.0, "--spike", above=1, metavar="TIMES", shown="5",
+        help="Warn of a day with more than this many times the median events of the 28 days before and after.",
+    )  # fmt: skip
+    level: float = option(
+        1.8, "--level", above=1, metavar="TIMES", shown=True,
+        help="Warn where the events a day become this many times more or fewer at once, and stay so for four weeks.",
+    )  # fmt: skip
+    gap: int | None = option(
+        None, "--gap", least=1, metavar="DAYS",
+        help="Warn of this many days without events where events are usual."
+        "  [default: 1; 3 where weekends have none, and for a single event name]",
+    )  # fmt: skip
     allow_recent: bool = option(
         False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
     )

@@ -40,7 +40,10 @@ PLACES = {
         "from pipeline.mapper.expressions import Apply, Value\n",
     ),
     "add-a-rule": ("pipeline/validator/rules.py", ""),
-    "add-a-check": ("pipeline/plan/checks.py", ""),
+    "add-a-check": (
+        "pipeline/plan/checks/few_rows.py",
+        "from pipeline.plan.checks import PlanFacts, check\nfrom pipeline.text import pluralize\n",
+    ),
     "add-a-fault": (
         "pipeline/local_service/faults/kinds/teapot.py",
         "from dataclasses import dataclass\n"

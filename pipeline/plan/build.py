@@ -25,6 +25,7 @@ from pipeline.plan.directory import LinesWriter
 from pipeline.plan.duplicates import MAX_CLASHES, REMAINING, Clash, Decisions, copies_of, decide, rows_out
 from pipeline.plan.event_uuids import write_uuids
 from pipeline.plan.examples import SourceExamples
+from pipeline.plan.history import HistoryBuilder
 from pipeline.plan.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
@@ -74,6 +75,7 @@ class _PlanBuilder:
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
         self.cancelled = False  # set by Ctrl-C or an error in another thread
+        self.history = HistoryBuilder()
         self.events = 0
         self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
@@ -199,6 +201,7 @@ class _PlanBuilder:
                 writer.write({"event": event, "day": day_name(day), "outcome": outcome, "count": count})
                 if outcome == "mapped":
                     names[event] += count
+                    self.history.add(event, day, count)
             self.files["cells.jsonl"] = writer.close()
         return names
 
@@ -250,6 +253,9 @@ class _PlanBuilder:
                 open_choices=request.open_choices,
                 unmapped_limit=request.unmapped_limit,
                 coverage=coverage,
+                history=self.history.history(),
+                paths=[part.path for part in self.config.parts],
+                thresholds=request.thresholds,
                 in_series=request.series is not None,
                 max_merges=request.series.max_merges if request.series is not None else None,
             )

@@ -20,7 +20,7 @@ MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
 MOST_REASONS = 10
 EXAMPLE_RATE = 1_000
-_LEVELS = {"stop": 0, "warning": 1}
+_LEVELS = {"stop": 0, "warning": 1, "notice": 2}
 _TARGETS = {"us": "PostHog (US)", "eu": "PostHog (EU)", "": "PostHog"}
 _SEPARATORS = re.compile(r"[\s_\-.:]+")
 _DUPLICATES = ("duplicate_event", "superseded")

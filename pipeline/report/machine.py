@@ -50,7 +50,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         "skips": dict(plan.skips),
         "rejects": dict(plan.rejects),
         "warnings": dict(plan.warnings),
-        "gates": [{"name": check.name, "level": check.level, "detail": check.detail} for check in plan.gates],
+        "gates": msgspec.to_builtins(plan.gates),
         **code_object(plan),
         **({"plugins": plan.plugins} if plan.plugins else {}),
         **({"coverage": msgspec.to_builtins(plan.coverage)} if isinstance(plan.coverage, Coverage) else {}),

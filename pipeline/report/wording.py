@@ -54,6 +54,23 @@ ADVICE = {
     " column or none with --set uuid), or declare with --allow-key-conflicts that rows with the same key are one event",
     "keyless": "set `collapse: identical` in the job file, so that identical rows become one event",
     "merges": "read the merges in identities.jsonl of the plan; raise `up-to`, or set `merges: hold`",
+    "empty_days": "look for the files of these days and export them again; `backcast survey EXPORT` shows the range"
+    " of times, and --gap DAYS allows shorter gaps",
+    "empty_days_of_a_name": "ask whether the event was not recorded then, or export these days again; --gap DAYS"
+    " allows shorter gaps",
+    "spike": "look at rows of that day: a test, a loop, bots, or files given twice. Plan the day alone with"
+    " --since DAY --until NEXT-DAY; --spike TIMES allows more",
+    "spike_of_a_name": "look at rows of that day: a test, a loop, bots, or files given twice; --spike TIMES"
+    " allows more",
+    "level": "ask what changed then: an event recorded twice or no longer, a new app version, a file or project that"
+    " is missing; --level TIMES allows more",
+    "level_of_a_name": "ask what changed then: an event recorded twice, or on fewer pages; --level TIMES allows more",
+    "renamed_event": "if they are one event, give both one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
+    "similar_names": "if they are one event, give them one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
+    "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"
+    " missing",
+    "overlapping_files": "leave one of them out if they contain the same rows: rows without a source id would be sent"
+    " twice, unless --collapse-identical",
     "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
 """What to do about a check, for those whose detail is not enough."""

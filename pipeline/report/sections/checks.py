@@ -13,7 +13,7 @@ from pipeline.report.registry import on_terminal
 from pipeline.report.wording import ADVICE
 from pipeline.text import printable
 
-_STYLES = {"stop": "bold red", "warning": "yellow"}
+_STYLES = {"stop": "bold red", "warning": "yellow", "notice": "cyan"}
 
 
 @on_terminal(60)

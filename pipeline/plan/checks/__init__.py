@@ -1,7 +1,8 @@
 """The checks of a plan. A check finds something that a person has to review, and may stop the plan.
 
-Checks run once everything is counted and decided, in the order in which they stand here. To add one, write a function
-with `@check(name, level)`: it takes `PlanFacts` and returns the sentence that people read, or None where there is
+Checks run once everything is counted and decided: those that stand here, then those of the other modules of this
+package, which are found by themselves. To add one, write a function with `@check(name, level)`: it takes `PlanFacts`
+and returns the sentence that people read, the same with a count and examples (`finding_of`), or None where there is
 nothing to report. What the checks found is listed in plan.json under `gates`. A plan with a finding of the level
 `stop` is written all the same: it can be read and rehearsed, but never applied.
 """
@@ -13,21 +14,29 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
 
 from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
 from pipeline.identity.settings import MAX_TYPES
 from pipeline.models import Finding, SealedOptions
+from pipeline.options import PlanOptions
 from pipeline.plan.coverage import Coverage
+from pipeline.plan.daily_counts import day_name
+from pipeline.plan.history import History
 from pipeline.plan.manifest import GroupTypeSeal, PeopleSeal, RowCounts
 from pipeline.plan.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
 from pipeline.text import are, pluralize, printable
 from pipeline.timestamps import WITHOUT_OFFSET
 
-Level = Literal["stop", "warning"]
+Level = Literal["stop", "warning", "notice"]
 _NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
+_EXAMPLES, _EXAMPLES_SHOWN = 20, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,15 @@ class KeyConflicts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From what on the checks of the history report something; see the options of the same names."""
+
+    spike: float = PlanOptions.spike
+    level: float = PlanOptions.level
+    gap: int | None = PlanOptions.gap
+
+
+@dataclass(frozen=True, slots=True)
 class PlanFacts:
     """What checks read.
 
@@ -74,6 +92,7 @@ class PlanFacts:
     `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
+    `history` are the events to send by day, and `paths` the files, as people see them.
     """
 
     rows: RowCounts
@@ -93,33 +112,63 @@ class PlanFacts:
     rejects: int = 0
     unmapped_limit: CountLimit | None = None
     coverage: Coverage | None = None
+    history: History = field(default_factory=History)
+    paths: Sequence[str] = ()
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+
+Find = Callable[[PlanFacts], str | Finding | None]
+F = TypeVar("F", bound=Find)
 
 
 class Check(NamedTuple):
-    """A registered check: `find` returns the sentence of its finding, or None."""
+    """A registered check: `find` returns the sentence of its finding, the finding of `finding_of`, or None."""
 
     name: str
     level: Level
-    find: Callable[[PlanFacts], str | None]
+    find: Find
 
 
 CHECKS: list[Check] = []
 
 
-def check(name: str, level: Level) -> Callable[[Callable[[PlanFacts], str | None]], Callable[[PlanFacts], str | None]]:
+def check(name: str, level: Level) -> Callable[[F], F]:
     """Register a function as a check. Two checks may share a name where one situation has two levels."""
 
-    def register(find: Callable[[PlanFacts], str | None]) -> Callable[[PlanFacts], str | None]:
+    def register(find: F) -> F:
         CHECKS.append(Check(name, level, find))
         return find
 
     return register
 
 
+def finding_of(sentence: str, examples: Sequence[str], count: int) -> Finding:
+    """A finding of so many places, of which `examples` are the first in words, the worst ones first.
+
+    Its name and level are those of the check that returns it.
+    """
+    more = f"; and {count - _EXAMPLES_SHOWN:,} more" if count > _EXAMPLES_SHOWN else ""
+    shown = f"{sentence}: {'; '.join(examples[:_EXAMPLES_SHOWN])}{more}"
+    return Finding("", "", shown, count, list(examples[:_EXAMPLES]))
+
+
+def days_named(first: int, last: int) -> str:
+    """`2021-03-01`, or `2021-03-01 to 2021-03-04 (4 days)`, of days since 1970."""
+    if first == last:
+        return day_name(first)
+    return f"{day_name(first)} to {day_name(last)} ({last - first + 1:,} days)"
+
+
 def run_checks(facts: PlanFacts) -> list[Finding]:
     """What all checks find, in their order."""
-    details = ((check, check.find(facts)) for check in CHECKS)
-    return [Finding(check.name, check.level, detail) for check, detail in details if detail is not None]
+    found = []
+    for one in CHECKS:
+        result = one.find(facts)
+        if isinstance(result, str):
+            found.append(Finding(one.name, one.level, result))
+        elif result is not None:
+            found.append(msgspec.structs.replace(result, name=one.name, level=one.level))
+    return found
 
 
 def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:
@@ -332,3 +381,7 @@ def unproved_zone(facts: PlanFacts) -> str | None:
     if verdict.proved or facts.options.zones:
         return None
     return "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC"
+
+
+for _module in iter_modules(__path__, f"{__name__}."):  # each imports what stands above
+    import_module(_module.name)

@@ -1,0 +1,328 @@
+"""What daily counts and the names of files show: every planted fault is found, and nothing in a clean history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.models import Finding
+from pipeline.plan.checks import Thresholds, run_checks
+from pipeline.plan.history import History, HistoryBuilder
+from tests.support.plan_facts import facts
+
+FIRST = 18_000
+"""14 April 2019, a Sunday."""
+YEARS = 730
+
+Counts = dict[str, np.ndarray[Any, Any]]
+SHARES = {"Page Viewed": 0.6, "Signup": 0.05, "Purchase": 0.1, "Search": 0.249, "Refund": 0.001}
+WEEKS = {
+    "the same every day": (1, 1, 1, 1, 1, 1, 1),
+    "quiet weekends": (1, 1, 1.1, 1, 0.9, 0.3, 0.25),
+    "no weekends": (1, 1, 1, 1, 1, 0, 0),
+    "only weekends": (0, 0, 0, 0, 0, 1, 1),
+}
+
+
+def history_of(counts: Mapping[str, Any]) -> History:
+    """A history with these events a day, by name."""
+    builder = HistoryBuilder()
+    for name in sorted(counts):
+        for day, count in enumerate(counts[name]):
+            if count > 0:
+                builder.add(name, FIRST + day, int(count))
+    return builder.history()
+
+
+def found_in(counts: Mapping[str, Any], **thresholds: Any) -> dict[str, Finding]:
+    """The findings for this history, by the name of their check."""
+    found = run_checks(replace(facts(), history=history_of(counts), thresholds=Thresholds(**thresholds)))
+    return {one.name: one for one in found}
+
+
+def clean(seed: int, days: int = YEARS, level: float = 1000, week: str = "quiet weekends", growth: float = 1) -> Counts:
+    """Events by chance around a level, which is `growth` times as high at the end, on a rhythm of weeks."""
+    random = np.random.default_rng(seed)
+    rhythm = np.array(WEEKS[week])[(np.arange(days) + 6) % 7]
+    rates = level * rhythm * growth ** (np.arange(days) / max(days, 1))
+    noisy = rates * random.gamma(30, 1 / 30, days)
+    return {name: random.poisson(noisy * share) for name, share in SHARES.items()}
+
+
+@pytest.mark.parametrize("week", list(WEEKS))
+@pytest.mark.parametrize("level", [0.3, 3, 30, 300, 30_000])
+def test_nothing_is_found_in_a_clean_history(week: str, level: float) -> None:
+    """Whatever its rhythm, its volume and its length, and as it grows or shrinks."""
+    for seed, (days, growth) in enumerate([(1, 1), (10, 1), (40, 1), (100, 1), (YEARS, 0.1), (YEARS, 1), (YEARS, 20)]):
+        assert found_in(clean(seed, days, level, week, growth)) == {}, f"{days} days, growth {growth}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_launch_the_first_and_last_day_and_a_holiday_are_nothing(seed: int) -> None:
+    """A product that begins small, days that the export has in part, a feature that is new, Christmas at an office."""
+    launch = clean(seed)
+    for counts in launch.values():
+        counts[:200] = counts[:200] // 150
+    assert found_in(launch) == {}
+    partial = clean(seed)
+    for counts in partial.values():
+        counts[0], counts[-1] = counts[0] // 20, counts[-1] // 20
+    assert found_in(partial) == {}
+    feature = clean(seed)
+    feature["Video Played"] = np.where(np.arange(YEARS) < 400, 0, feature["Page Viewed"] * 3)
+    assert found_in(feature) == {}
+    office = clean(seed, week="no weekends")
+    for counts in office.values():
+        counts[255:257] = 0
+        counts[350] = 0
+    assert found_in(office) == {}
+    monthly = clean(seed)
+    monthly["Invoice Sent"] = np.where(np.arange(YEARS) % 30 == 0, 4000, 10)
+    batches = np.random.default_rng(seed).random(YEARS) < 0.7
+    monthly["Batch Imported"] = np.where(batches, 300, 0)
+    assert found_in(monthly) == {}
+
+
+def changed(change: Callable[[Any], None], seed: int = 1, **about: Any) -> dict[str, Finding]:
+    """What is found after each series of a clean history was changed."""
+    counts = clean(seed, **about)
+    for series in counts.values():
+        change(series)
+    return found_in(counts)
+
+
+@pytest.mark.parametrize(("week", "days"), [("quiet weekends", 6), ("quiet weekends", 1), ("no weekends", 6)])
+def test_days_without_events_are_found(week: str, days: int) -> None:
+    """With the first and last day, and what is usual there."""
+
+    def change(series: Any) -> None:
+        series[302 : 302 + days] = 0
+
+    assert FIRST + 302 == 18_302  # Monday, 10 February 2020
+    found = changed(change, week=week)
+    assert list(found) == ["empty_days"]
+    finding = found["empty_days"]
+    assert (finding.level, finding.count) == ("warning", 1)
+    assert "2020-02-10" in finding.detail
+    assert {1: "2020-02-10 (at", 6: f"to 2020-02-1{5 if week == 'quiet weekends' else 4} ("}[days] in finding.detail
+
+
+def test_long_gaps_are_one_finding_and_no_level() -> None:
+    """Forty days without events are neither a fall nor a rise."""
+
+    def change(series: Any) -> None:
+        series[300:340] = 0
+        series[380:382] = 0
+
+    found = changed(change)
+    assert list(found) == ["empty_days"]
+    assert found["empty_days"].count == 2
+    assert found["empty_days"].detail.startswith("42 days inside the range")
+
+
+def test_a_name_that_is_daily_and_stops_for_days_is_found() -> None:
+    """While the others go on."""
+    counts = clean(1)
+    counts["Purchase"][300:305] = 0
+    found = found_in(counts)
+    assert list(found) == ["empty_days_of_a_name"]
+    assert "Purchase 2020-02-08 to 2020-02-12 (5 days)" in found["empty_days_of_a_name"].detail
+    assert list(found_in(counts, gap=6)) == []
+
+
+def test_a_day_of_31_times_the_median_is_found_and_named() -> None:
+    """With its count, and the name that most of it has."""
+
+    def change(series: Any) -> None:
+        series[300] = 31 * np.median(series[272:329])
+
+    found = changed(change)
+    assert list(found) == ["spike"]
+    assert found["spike"].count == 1
+    assert "2020-02-08 (" in found["spike"].detail
+    assert "31 times the usual" in found["spike"].detail or "32 times the usual" in found["spike"].detail
+    assert "of them Page Viewed" in found["spike"].detail
+
+
+def test_a_spike_of_one_name_is_found() -> None:
+    """Where all events together do not show it."""
+    counts = clean(1)
+    counts["Signup"][300] *= 20
+    found = found_in(counts)
+    assert list(found) == ["spike_of_a_name"]
+    assert "Signup 2020-02-08" in found["spike_of_a_name"].detail
+    assert found_in(counts, spike=40) == {}
+
+
+@pytest.mark.parametrize("times", [0.2, 0.45, 2.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sudden_lasting_change_is_found_on_its_day(times: float, seed: int) -> None:
+    """Half of the events lost from a day on, or all of them sent by two libraries."""
+
+    def change(series: Any) -> None:
+        series[300:] = (series[300:] * times).astype(int)
+
+    found = changed(change, seed)
+    assert list(found) == ["level"]
+    assert found["level"].count == 1
+    days = {f"from 2020-02-{day:02} on" for day in (6, 7, 8, 9, 10)}
+    assert any(day in found["level"].detail for day in days), found["level"].detail
+
+
+def test_a_change_of_two_weeks_is_none() -> None:
+    """It has to hold for four."""
+
+    def change(series: Any) -> None:
+        series[300:314] //= 3
+
+    assert changed(change) == {}
+
+
+def test_a_name_that_changes_alone_is_found() -> None:
+    """Twice as many from one day on."""
+    counts = clean(1)
+    counts["Signup"][300:] *= 3
+    found = found_in(counts)
+    assert list(found) == ["level_of_a_name"]
+    assert found["level_of_a_name"].detail.startswith("1 event name of which")
+    assert re.search("Signup from 2020-02-(0[6-9]|10) on", found["level_of_a_name"].detail)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("Purchase", "purchase"), ("Page Viewed", "page_viewed"), ("Video", "Videos"), ("Sign-up", "Signup")],
+)
+def test_a_name_that_goes_on_in_another_spelling_is_found(before: str, after: str) -> None:
+    """With both names, their days and counts."""
+    counts = clean(1)
+    whole = counts.pop(before, counts["Signup"].copy())
+    counts.pop(after, None)
+    counts[before], counts[after] = whole.copy(), whole.copy()
+    counts[before][400:] = 0
+    counts[after][:398] = 0
+    found = found_in(counts)
+    assert list(found) == ["renamed_event"]
+    assert f"{before} from 2019-04-14 until 2020-05-17" in found["renamed_event"].detail
+    assert f"then {after} from 2020-05-16 until" in found["renamed_event"].detail
+
+
+def test_names_that_differ_in_spelling_at_one_time_are_listed() -> None:
+    """Each with its count."""
+    counts = clean(1)
+    counts["page viewed"] = counts["Page Viewed"] // 9
+    found = found_in(counts)
+    assert list(found) == ["similar_names"]
+    assert (found["similar_names"].level, found["similar_names"].count) == ("notice", 1)
+    assert "Page Viewed (" in found["similar_names"].detail
+
+
+def test_short_words_and_double_s_are_no_plurals() -> None:
+    """`Class` is no plural of `Clas`, `News` none of `New`."""
+    counts = clean(1)
+    whole = counts.pop("Search")
+    counts |= {"New": whole, "News": whole, "Clas": whole, "Class": whole, "Address": whole, "Addres": whole}
+    assert found_in(counts) == {}
+    assert list(found_in({**counts, "Order": whole, "orders": whole})) == ["similar_names"]
+
+
+def test_clocks_that_are_years_off_hide_nothing() -> None:
+    """An event of 1970 and one of 9999 leave the range as it is."""
+    counts = clean(1)
+    for series in counts.values():
+        series[300:306] = 0
+    builder = HistoryBuilder()
+    builder.add("$old", 0, 1)
+    builder.add("$old", 2_932_000, 1)
+    for name in sorted(counts):
+        for day, count in enumerate(counts[name]):
+            if count:
+                builder.add(name, FIRST + day, int(count))
+    (finding,) = run_checks(replace(facts(), history=builder.history()))
+    assert finding.name == "empty_days"
+    assert "6 days" in finding.detail
+
+
+def test_series_of_few_names_are_kept_and_all_spans() -> None:
+    """The most frequent names; so memory does not grow with names that occur once."""
+    builder = HistoryBuilder(most_names=2)
+    for name, count in [("a", 5), ("b", 1), ("c", 9), ("d", 3)]:
+        builder.add(name, FIRST, count)
+    history = builder.history()
+    assert list(history.names) == ["c", "a"]
+    assert set(history.spans) == set("abcd")
+    assert history.total.counts.tolist() == [18]
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def files_found(paths: list[str], *, in_series: bool = False) -> dict[str, Finding]:
+    found = run_checks(replace(facts(), paths=paths, in_series=in_series))
+    return {one.name: one for one in found}
+
+
+def month(pattern: str, days: Any = range(1, 31)) -> list[str]:
+    return [pattern.format(day) for day in days]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "2024-06-{:02}.jsonl.gz",
+        "events_202406{:02}",
+        "export.zip!123/123_2024-06-{:02}_7#1.json.gz",
+        "year=2024/month=6/day={}/part-0.parquet",
+        "2024/06/{:02}/3f2a99c1.json",
+    ],
+)
+def test_a_day_without_a_file_is_found(pattern: str) -> None:
+    """However the tool writes its dates; a job's windows have files of their own."""
+    whole = month(pattern)
+    assert files_found(whole) == {}
+    lacking = [path for number, path in enumerate(whole, 1) if number not in (11, 12, 20)]
+    found = files_found(lacking)
+    assert list(found) == ["missing_files"]
+    assert "lacks 3 days: 2024-06-11 to 2024-06-12 (2 days) before " in found["missing_files"].detail
+    assert "2024-06-20 before" in found["missing_files"].detail
+    assert files_found(lacking, in_series=True) == {}
+
+
+def test_files_of_working_days_and_irregular_ones_lack_nothing() -> None:
+    """Weekends without files, files now and then, numbers that are no dates."""
+    assert files_found(month("2024-06-{:02}.csv", [d for d in range(1, 31) if d % 7 not in (1, 2)])) == {}
+    assert files_found(month("2024-06-{:02}.csv", [1, 2, 9, 20, 21, 22, 28])) == {}
+    assert files_found([f"part-{number:08}.json" for number in range(20240601, 20240699)]) == {}
+    assert (
+        files_found([f"shard_{n}/2024-06-{d:02}_{h}.json" for n in (1, 2) for d in range(1, 31) for h in (0, 9)]) == {}
+    )
+
+
+def test_ranges_that_leave_days_out_or_overlap_are_found() -> None:
+    """The last day of one may be the first of the next."""
+    whole = ["2024-01-01_2024-01-31.jsonl", "2024-02-01_2024-02-29.jsonl", "2024-03-01_2024-03-31.jsonl"]
+    assert files_found(whole) == {}
+    assert files_found(["a_20240101_20240201.csv", "a_20240201_20240301.csv"]) == {}
+    found = files_found([whole[0], whole[2]])
+    assert list(found) == ["missing_files"]
+    assert "2024-02-01 to 2024-02-29 (29 days)" in found["missing_files"].detail
+    found = files_found([whole[0], "2024-01-20_2024-02-29.jsonl", whole[2]])
+    assert list(found) == ["overlapping_files"]
+    assert "2024-01-20 to 2024-01-31 (12 days) in 2024-01-01_2024-01-31.jsonl" in found["overlapping_files"].detail
+
+
+def test_a_second_date_that_is_the_day_of_the_export_is_no_range() -> None:
+    """It is the same in all files."""
+    assert files_found(month("2024-06-{:02}_exported_2024-09-01.csv")) == {}
+
+
+def test_a_copy_that_a_browser_made_is_found() -> None:
+    """Beside the file that it is a copy of."""
+    found = files_found(["a/events.csv", "a/events (1).csv", "a/other (2).csv"])
+    assert list(found) == ["overlapping_files"]
+    assert "a/events (1).csv beside a/events.csv" in found["overlapping_files"].detail
+    assert found["overlapping_files"].count == 1
