@@ -3,6 +3,7 @@
     python benchmarks/compare.py                       all inputs, one round: about eight minutes
     python benchmarks/compare.py --only csv --repeat 3
     python benchmarks/compare.py --memory              peak memory at one and at ten times the input
+    python benchmarks/compare.py --mappings            every shipped mapping beside Mixpanel's, by bytes
     python benchmarks/compare.py --against OTHER       two versions: OTHER is the `backcast` command of another one
     python benchmarks/compare.py --json                the numbers as JSON on stdout, the table on stderr
 
@@ -28,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import generate, measure
+from benchmarks import generate, mappings, measure
 
 PEERS = {
     "posthog": "posthog-python",
@@ -271,6 +272,9 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=1, help="rounds (default 1)")
     parser.add_argument("--only", action="append", choices=generate.KINDS, help="one input; may be repeated")
     parser.add_argument("--memory", action="store_true", help="compare peak memory at one and ten times the input")
+    parser.add_argument("--mappings", action="store_true", help="measure every shipped mapping beside Mixpanel's")
+    parser.add_argument("--sample", action="append", default=[], help="with --mappings: one sample; may be repeated")
+    parser.add_argument("--megabytes", type=int, default=16, help="with --mappings: of each export (default 16)")
     parser.add_argument("--json", action="store_true", help="the numbers as JSON on stdout")
     parser.add_argument("--backcast", default=str(Path(sys.executable).with_name("backcast")), help="our command")
     parser.add_argument("--against", help="another version's command, measured in the same rounds")
@@ -289,7 +293,11 @@ def main() -> int:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(work) / "bytecode")
         bench = Bench(Path(work), backcast, asked.peer_python, events, asked.peer_events, asked.against)
-        if asked.memory:
+        if asked.mappings and backcast:
+            size = asked.megabytes * 1_000_000
+            report["mappings"] = mappings.rounds(backcast, size, asked.repeat, asked.sample, Path(work), say)
+            text = aligned(mappings.table(report["mappings"]))
+        elif asked.memory:
             report["memory_mb"] = memory(bench, kinds)
             words = [["input", "", *next(iter(report["memory_mb"].values()))]]
             words += [[kind, "peak MB", *map(str, r.values())] for kind, r in report["memory_mb"].items()]

@@ -45,11 +45,16 @@ class Failed(RuntimeError):
 
 
 def run(
-    command: list[str], environment: Mapping[str, str] | None = None, aside: tuple[int, ...] = (), *, fine: bool = False
+    command: list[str],
+    environment: Mapping[str, str] | None = None,
+    aside: tuple[int, ...] = (),
+    *,
+    fine: bool = False,
+    codes: tuple[int, ...] = (0,),
 ) -> Measure:
     """Run `command` to its end; `aside` are processes of ours (the sink) whose CPU time is not foreign.
 
-    `fine` reads the memory at each sample, which takes time from the command.
+    `fine` reads the memory at each sample, which takes time from the command. `codes` are the exit codes of a success.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         busy, own = _machine(), _own(aside)
@@ -68,7 +73,7 @@ def run(
         foreign = (_machine() - busy) - (_own(aside) - own) - cpu
         out.seek(0)
         err.seek(0)
-        if code:
+        if code not in codes:
             tail = err.read().decode(errors="replace")[-2_000:]
             raise Failed(f"exit {code}: {' '.join(command)}\n{tail}")
         share = max(0.0, foreign / seconds / (os.cpu_count() or 1))
