@@ -151,7 +151,7 @@ def canonical(record: Record) -> bytes:
     Two rows with the same members in another order are the same record; `1.0` and `1.00` are not.
     The uuid of a row without a source key is a hash of this (uuids.content_key).
     """
-    return b"{" + b",".join(_member(key, record[key]) for key in sorted(record)) + b"}"
+    return _encode({key: _canonical_value(record[key]) for key in sorted(record)})
 
 
 def bare(record: bytes) -> bytes:
@@ -183,22 +183,19 @@ _FRACTION = re.compile(r"-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]{1,3})?|[eE][+-]?[0
 """A number that may be written in another way, as `90.0` or `9e1`; one with another exponent no double holds."""
 
 
-def _member(key: str, value: Value) -> bytes:
-    return _encode(key) + b":" + _canonical_value(value)
-
-
-def _canonical_value(value: Value) -> bytes:
+def _canonical_value(value: Value) -> Any:
+    """What encodes as the one spelling of a value."""
     if type(value) is not Raw:
-        return _encode(value)
+        return value
     text_ = bytes(value)
     head = text_[:1]
     if head == b"{":
-        return canonical(_decode_object(text_))
+        return Raw(canonical(_decode_object(text_)))
     if head == b"[":
-        return b"[" + b",".join(_canonical_value(member) for member in _decode_list(text_)) + b"]"
-    if head == b'"':
+        return [_canonical_value(member) for member in _decode_list(text_)]
+    if head == b'"' and b"\\" in text_:
         try:
-            return _encode(_decode_text(text_))
+            return _decode_text(text_)
         except msgspec.MsgspecError:  # a lone surrogate stays as it is written
-            return text_
-    return text_
+            return value
+    return value

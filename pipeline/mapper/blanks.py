@@ -25,8 +25,10 @@ class BlankRemover:
         self._literals = literals(self._json)
 
     def __call__(self, row: Record) -> None:
+        cells = self._cells
         for name in self._names or list(row):
-            if name in row and self._is_blank(row[name]):
+            value = row.get(name)
+            if value in cells if type(value) is str else value is not None and self._is_blank(value):
                 del row[name]
 
     def _is_blank(self, value: Value) -> bool:

@@ -69,6 +69,8 @@ class RowTransformer:
         self.observer: Any = observer(self.events, self.aggregator)
         self.valid_heads: dict[str | None, bytes] = {}
         """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
+        self.is_valid = None if context.leave_out else fast_test()
+        self.newest = min(context.newest, context.as_of)
         self.keyless: set[int] = set()
         self.positions: dict[int, int] = {}
         self.content_of = contents(rows, mapper)
@@ -79,8 +81,8 @@ class RowTransformer:
     def run(self, limit: int | None) -> Events:
         """Transform all rows, or the first `limit` of them.
 
-        This is the hottest loop there is. An ordinary event is written right here: one of a valid name, with a key or a
-        uuid, for which a single expression shows that it breaks no rule. All other rows go through `transform`.
+        This is the hottest loop there is. An ordinary event is written right here: one of a valid name, for which a
+        single expression shows that it breaks no rule. All other rows go through `transform`.
         """
         events, buffer, observe = self.events, self.buffer, self.observe
         map_row: Any = self.mapper.map_row
@@ -88,8 +90,7 @@ class RowTransformer:
         write_properties: Any = self.encoder.write_usual
         write_members: Any = self.encoder.write_members
         observe_event = self.observer
-        is_valid = None if self.context.leave_out else fast_test()
-        newest = min(self.context.newest, self.context.as_of)
+        is_valid, newest = self.is_valid, self.newest
         max_bytes = self.context.surely_small - _TAIL_ROOM
         valid_heads = self.valid_heads
         fields = self.fields
@@ -114,7 +115,6 @@ class RowTransformer:
                 and is_valid
                 and not result.warnings
                 and (head := valid_heads.get(result.event))
-                and ((key := result.key) is not None or result.uuid is not None)
                 and is_valid(time := result.time, distinct_id := result.distinct_id, newest)
             ):
                 properties = result.properties
@@ -122,10 +122,14 @@ class RowTransformer:
                 ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
                 written = write(text, head, distinct_id, properties, ending, max_bytes)
             if written:
+                key = result.key
                 if result.uuid is not None:
                     buffer.own[len(ends)] = result.uuid
                     key = ""
-                keys.append(key)  # type: ignore[arg-type]
+                elif key is None:
+                    self.keyless.add(len(row_of))
+                    key = content_key(self.content_of(row), 0)
+                keys.append(key)
                 ends.append(len(text))
                 times.append(time)
                 row_of.append(row)
@@ -160,8 +164,6 @@ class RowTransformer:
             if result.__class__ is UnvalidatedEvent:
                 code = self.add(row, 0, result)
                 if not code:
-                    if not (self.observe and warnings(result, self.context)):
-                        self.valid_heads[result.event] = self.encoder.head(result.event)  # type: ignore[arg-type]
                     aggregate(self.aggregator, row, result)
             elif result.__class__ is Skip:
                 code = self.skip(row, result)
@@ -194,14 +196,20 @@ class RowTransformer:
         properties: Any = event.properties
         if properties.__class__ is Members:
             event.properties = properties.as_dict()
-        code = skip_code(event.time, (event.distinct_id, event.mapped_id), context)
-        if code:
-            if type(event.time) is int and event.event:
-                self.count(events.cells, (event.event, event.time // DAY, code))
-            return code
-        reason = check(event, context)
-        if reason is not None:
-            raise RowRejected(reason, event)
+        usual = (
+            event.event in self.valid_heads
+            and self.is_valid is not None
+            and self.is_valid(event.time, event.distinct_id, self.newest)
+        )
+        if not usual:
+            code = skip_code(event.time, (event.distinct_id, event.mapped_id), context)
+            if code:
+                if type(event.time) is int and event.event:
+                    self.count(events.cells, (event.event, event.time // DAY, code))
+                return code
+            reason = check(event, context)
+            if reason is not None:
+                raise RowRejected(reason, event)
         time: int = event.time  # type: ignore[assignment]
         key = event.key
         index = len(events.row_of)
@@ -233,11 +241,15 @@ class RowTransformer:
         if position:
             self.positions[index] = position
         events.row_of.append(row)
-        if self.observe:
-            if "$set" in event.properties:
-                self.warn(row, *OVERWRITES_PERSON)
-            for code, detail in warnings(event, context):
+        if self.observe and "$set" in event.properties:
+            self.warn(row, *OVERWRITES_PERSON)
+        if not usual:
+            found = warnings(event, context) if self.observe else ()
+            for code, detail in found:
                 self.warn(row, code, detail)
+            if not found:
+                self.valid_heads[event.event] = self.encoder.head(event.event)  # type: ignore[arg-type]
+        if self.observe:
             self.observer.add(event.event, time, event.received, event.wall)
         return ""
 
